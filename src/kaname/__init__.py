@@ -1,0 +1,117 @@
+"""kaname: one durable, streaming, abortable agent loop. The names below are imported when they are first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "api.agent": ("Agent",),
+    "api.result": ("Result",),
+    "api.run": ("Run",),
+    "api.sequence": ("AgentConfiguration", "AgentStepSequence"),
+    "context.history": ("AgentState",),
+    "core.chunks": ("Chunk",),
+    "core.errors": (
+        "AgentConnectionError",
+        "AgentError",
+        "ConfigError",
+        "DuplicateToolError",
+        "Halt",
+        "InvalidState",
+        "JournalError",
+        "LLMError",
+        "MaxStepsExceeded",
+        "ModelError",
+        "OutputDecodingFailed",
+        "RunBusy",
+        "RunStopped",
+        "Suspend",
+        "ToolExecutionFailed",
+        "ToolNotFound",
+        "ToolNotFoundError",
+    ),
+    "core.messages": ("Media", "Message", "ModelReply", "ModelRequest", "ToolCall", "ToolResult", "Usage"),
+    "core.state": ("State",),
+    "core.steps": ("AgentStep", "Stop"),
+    "journals.memory": ("MemoryJournal",),
+    "journals.sqlite": ("SqliteJournal",),
+    "kernel.ports": ("Policy", "Tool", "ToolContext"),
+    "models.scripted": ("ScriptedModel", "call"),
+    "policies.approve": ("Approve",),
+    "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
+    "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
+    "tools.function": ("tool",),
+    "tools.registry": ("ToolRegistry",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+if TYPE_CHECKING:
+    from .api.agent import Agent as Agent
+    from .api.result import Result as Result
+    from .api.run import Run as Run
+    from .api.sequence import AgentConfiguration as AgentConfiguration
+    from .api.sequence import AgentStepSequence as AgentStepSequence
+    from .context.history import AgentState as AgentState
+    from .core.chunks import Chunk as Chunk
+    from .core.errors import AgentConnectionError as AgentConnectionError
+    from .core.errors import AgentError as AgentError
+    from .core.errors import ConfigError as ConfigError
+    from .core.errors import DuplicateToolError as DuplicateToolError
+    from .core.errors import Halt as Halt
+    from .core.errors import InvalidState as InvalidState
+    from .core.errors import JournalError as JournalError
+    from .core.errors import LLMError as LLMError
+    from .core.errors import MaxStepsExceeded as MaxStepsExceeded
+    from .core.errors import ModelError as ModelError
+    from .core.errors import OutputDecodingFailed as OutputDecodingFailed
+    from .core.errors import RunBusy as RunBusy
+    from .core.errors import RunStopped as RunStopped
+    from .core.errors import Suspend as Suspend
+    from .core.errors import ToolExecutionFailed as ToolExecutionFailed
+    from .core.errors import ToolNotFound as ToolNotFound
+    from .core.errors import ToolNotFoundError as ToolNotFoundError
+    from .core.messages import Media as Media
+    from .core.messages import Message as Message
+    from .core.messages import ModelReply as ModelReply
+    from .core.messages import ModelRequest as ModelRequest
+    from .core.messages import ToolCall as ToolCall
+    from .core.messages import ToolResult as ToolResult
+    from .core.messages import Usage as Usage
+    from .core.state import State as State
+    from .core.steps import AgentStep as AgentStep
+    from .core.steps import Stop as Stop
+    from .journals.memory import MemoryJournal as MemoryJournal
+    from .journals.sqlite import SqliteJournal as SqliteJournal
+    from .kernel.ports import Policy as Policy
+    from .kernel.ports import Tool as Tool
+    from .kernel.ports import ToolContext as ToolContext
+    from .models.scripted import ScriptedModel as ScriptedModel
+    from .models.scripted import call as call
+    from .policies.approve import Approve as Approve
+    from .strategies.stop import cost as cost
+    from .strategies.stop import deadline as deadline
+    from .strategies.stop import max_steps as max_steps
+    from .strategies.stop import no_repeats as no_repeats
+    from .strategies.stop import per_tool as per_tool
+    from .strategies.termination import DuplicateDetectionPolicy as DuplicateDetectionPolicy
+    from .strategies.termination import StandardTerminationPolicy as StandardTerminationPolicy
+    from .tools.function import tool as tool
+    from .tools.registry import ToolRegistry as ToolRegistry
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'kaname' has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,266 @@
+"""The face: an agent is a recipe with defaults, and a few verbs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from ..core.codec import dump
+from ..core.errors import ConfigError
+from ..core.language import say
+from ..core.messages import Message, user
+from ..core.openai_shape import from_openai, to_openai
+from ..journals.choose import choose
+from ..kernel.channel import Channel
+from ..kernel.ports import ContextBuilder, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
+from ..kernel.scope import Scope
+from ..models.names import resolve
+from ..policies.timeout import Deadline, Timeout
+from ..strategies.decode import Output
+from ..strategies.react import React
+from ..strategies.stop import Rule, Rules, with_defaults
+from ..tools.registry import ToolRegistry
+from .begin import Beginnings, new_run_id
+from .replay import Replay, replay
+from .result import Result, result_of
+from .run import Run
+from .sequence import AgentConfiguration, AgentStepSequence
+
+Input = str | Message | Mapping[str, Any]
+
+
+class Agent:
+    """`model` is a name (`provider/model`) or an object. `output` is any type that pydantic can validate.
+
+    Inside `async with`, runs without a `session_id` are one conversation (`messages`); otherwise each stands alone.
+    """
+
+    def __init__(
+        self,
+        model: Model | str | None = None,
+        tools: Iterable[Any] = (),
+        *,
+        name: str = "agent",
+        instructions: str = "",
+        output: Any = None,
+        strategy: Strategy | None = None,
+        policies: Iterable[Policy] = (),
+        stops: StopRule | Rules | Iterable[StopRule] | None = None,
+        journal: Journal | str | Path | None = None,
+        sinks: Iterable[Sink] = (),
+        context: ContextBuilder | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not name:
+            raise ConfigError(say("an agent needs a name", "エージェントには名前が必要です"))
+        self._output = None if output is None or output is str else Output(output)
+        rules = with_defaults(stops)
+        limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
+        self.tools = ToolRegistry(tools)
+        self.recipe = Recipe(
+            name,
+            strategy or React(self._output),
+            None if model is None else resolve(model),
+            self.tools,
+            (*limits, *policies, Timeout()),
+            rules,
+            instructions,
+            context,
+            dict(settings or {}),
+        )
+        self.journal = choose(journal)
+        self.sinks = tuple(sinks)
+        self._turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
+        self._conversation = ""  # the session of an open agent
+        self._head: Result | None = None  # where that conversation stands
+
+    @property
+    def name(self) -> str:
+        return self.recipe.name
+
+    # The verbs
+
+    def run(
+        self,
+        user_input: Input,
+        *,
+        session_id: str | None = None,
+        user_id: str = "",
+        abort_event: Any = None,
+        run_id: str | None = None,
+    ) -> Run:
+        """Do it: `await` the result, or `async for` the chunks. Nothing happens before one of them.
+
+        `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
+        belongs to; runs of one session take turns.
+        """
+        run, message = run_id or new_run_id(), _message(user_input)
+        conversation = self._conversation if session_id is None else ""
+
+        def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
+            head = self._head.run if conversation and self._head is not None else None
+            session = session_id or conversation
+            base = head if conversation else None
+            return self._taking_turns(session_id or "", self._begin.new(run, message, session, user_id, base, channel))
+
+        return Run(run, begin, self._remembering(conversation), abort_event)
+
+    def run_sync(self, user_input: Input, **options: Any) -> Result:
+        """The same, for code without an event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._awaited(user_input, options))
+        raise ConfigError(
+            say(
+                "run_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
+                "イベントループの中では run_sync は使えません。`await agent.run(…)` と書いてください",
+            )
+        )
+
+    async def _awaited(self, user_input: Input, options: dict[str, Any]) -> Result:
+        return await self.run(user_input, **options)
+
+    def steps(
+        self, user_input: Input, *, configuration: AgentConfiguration | None = None, session_id: str | None = None
+    ) -> AgentStepSequence:
+        """The run as a sequence that the caller pulls step by step."""
+        run, message = new_run_id(), _message(user_input)
+        recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
+        beginning = Beginnings(recipe, self.journal, self.sinks, self._described)
+        session = session_id or ""
+
+        def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
+            return self._taking_turns(session, beginning.new(run, message, session, "", None, channel))
+
+        return AgentStepSequence(run, begin, self._view)
+
+    def resume(
+        self,
+        run: str,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        takeover: bool = False,
+        after: int | None = None,
+        abort_event: Any = None,
+    ) -> Run:
+        """Go on after a crash, a stop or a question. A completed run gives its result again.
+
+        `answers`: by the keys of `result.questions`. `after`: first show the chunks of the facts after that number.
+        `takeover`: even if another process seems to be at it; that process can write nothing more.
+        """
+        return Run(
+            run,
+            lambda channel: self._begin.again(run, answers or {}, takeover, after, channel),
+            self._view,
+            abort_event,
+        )
+
+    def fork(
+        self,
+        run: str,
+        at: int | None = None,
+        *,
+        user_input: Input | None = None,
+        results: Mapping[str, Any] | None = None,
+        model: Model | str | None = None,
+        instructions: str | None = None,
+        abort_event: Any = None,
+    ) -> Run:
+        """A new run that goes on from fact `at` of another (by default its last), which stays as it is.
+
+        Change what you like: the next `user_input`, the `results` of calls that wait there, the model, the instructions.
+        """
+        changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
+        changes |= {} if instructions is None else {"instructions": instructions}
+        recipe = replace(self.recipe, **changes)
+        beginning = Beginnings(recipe, self.journal, self.sinks, describe(recipe))
+        message = None if user_input is None else _message(user_input)
+        new = new_run_id()
+        return Run(new, lambda channel: beginning.fork(new, run, at, message, results or {}, channel), self._view, abort_event)
+
+    async def replay(self, run: str, *, rerun_pure_tools: bool = False) -> Replay:
+        """Run a recorded run again, offline, and compare: did it take the same decisions?"""
+        return await replay(self.recipe, self.journal, run, describe(self.recipe), rerun_pure_tools=rerun_pure_tools)
+
+    # The conversation of an open agent
+
+    async def __aenter__(self) -> Self:
+        self._conversation, self._head = f"conversation-{new_run_id()}", None
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._conversation = ""
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The open agent's conversation in the OpenAI shapes."""
+        return [] if self._head is None else [to_openai(message) for message in self._head.history]
+
+    @property
+    def available_tools(self) -> list[dict[str, Any]]:
+        """The tools as the model is told of them."""
+        return [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in self.tools.values()
+        ]
+
+    # Inside
+
+    @cached_property
+    def _begin(self) -> Beginnings:
+        return Beginnings(self.recipe, self.journal, self.sinks, self._described)
+
+    @cached_property
+    def _described(self) -> Mapping[str, Any]:
+        return describe(self.recipe)
+
+    def _view(self, scope: Scope) -> Result:
+        return result_of(scope.run, scope.state, None if self._output is None else self._output.typed)
+
+    def _remembering(self, conversation: str) -> Callable[[Scope], Result]:
+        def view(scope: Scope) -> Result:
+            result = self._view(scope)
+            if conversation and conversation == self._conversation:
+                self._head = result
+            return result
+
+        return view if conversation else self._view
+
+    @asynccontextmanager
+    async def _taking_turns(self, session: str, begin: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
+        """Runs of one session wait for each other, so that each sees what the one before it said."""
+        if not session:
+            async with begin as scope:
+                yield scope
+            return
+        turn = self._turns.setdefault((id(asyncio.get_running_loop()), session), asyncio.Lock())
+        async with turn, begin as scope:
+            yield scope
+
+
+def describe(recipe: Recipe) -> Mapping[str, Any]:
+    """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
+    tools = {
+        tool.name: sha256(dump([tool.description, tool.parameters]).encode()).hexdigest()[:16] for tool in recipe.tools.values()
+    }
+    model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
+    return {"instructions": recipe.instructions, "model": model, "tools": tools}
+
+
+def _message(given: Input) -> Message:
+    if isinstance(given, str):
+        return user(given)
+    message = given if isinstance(given, Message) else from_openai(given)
+    if message.role != "user":
+        raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")
+    return message

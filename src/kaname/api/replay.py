@@ -1,0 +1,193 @@
+"""A recorded run again, offline: the same loop, with the recorded replies and results in place of the world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from itertools import groupby, zip_longest
+from typing import Any
+
+from ..core.codec import encode_body
+from ..core.errors import ReplayDiverged
+from ..core.events import (
+    Answered,
+    Asked,
+    Event,
+    HandedOff,
+    ModelReplied,
+    Noted,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+)
+from ..core.messages import ToolCall, ToolResult
+from ..core.state import State
+from ..journals.memory import MemoryJournal
+from ..kernel.load import load, read_run
+from ..kernel.loop import drive
+from ..kernel.ports import Action, Journal, Recipe, ToolContext
+from ..kernel.scope import Scope
+from ..models.replay import ReplayModel
+from ..policies.timeout import Deadline, Timeout
+
+_FROM_OUTSIDE = ("cancelled", "failed", "blocked", "deadline")  # ends that no decision of the agent brought about
+_COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Stopped)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`fact`: the recorded fact's number, 0 where the record had ended."""
+
+    fact: int
+    recorded: str
+    now: str
+
+    def __str__(self) -> str:
+        where = f"at fact {self.fact}" if self.fact else "after the end of the record"
+        return f"{where}\n  recorded: {self.recorded or 'nothing'}\n  now:      {self.now or 'nothing'}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """`same`, or the first `difference`, with what has changed in the agent since the recording."""
+
+    run: str
+    difference: Difference | None
+    changes: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        return self.difference is None
+
+    def raise_for_difference(self) -> Replay:
+        if not self.same:
+            raise ReplayDiverged(str(self))
+        return self
+
+    def __str__(self) -> str:
+        if self.difference is None:
+            return f"run {self.run}: the same decisions"
+        since = "".join([f"\n{change}" for change in self.changes])
+        return f"run {self.run} takes another decision {self.difference}{since}"
+
+
+class _RecordedTool:
+    """Checks arguments as the real tool does, and gives the recorded result."""
+
+    def __init__(self, tool: Action, results: Mapping[str, ToolResult], really_run: bool) -> None:
+        self._tool, self._results, self._really_run = tool, results, really_run
+        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
+        self.effect, self.timeout, self.undo, self.reconcile = tool.effect, None, None, None
+
+    def prepare(self, call: ToolCall) -> Any:
+        return self._tool.prepare(call)
+
+    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
+        if self._really_run and self.effect == "pure":
+            return await self._tool.act(prepared, context)
+        if context.call_id not in self._results:
+            raise ReplayDiverged(f"{self.name} is called where the record has no such call")
+        return self._results[context.call_id]
+
+
+async def replay(
+    recipe: Recipe, journal: Journal, run: str, described: Mapping[str, Any], *, rerun_pure_tools: bool = False
+) -> Replay:
+    events = await read_run(journal, run)
+    first = events[0].body
+    base = first.base if isinstance(first, Opened) else None
+    state = await load(journal, *base) if base else State()
+    state.seq = 0
+    again = await _run_again(recipe, state, events, rerun_pure_tools)
+    changes = tuple(_changes(first.recipe if isinstance(first, Opened) else {}, described))
+    return Replay(run, _first_difference(events, again), changes)
+
+
+async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool) -> list[Event]:
+    results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
+    tools: dict[str, Action] = {name: _RecordedTool(tool, results, really_run) for name, tool in recipe.tools.items()}
+    policies = tuple([policy for policy in recipe.policies if not isinstance(policy, Timeout | Deadline)])
+    offline = replace(recipe, model=ReplayModel(events), tools=tools, policies=policies)
+    journal, run = MemoryJournal(), events[0].run
+    lease = await journal.claim(run)
+    times = iter([event.time for event in events])
+    scope = Scope(run, offline, journal, epoch=lease.epoch, state=state, clock=lambda: next(times, events[-1].time))
+    for inbox in _inboxes(events):
+        await scope.record(*inbox)
+        scope.failure = None
+        await drive(scope)
+    return [event async for event in journal.read(run)]
+
+
+def _inboxes(events: Sequence[Event]) -> Iterator[list[Any]]:
+    """What came from outside, grouped by where the run stood still and waited for it. A life after a crash is no such place."""
+    opening: list[Any] = []
+    for event in events:
+        if not isinstance(event.body, Opened | Received | ToolFinished):
+            break
+        opening.append(event.body)
+    yield opening
+    later = [e.body for e in events[len(opening) :]]
+    for outside, group in groupby(later, key=lambda body: isinstance(body, Resumed | Answered)):
+        if outside:
+            inbox = [
+                b for b in group if (isinstance(b, Resumed) and b.renewed) or (isinstance(b, Answered) and not _doubt(b.key))
+            ]
+            if inbox:
+                yield inbox
+
+
+def _doubt(key: str) -> bool:
+    return key.startswith("in-doubt:")
+
+
+def _first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> Difference | None:
+    before, now = list(_decisions(recorded)), list(_decisions(again))
+    for old, new in zip_longest(before, now):
+        if old is not None and new is not None and old[1] == new[1]:
+            continue
+        if old is None and new is not None and not _ended_by_itself(recorded):
+            return None  # the record was cut off, by death or from outside; as far as it goes, it is the same
+        fact = 0 if old is None else old[0]
+        return Difference(fact, "" if old is None else _short(old[1]), "" if new is None else _short(new[1]))
+    return None
+
+
+def _decisions(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
+    """What was decided, in order; what ran in parallel is put in the order of the calls."""
+    kept = [e for e in events if isinstance(e.body, _COMPARED) and not _is_outside(e.body)]
+    for _, group in groupby(kept, key=lambda e: 0 if isinstance(e.body, ToolFinished | Asked) else e.seq):
+        told = [(event.seq, " ".join(encode_body(event.body))) for event in group]  # type: ignore[arg-type]
+        yield from sorted(told, key=lambda pair: pair[1]) if len(told) > 1 else told
+
+
+def _is_outside(body: Any) -> bool:
+    if isinstance(body, Asked):
+        return body.in_doubt
+    return isinstance(body, Stopped) and body.stop.kind in _FROM_OUTSIDE
+
+
+def _ended_by_itself(events: Sequence[Event]) -> bool:
+    last = events[-1].body
+    return isinstance(last, Stopped) and last.stop.kind not in _FROM_OUTSIDE
+
+
+def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    if then.get("instructions", "") != now.get("instructions", ""):
+        old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
+        diff = unified_diff(old.splitlines(), new.splitlines(), "instructions then", "instructions now", lineterm="", n=1)
+        yield "\n".join(diff)
+    if then.get("model") != now.get("model"):
+        yield f"model then: {then.get('model')}; now: {now.get('model')}"
+    before, after = then.get("tools", {}), now.get("tools", {})
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            how = "is new" if name not in before else "is gone" if name not in after else "has another description or schema"
+            yield f"tool {name} {how}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 600 else text[:600] + "…"

@@ -1,0 +1,94 @@
+"""What a run came to: a view of its final state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import MaxStepsExceeded, OutputDecodingFailed, RunStopped
+from ..core.events import Asked
+from ..core.messages import Message, Text, ToolCall, ToolResult, Usage
+from ..core.openai_shape import result_text, to_openai
+from ..core.state import State
+from ..core.steps import AgentStep, Stop
+
+
+@dataclass(frozen=True)
+class Result:
+    """`output` is the answer: typed where a type was asked for, else the text. After a limit it is the best there is.
+
+    `stop.kind` tells how the run ended: `completed`, a limit, `failed`, `cancelled`, or `waiting` for `questions`.
+    """
+
+    run: str
+    output: Any
+    text: str
+    stop: Stop
+    usage: Usage
+    steps: tuple[AgentStep, ...]
+    questions: Mapping[str, Asked]
+    history: tuple[Message, ...]
+    session: str
+    attempt: int
+    state: State
+
+    @property
+    def completed(self) -> bool:
+        return self.stop.kind == "completed"
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The whole conversation in the OpenAI shapes; every tool call in it has its result."""
+        return [to_openai(message) for message in self.history]
+
+    def raise_for_stop(self) -> Result:
+        """This result, if the run completed; else the error that says why not."""
+        if not self.completed:
+            raise stop_error(self.stop, self.run)
+        return self
+
+
+def stop_error(stop: Stop, run: str) -> RunStopped:
+    kind = {"max_steps": MaxStepsExceeded, "undecodable": OutputDecodingFailed}.get(stop.kind, RunStopped)
+    error = kind(stop)
+    error.run = run
+    return error
+
+
+def result_of(run: str, state: State, typed: Callable[[Any], Any] | None) -> Result:
+    turn = state.turn
+    text = next((m.text for m in reversed(turn) if m.role == "assistant" and m.text), "")
+    stop = state.stop or Stop("waiting", "; ".join([asked.prompt for asked in state.questions.values()]))
+    output = state.output
+    if typed is not None:
+        output = typed(output) if stop.kind == "completed" and output is not None else None
+    elif output is None:
+        output = text
+    return Result(
+        run,
+        output,
+        text,
+        stop,
+        state.usage,
+        tuple(_steps(turn)),
+        dict(state.questions),
+        state.history,
+        state.session,
+        state.attempt,
+        state,
+    )
+
+
+def _steps(turn: tuple[Message, ...]) -> Iterator[AgentStep]:
+    results = {p.call_id: p for m in turn if m.role == "tool" for p in m.parts if isinstance(p, ToolResult)}
+    for message in turn:
+        if message.role != "assistant":
+            continue
+        thought = "".join([p.text for p in message.parts if isinstance(p, Text)]) or message.thinking
+        calls: tuple[ToolCall, ...] = message.calls
+        for call in calls:
+            result = results.get(call.id)
+            yield AgentStep(thought, call.name, call.args, None if result is None else result_text(result))
+        if not calls:
+            yield AgentStep(thought)

@@ -1,0 +1,152 @@
+"""A run under way: await it for its result, or iterate it for its chunks. One call, one loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, suppress
+from inspect import iscoroutinefunction
+from types import TracebackType
+from typing import Any, Self
+
+from ..core.chunks import Chunk
+from ..core.errors import JournalError
+from ..core.events import Stopped
+from ..core.language import say
+from ..core.steps import Stop
+from ..kernel.channel import Channel
+from ..kernel.loop import drive
+from ..kernel.scope import Scope
+from .result import Result
+
+_POLL = 0.02
+
+Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
+
+
+class _Work:
+    """The task behind a `Run`. It does not know the `Run`, so that one that nobody holds any more can be noticed."""
+
+    def __init__(self, begin: Begin, view: Callable[[Scope], Result], abort_event: Any) -> None:
+        self._begin, self._view, self._abort_event = begin, view, abort_event
+        self.channel = Channel()
+        self.aborted = ""
+        self.scope: Scope | None = None
+        self.task: asyncio.Task[Result] | None = None
+
+    def start(self) -> asyncio.Task[Result]:
+        if self.task is None:
+            self.task = asyncio.create_task(self._run())
+        return self.task
+
+    def abort(self, reason: str) -> None:
+        if self.task is not None and not self.task.done() and not self.aborted:
+            self.aborted = reason
+            self.channel.end_soon()
+            self.task.cancel()
+
+    async def _run(self) -> Result:
+        watcher = None if self._abort_event is None else asyncio.create_task(self._watch(self._abort_event))
+        try:
+            async with self._begin(self.channel) as scope:
+                self.scope = scope
+                await self._drive(scope)
+                if scope.failure is not None:
+                    scope.failure.run = scope.run
+                    raise scope.failure
+                return self._view(scope)
+        finally:
+            self.channel.close()
+            if watcher is not None:
+                watcher.cancel()
+
+    async def _drive(self, scope: Scope) -> None:
+        """The loop, and an orderly end when it is cancelled: what was recorded stays, and the journal says how it ended."""
+        try:
+            await drive(scope)
+        except asyncio.CancelledError:
+            self.channel.end_soon()
+            if scope.state.stop is None:
+                await scope.record(Stopped(Stop("cancelled", self.aborted or _left_behind())))
+            if not self.aborted:
+                raise
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
+        finally:
+            if scope.state.stop is None and scope.epoch:  # parked, or broken off: others may take it up
+                with suppress(JournalError):  # a journal that cannot even do this has said so already
+                    await scope.journal.release(scope.run, scope.epoch)
+
+    async def _watch(self, event: Any) -> None:
+        """`asyncio.Event`, `threading.Event`, or anything with `is_set()`."""
+        if iscoroutinefunction(getattr(event, "wait", None)):
+            await event.wait()
+        else:
+            while not event.is_set():  # noqa: ASYNC110  a threading.Event cannot be awaited
+                await asyncio.sleep(_POLL)
+        self.abort(say("the run was stopped by the caller", "処理が中断されました"))
+
+
+class Run(AsyncIterator[Chunk]):
+    """What `agent.run(…)` returns. Nothing happens before it is awaited, iterated or started.
+
+    After leaving an `async for` early, `await run` goes on to the result; a run that nobody holds any more is cancelled.
+    """
+
+    def __init__(self, run: str, begin: Begin, view: Callable[[Scope], Result], abort_event: Any = None) -> None:
+        self.run = run
+        self._work = _Work(begin, view, abort_event)
+
+    def start(self) -> Self:
+        """Begin now, without waiting for it."""
+        self._work.start()
+        return self
+
+    def abort(self, reason: str = "") -> None:
+        """Stop it. The result is the best there is, its `stop.kind` is `cancelled`."""
+        self._work.abort(reason or say("the run was stopped by the caller", "処理が中断されました"))
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._result().__await__()
+
+    async def _result(self) -> Result:
+        self._work.channel.mute()
+        return await self._work.start()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        task = self._work.start()
+        chunk = await self._work.channel.get()
+        if chunk is not None:
+            return chunk
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+        raise StopAsyncIteration
+
+    async def __aenter__(self) -> Self:
+        return self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort(_left_behind())
+        if self._work.task is not None:
+            self._work.channel.mute()
+            await asyncio.wait([self._work.task])
+
+    def __del__(self) -> None:
+        task = self._work.task
+        if task is not None and not task.done():
+            with suppress(RuntimeError):  # the loop is closed: the task is gone as well
+                task.get_loop().call_soon_threadsafe(self._work.abort, _left_behind())
+
+    def __repr__(self) -> str:
+        return f"<Run {self.run}>"
+
+
+def _left_behind() -> str:
+    return say("the caller went away", "呼び出し側がいなくなりました")

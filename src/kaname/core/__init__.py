@@ -1,0 +1,1 @@
+"""The words: pure data and the fold over it. Standard library only."""

@@ -1,0 +1,159 @@
+"""What a caller sees: the chunk `{"time", "agent", "type", "data", "seq"}`, and which fact becomes which chunk.
+
+| fact or delta   | chunk type                  | data                                                     |
+|-----------------|-----------------------------|----------------------------------------------------------|
+| Delta text      | `delta`                     | content                                                  |
+| Delta thinking  | `thinking`                  | content                                                  |
+| Delta progress  | `progress`                  | content, tool_call_id                                    |
+| ModelReplied    | `tool_call` a call, `usage` | id, type, function / prompt_tokens, completion_tokens, … |
+| ToolFinished    | `tool_response`             | tool_call_id, name, content, content_preview, is_error   |
+| Stopped, failed | `error`                     | message, type                                            |
+| Stopped         | `status` stopped            | kind, detail, output                                     |
+| any other fact  | `status` with its own name  | see `_STATUS`                                            |
+
+Every chunk that comes from a fact has that fact's number in `data["fact"]`: the place to go on from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from .events import (
+    Answered,
+    Asked,
+    Delta,
+    Event,
+    HandedOff,
+    ModelReplied,
+    Noted,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+    ToolStarted,
+    Unknown,
+    Warned,
+)
+from .messages import ToolCall, ToolResult, Usage
+from .values import plain_text
+
+_KEYS = ("time", "agent", "type", "data", "seq")
+_SYNONYMS = {"tool_name": "name", "result": "content"}  # how the tiny agent's design names them
+_PREVIEW = 200
+
+
+class Chunk(Mapping[str, Any]):
+    """A mapping of exactly the five keys; what is inside `data` can be read directly as well (`chunk["content"]`)."""
+
+    __slots__ = ("agent", "data", "seq", "stamp", "type")
+
+    def __init__(self, stamp: float, agent: str, type: str, data: dict[str, Any], seq: int = 0) -> None:
+        self.stamp, self.agent, self.type, self.data, self.seq = stamp, agent, type, data, seq
+
+    @property
+    def time(self) -> str:
+        return datetime.fromtimestamp(self.stamp, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def __getitem__(self, key: str) -> Any:
+        if key in _KEYS:
+            return getattr(self, key)
+        if key in self.data:
+            return self.data[key]
+        return self.data[_SYNONYMS[key]] if key in _SYNONYMS else self._missing(key)
+
+    def _missing(self, key: str) -> Any:
+        raise KeyError(f"{key!r}; this {self.type!r} chunk has {', '.join((*_KEYS, *self.data))}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_KEYS)
+
+    def __len__(self) -> int:
+        return len(_KEYS)
+
+    def __repr__(self) -> str:
+        return f"Chunk({dict(self)!r})"
+
+    def to_json(self) -> str:
+        return json.dumps(dict(self), ensure_ascii=False, default=str)
+
+
+def chunks_of(event: Event) -> list[Chunk]:
+    """The chunks of one event, numbered later by the stream that carries them."""
+    body = event.body
+    if type(body) is Delta:
+        return [delta_chunk(event.time, event.agent, body)]
+    return [Chunk(event.time, event.agent, type_, {**data, "fact": event.seq}) for type_, data in _of_fact(body)]
+
+
+def delta_chunk(time: float, agent: str, delta: Delta) -> Chunk:
+    if delta.kind == "text":
+        return Chunk(time, agent, "delta", {"content": delta.text})
+    data = {"content": delta.text, "tool_call_id": delta.call_id} if delta.call_id else {"content": delta.text}
+    return Chunk(time, agent, delta.kind, data)
+
+
+def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
+    match body:
+        case ModelReplied(reply):
+            return [*[("tool_call", _call(call)) for call in reply.message.calls], ("usage", _usage(reply.usage))]
+        case ToolFinished(result):
+            return [("tool_response", _response(result))]
+        case Stopped(stop) if stop.kind == "failed":
+            return [("error", {"message": stop.detail, "type": stop.error or "AgentError"})]
+        case _:
+            name, data = _STATUS[type(body)]
+            return [("status", {"status": name, **data(body)})]
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = call.args if isinstance(call.args, str) else json.dumps(call.args, ensure_ascii=False)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+        "name": call.name,
+        "arguments": call.args,
+    }
+
+
+def _response(result: ToolResult) -> dict[str, Any]:
+    text = plain_text(result.output) if result.error is None else result.error
+    return {
+        "tool_call_id": result.call_id,
+        "name": result.name,
+        "content": result.output if result.error is None else result.error,
+        "content_preview": text if len(text) <= _PREVIEW else text[:_PREVIEW] + "…",
+        "is_error": result.is_error,
+    }
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+        "cached_tokens": usage.cached,
+        "cost": usage.cost,
+    }
+
+
+_STATUS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    Opened: ("started", lambda b: {"session": b.session, "base": b.base}),
+    Resumed: ("restarted", lambda b: {"attempt": b.attempt}),
+    Received: ("received", lambda b: {"content": b.message.text}),
+    Noted: ("noted", lambda b: {"content": b.message.text}),
+    ToolStarted: ("tool_started", lambda b: {"tool_call_id": b.call.id, "name": b.call.name, "attempt": b.attempt}),
+    Asked: (
+        "waiting",
+        lambda b: {"key": b.key, "content": b.prompt, "options": list(b.options), "tool_call_id": b.call_id},
+    ),
+    Answered: ("answered", lambda b: {"key": b.key, "answer": b.answer}),
+    HandedOff: ("handed_off", lambda b: {"to": b.to}),
+    Warned: ("warning", lambda b: {"source": b.source, "content": b.text}),
+    Stopped: ("stopped", lambda b: {"kind": b.stop.kind, "detail": b.stop.detail, "output": b.output}),
+    Unknown: ("unknown", lambda b: {"name": b.type}),
+}

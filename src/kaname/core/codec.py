@@ -1,0 +1,160 @@
+"""Facts as JSON, and back. Version 1.
+
+A type this version does not know is read as `Unknown` and written back unchanged; an unknown field is ignored. A field
+that has its default is left out, so that an old reader and a new one agree on everything both know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import cache, partial
+from typing import Any
+
+from . import events as facts
+from .errors import JournalCorrupt
+from .events import Event, Fact, Unknown
+from .language import say
+from .messages import Media, Message, ModelReply, Text, Thinking, ToolCall, ToolResult, Usage
+from .steps import CallModel, Stop
+
+VERSION = 1
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+_FACTS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        facts.Opened,
+        facts.Resumed,
+        facts.Received,
+        facts.Noted,
+        facts.ModelReplied,
+        facts.ToolStarted,
+        facts.ToolFinished,
+        facts.Asked,
+        facts.Answered,
+        facts.HandedOff,
+        facts.Warned,
+        facts.Stopped,
+    )
+}
+_PARTS: dict[str, type] = {"text": Text, "media": Media, "thinking": Thinking, "call": ToolCall, "result": ToolResult}
+_PART_TAGS = {kind: tag for tag, kind in _PARTS.items()}
+
+# The fields that hold a dataclass of ours, and its class; everything else in a fact is JSON as it stands.
+_NESTED: dict[tuple[type, str], type] = {
+    (facts.Received, "message"): Message,
+    (facts.Noted, "message"): Message,
+    (facts.ModelReplied, "reply"): ModelReply,
+    (facts.ModelReplied, "step"): CallModel,
+    (facts.ToolStarted, "call"): ToolCall,
+    (facts.ToolFinished, "result"): ToolResult,
+    (facts.Stopped, "stop"): Stop,
+    (ModelReply, "message"): Message,
+    (ModelReply, "usage"): Usage,
+    (ToolResult, "usage"): Usage,
+}
+
+
+def encode_body(body: Fact) -> tuple[str, str]:
+    """The fact's type and its JSON."""
+    if type(body) is Unknown:
+        return body.type, dump(body.data)
+    return type(body).__name__, dump(_write(body))
+
+
+def decode_body(kind: str, text: str) -> Fact:
+    try:
+        return _fact(kind, json.loads(text))
+    except _UNREADABLE as problem:
+        raise JournalCorrupt(
+            say(f"a recorded {kind} fact cannot be read: {problem!r}", f"記録された {kind} が読めません: {problem!r}")
+        ) from problem
+
+
+def encode(event: Event) -> str:
+    """One line of JSON for one fact, as exports and frozen runs hold it."""
+    kind, body = encode_body(event.body)  # type: ignore[arg-type]
+    head = dump({"v": VERSION, "run": event.run, "seq": event.seq, "time": event.time, "agent": event.agent, "type": kind})
+    return f'{head[:-1]},"body":{body}}}'
+
+
+def decode(line: str) -> Event:
+    try:
+        data = json.loads(line)
+        return Event(data["run"], data["seq"], data["time"], data["agent"], _fact(data["type"], data["body"]))
+    except _UNREADABLE as problem:
+        raise JournalCorrupt(
+            say(f"this line is not a recorded fact: {line[:80]!r}", f"記録の行として読めません: {line[:80]!r}")
+        ) from problem
+
+
+def _fact(kind: str, data: Any) -> Fact:
+    known = _FACTS.get(kind)
+    return Unknown(kind, data) if known is None else _read(known, data)
+
+
+def dump(value: Any) -> str:
+    """Compact JSON that any UTF-8 column takes; half a surrogate pair is escaped instead of refused."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+@cache
+def _plan(kind: type) -> tuple[tuple[str, Any, Callable[[Any], Any] | None], ...]:
+    """For each field: its name, its default (a fresh one where a factory makes it), and how its value is written."""
+    plan = []
+    for field in fields(kind):
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        nested: Callable[[Any], Any] | None = _write if (kind, field.name) in _NESTED else None
+        if field.name in ("parts", "media"):
+            nested = _write_parts
+        plan.append((field.name, default, nested))
+    return tuple(plan)
+
+
+def _write(value: Any) -> dict[str, Any]:
+    data = {}
+    kind: type = type(value)
+    for name, default, nested in _plan(kind):
+        item = getattr(value, name)
+        if item is default or (type(item) is type(default) and item == default):
+            continue
+        data[name] = item if nested is None else nested(item)
+    return data
+
+
+def _write_parts(parts: tuple[Any, ...]) -> list[dict[str, Any]]:
+    return [{"type": _PART_TAGS[type(part)], **_write(part)} for part in parts]
+
+
+@cache
+def _readers(kind: type) -> dict[str, Callable[[Any], Any] | None]:
+    readers: dict[str, Callable[[Any], Any] | None] = {}
+    for field in fields(kind):
+        nested = _NESTED.get((kind, field.name))
+        if nested is not None:
+            readers[field.name] = partial(_read, nested)
+        elif field.name in ("parts", "media"):
+            readers[field.name] = lambda data: tuple([_read(_PARTS[part["type"]], part, skip="type") for part in data])
+        elif field.name in ("base", "options"):
+            readers[field.name] = lambda data: None if data is None else tuple(data)
+        else:
+            readers[field.name] = None
+    return readers
+
+
+def _read(kind: type, data: dict[str, Any], skip: str = "") -> Any:
+    values = {}
+    readers = _readers(kind)
+    for name, item in data.items():
+        if name == skip or name not in readers:
+            continue
+        reader = readers[name]
+        values[name] = item if reader is None else reader(item)
+    return kind(**values)

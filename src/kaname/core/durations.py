@@ -1,0 +1,37 @@
+"""Times and sums of money as people write them: "5m", "1h30m", 90, "$1"."""
+
+from __future__ import annotations
+
+import re
+
+from .errors import ConfigError
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+_MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:usd)?", re.IGNORECASE)
+
+
+def seconds(duration: float | str) -> float:
+    if isinstance(duration, int | float) and not isinstance(duration, bool):
+        value = float(duration)
+    else:
+        parts = list(_PART.finditer(str(duration).strip()))
+        if not parts or "".join([part.group(0) for part in parts]) != str(duration).strip():
+            raise ConfigError(f'{duration!r} is not a duration; write "30s", "5m", "1h30m" or a number of seconds')
+        value = sum([float(part.group(1)) * _UNITS[part.group(2)] for part in parts])
+    if not 0 < value < float("inf"):
+        raise ConfigError(f"{duration!r} is not a duration; it must be more than zero")
+    return value
+
+
+def dollars(sum_of_money: float | str) -> float:
+    if isinstance(sum_of_money, int | float) and not isinstance(sum_of_money, bool):
+        value = float(sum_of_money)
+    else:
+        found = _MONEY.fullmatch(str(sum_of_money).strip())
+        if found is None:
+            raise ConfigError(f'{sum_of_money!r} is not a sum of money; write "$1", "$0.25" or a number of US dollars')
+        value = float(found.group(1))
+    if not 0 <= value < float("inf"):
+        raise ConfigError(f"{sum_of_money!r} is not a sum of money; it cannot be negative")
+    return value

@@ -1,0 +1,147 @@
+"""Errors and signals.
+
+AgentError                      everything that is raised for the caller
+├── ConfigError                 something is set up wrongly; nothing has run
+│   └── DuplicateToolError      two tools of one name
+├── AgentConnectionError        a tool server cannot be reached
+├── ModelError (= LLMError)     the model's provider failed
+├── ToolNotFoundError (= ToolNotFound)
+├── ToolExecutionFailed         a tool that the caller ran by hand failed
+├── RunStopped                  the run ended without its answer; `.stop` says how
+│   ├── MaxStepsExceeded
+│   └── OutputDecodingFailed
+├── InvalidState                a call that makes no sense now
+├── UnexpectedError             a bug, here or in somebody's model or policy
+├── ReplayDiverged              a replay took another decision than the record
+└── JournalError                the journal cannot do it; what was recorded is safe
+    ├── RunNotFound
+    ├── RunBusy                 somebody else is running it
+    ├── RunSuperseded           somebody else took it over; this process may not write any more
+    ├── JournalFull, JournalLocked, JournalCorrupt, JournalTooNew
+
+Signal                          never reaches the caller: the loop turns it into a fact
+├── Halt(stop)                  end the run
+└── Suspend(key, prompt)        an answer is needed first
+
+BadArguments                    the model sent arguments that do not fit: it is told what was expected, nobody else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .language import say
+from .steps import Stop
+
+
+class AgentError(Exception):
+    """`run` is the id of the run it happened in, where there is one: `agent.resume(error.run)` goes on."""
+
+    run: str = ""
+
+
+class ConfigError(AgentError): ...
+
+
+class DuplicateToolError(ConfigError): ...
+
+
+class AgentConnectionError(AgentError): ...
+
+
+class ModelError(AgentError): ...
+
+
+class ToolNotFoundError(AgentError):
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(
+            say(
+                f"there is no tool named {name!r}{nearest(name, known)}",
+                f"{name!r} というツールはありません{nearest(name, known)}",
+            )
+        )
+        self.name = name
+
+
+class ToolExecutionFailed(AgentError): ...
+
+
+class RunStopped(AgentError):
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(f"{stop.kind}: {stop.detail}" if stop.detail else stop.kind)
+        self.stop = stop
+
+
+class MaxStepsExceeded(RunStopped): ...
+
+
+class OutputDecodingFailed(RunStopped): ...
+
+
+class InvalidState(AgentError): ...
+
+
+class UnexpectedError(AgentError): ...
+
+
+class ReplayDiverged(AgentError, AssertionError): ...
+
+
+class JournalError(AgentError): ...
+
+
+class RunNotFound(JournalError): ...
+
+
+class RunBusy(JournalError): ...
+
+
+class RunSuperseded(JournalError): ...
+
+
+class JournalFull(JournalError): ...
+
+
+class JournalLocked(JournalError): ...
+
+
+class JournalCorrupt(JournalError): ...
+
+
+class JournalTooNew(JournalError): ...
+
+
+LLMError = ModelError
+ToolNotFound = ToolNotFoundError
+
+
+class Signal(Exception):
+    """Control flow, not failure."""
+
+
+class Halt(Signal):
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.detail)
+        self.stop = stop
+
+
+class Suspend(Signal):
+    def __init__(self, key: str, prompt: str, options: tuple[str, ...] = ()) -> None:
+        super().__init__(prompt)
+        self.key, self.prompt, self.options = key, prompt, options
+
+
+class BadArguments(Exception): ...
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint to end an error with: the likely name, or what there is."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    if close := get_close_matches(name, names, n=1, cutoff=0.5):
+        return say(f"; did you mean {close[0]!r}?", f"。{close[0]!r} のことですか?")
+    if not names:
+        return say("; there are none", "。ひとつも登録されていません")
+    listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+    return say(f"; there are: {listed}", f"。使えるもの: {listed}")

@@ -1,0 +1,146 @@
+"""What happened. Facts are journaled and rebuild the state; a `Delta` is only shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from .messages import Message, ModelReply, ToolCall, ToolResult
+from .steps import CallModel, Stop
+
+Effect = Literal["pure", "idempotent", "compensable", "irreversible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A run begins. `base` is the fact of another run that it goes on from: a fork, or a session's next run.
+
+    `recipe` tells what the agent was then (instructions, model, tools), so that a replay can show what changed.
+    """
+
+    session: str = ""
+    user: str = ""
+    base: tuple[str, int] | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Another life of the run begins. `renewed`: the limits start from zero, because somebody asked to go on after a stop."""
+
+    attempt: int
+    renewed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Input from outside: a new turn."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A message that the strategy itself puts in: a nudge, a request to try again."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    """`step` is what was really asked; `request` fingerprints what was sent beside the messages."""
+
+    reply: ModelReply
+    step: CallModel
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """Intent, committed right before the effect. `key` is the idempotency key that the tool is handed."""
+
+    call: ToolCall
+    effect: Effect = "irreversible"
+    key: str = ""
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    key: str
+    prompt: str
+    options: tuple[str, ...] = ()
+    call_id: str = ""
+    in_doubt: bool = False  # the call was started before, and nobody knows how it ended
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    key: str
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOff:
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    stop: Stop
+    output: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A fact that a later version wrote. It is kept as it is and changes nothing here."""
+
+    type: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    text: str
+    kind: Literal["text", "thinking", "progress"] = "text"
+    call_id: str = ""
+
+
+Fact = (
+    Opened
+    | Resumed
+    | Received
+    | Noted
+    | ModelReplied
+    | ToolStarted
+    | ToolFinished
+    | Asked
+    | Answered
+    | HandedOff
+    | Warned
+    | Stopped
+    | Unknown
+)
+Body = Fact | Delta
+
+
+class Event(NamedTuple):
+    """`seq` counts the facts of one run without gaps; a delta carries the number of the fact before it."""
+
+    run: str
+    seq: int
+    time: float
+    agent: str
+    body: Body

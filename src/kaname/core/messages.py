@@ -1,0 +1,140 @@
+"""What is said: messages, their parts, and what goes to and comes from a model. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+StopReason = Literal["tool_use", "end_turn", "max_tokens", "stop_sequence"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens and money. A cost of `None` means that nobody knows the price: unknown, not zero."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cost: float | None = 0.0
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output
+
+    def __add__(self, other: Usage) -> Usage:
+        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
+        return Usage(self.input + other.input, self.output + other.output, self.cached + other.cached, cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A picture, a sound, a file: its bytes as base64 in `data`, or an address in `url`."""
+
+    mime: str
+    data: str = ""
+    url: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """Reasoning that the provider wants back unchanged, with its signature."""
+
+    text: str
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """`args` is the parsed object, or the raw text where the model wrote something else."""
+
+    id: str
+    name: str
+    args: Mapping[str, Any] | str = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gave back. Everything in it is JSON.
+
+    `output` is kept whole; `shown` is what the model reads instead when the whole is too long for it.
+    """
+
+    output: Any = None
+    error: str | None = None
+    call_id: str = ""
+    name: str = ""
+    shown: str | None = None
+    media: tuple[Media, ...] = ()
+    transfer: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def is_error(self) -> bool:
+        return self.error is not None
+
+
+Part = Text | Media | Thinking | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join([part.text for part in self.parts if type(part) is Text])
+
+    @property
+    def thinking(self) -> str:
+        return "".join([part.text for part in self.parts if type(part) is Thinking])
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple([part for part in self.parts if type(part) is ToolCall])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """What a model is told of a tool."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    schema: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    message: Message
+    stop_reason: StopReason | None = None
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+
+
+def user(text: str) -> Message:
+    return Message("user", (Text(text),))
+
+
+def system(text: str) -> Message:
+    return Message("system", (Text(text),))
+
+
+def assistant(text: str = "", *calls: ToolCall) -> Message:
+    return Message("assistant", ((Text(text), *calls) if text else calls))

@@ -1,0 +1,213 @@
+"""Where a run stands: a fold over its facts. `evolve` is total, and costs the same at the first fact and the millionth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .events import (
+    Answered,
+    Asked,
+    Event,
+    HandedOff,
+    ModelReplied,
+    Noted,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+    ToolStarted,
+)
+from .messages import Message, ToolCall, ToolResult, Usage
+from .steps import Stop
+from .values import identity, read_json
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the limits count. It starts from zero with every turn, and when somebody goes on after a stop."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    by_tool: dict[str, int] = field(default_factory=dict)
+    by_call: dict[Hashable, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class State:
+    agent: str = ""
+    session: str = ""
+    user: str = ""
+    messages: list[Message] = field(default_factory=list)
+    turn_start: int = 0  # where this turn's messages begin
+    open: dict[str, ToolCall] = field(default_factory=dict)  # the last reply's calls, in its order, until all are answered
+    judging: bool = False  # the last reply has not been acted on yet
+    noted: bool = False  # the note for the next model call is already in the messages
+    replies: list[ModelReplied] = field(default_factory=list)  # of this turn
+    started: dict[str, ToolStarted] = field(default_factory=dict)  # and not finished
+    results: dict[str, ToolResult] = field(default_factory=dict)
+    questions: dict[str, Asked] = field(default_factory=dict)  # and not answered
+    answers: dict[str, Any] = field(default_factory=dict)
+    spent: Spent = field(default_factory=Spent)
+    usage: Usage = field(default_factory=Usage)  # of this run
+    stop: Stop | None = None
+    output: Any = None
+    attempt: int = 1
+    seq: int = 0  # of this run's last fact
+    facts: int = 0  # folded in all, a base's among them: call ids are minted from it
+    time: float = 0.0
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self.questions)
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        return tuple([call for call in self.open.values() if call.id not in self.results])
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The messages, valid for any provider: a call that has no result yet is answered with what is known of it."""
+        return (*self.messages, *_answers_to_open_calls(self)) if self.open else tuple(self.messages)
+
+    @property
+    def turn(self) -> tuple[Message, ...]:
+        return self.history[self.turn_start :]
+
+
+def call_identity(call: ToolCall) -> Hashable:
+    args: Any = call.args
+    if isinstance(args, str):
+        try:
+            args = read_json(args)
+        except ValueError:
+            args = call.args
+    return (call.name, identity(args))
+
+
+def evolve(state: State, event: Event) -> State:
+    """Take one fact in. The state is changed in place: a run has one, and appending is what keeps it fast."""
+    state.seq = event.seq
+    state.facts += 1
+    body = event.body
+    kind = type(body)
+    if state.time and kind not in _PAUSES:
+        state.spent.seconds += max(0.0, event.time - state.time)
+    state.time = event.time
+    if (step := _EVOLVE.get(kind)) is not None:
+        step(state, body, event)
+    return state
+
+
+_PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before these was nobody's work
+
+
+def _opened(state: State, body: Opened, event: Event) -> None:
+    state.agent, state.session, state.user = event.agent, body.session, body.user
+    state.usage, state.attempt = Usage(), 1
+    state.spent = Spent()
+    state.stop, state.output = None, None
+
+
+def _resumed(state: State, body: Resumed, event: Event) -> None:
+    state.attempt = body.attempt
+    state.stop, state.output = None, None
+    if body.renewed:
+        state.spent = Spent()
+
+
+def _received(state: State, body: Received, event: Event) -> None:
+    state.messages.extend(_answers_to_open_calls(state))
+    state.open, state.started, state.questions = {}, {}, {}
+    state.turn_start = len(state.messages)
+    state.messages.append(body.message)
+    state.replies, state.judging, state.noted = [], False, False
+    state.spent, state.stop, state.output = Spent(), None, None
+
+
+def _noted(state: State, body: Noted, event: Event) -> None:
+    state.messages.append(body.message)
+    state.noted = True
+
+
+def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
+    reply, spent = body.reply, state.spent
+    state.messages.append(reply.message)
+    state.replies.append(body)
+    state.judging, state.noted = True, False
+    spent.steps += 1
+    _charge(state, reply.usage)
+    for call in reply.message.calls:
+        state.open[call.id] = call
+        spent.by_tool[call.name] = spent.by_tool.get(call.name, 0) + 1
+        key = call_identity(call)
+        spent.by_call[key] = spent.by_call.get(key, 0) + 1
+
+
+def _tool_started(state: State, body: ToolStarted, event: Event) -> None:
+    state.started[body.call.id] = body
+
+
+def _tool_finished(state: State, body: ToolFinished, event: Event) -> None:
+    result = body.result
+    state.started.pop(result.call_id, None)
+    state.results[result.call_id] = result
+    _charge(state, result.usage)
+    if result.call_id in state.open and all(call in state.results for call in state.open):
+        state.messages.extend([Message("tool", (state.results[call],)) for call in state.open])
+        state.open, state.judging = {}, False
+
+
+def _asked(state: State, body: Asked, event: Event) -> None:
+    if body.key not in state.answers:
+        state.questions[body.key] = body
+    if not body.in_doubt:
+        state.started.pop(body.call_id, None)  # the tool itself paused to ask: it is not in flight
+
+
+def _answered(state: State, body: Answered, event: Event) -> None:
+    state.questions.pop(body.key, None)
+    state.answers[body.key] = body.answer
+
+
+def _handed_off(state: State, body: HandedOff, event: Event) -> None:
+    state.agent = body.to
+
+
+def _stopped(state: State, body: Stopped, event: Event) -> None:
+    state.stop, state.output = body.stop, body.output
+
+
+def _charge(state: State, usage: Usage) -> None:
+    state.usage += usage
+    state.spent.usage += usage
+
+
+def _answers_to_open_calls(state: State) -> list[Message]:
+    return [Message("tool", (state.results.get(call.id) or _unfinished(state, call),)) for call in state.open.values()]
+
+
+def _unfinished(state: State, call: ToolCall) -> ToolResult:
+    if call.id in state.started:
+        text = "interrupted: this call was started and may or may not have taken effect; check before you repeat it"
+    else:
+        text = "not run: the run was stopped before this call"
+    return ToolResult(error=text, call_id=call.id, name=call.name)
+
+
+_EVOLVE: dict[type, Callable[[State, Any, Event], None]] = {
+    Opened: _opened,
+    Resumed: _resumed,
+    Received: _received,
+    Noted: _noted,
+    ModelReplied: _model_replied,
+    ToolStarted: _tool_started,
+    ToolFinished: _tool_finished,
+    Asked: _asked,
+    Answered: _answered,
+    HandedOff: _handed_off,
+    Stopped: _stopped,
+}

@@ -1,0 +1,64 @@
+"""What to do next, and how a run ends. A strategy returns exactly one `Step`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .messages import ToolCall
+
+StopKind = Literal[
+    "completed",  # the answer is there
+    "max_steps",  # limits: the best partial result is kept
+    "duplicate",
+    "tool_limit",
+    "deadline",
+    "budget",
+    "blocked",  # a policy refused to go on
+    "undecodable",  # the final answer never took the wanted form
+    "incomplete",  # the model stopped without an answer
+    "failed",  # an error; `Stop.error` names it
+    "cancelled",  # somebody stopped it
+    "waiting",  # not an end: questions are open (only in results, never in the journal)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    kind: StopKind
+    detail: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Ask the model. Where tools are sent the schema is not: a model that may call tools answers freely."""
+
+    tools: bool = True
+    schema: Mapping[str, Any] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallTools:
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    stop: Stop
+    output: Any = None
+
+
+Step = CallModel | CallTools | Finish
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStep:
+    """One exchange as a person reads it. The last one of a finished run has an answer as its thought and no action."""
+
+    thought: str = ""
+    action: str | None = None
+    action_input: Any = None
+    observation: str | None = None

@@ -1,0 +1,76 @@
+"""Values as models write them and as people compare them: lenient JSON, and equality by value."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Hashable
+from typing import Any
+
+_FENCE = re.compile(r"^\s*```[\w-]*[ \t]*\n(.*?)\n?\s*```\s*$", re.DOTALL)
+_STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(\s*[}\]])', re.DOTALL)
+_LITERAL_LIMIT = 100_000
+_DEPTH_LIMIT = 100
+
+
+def read_json(text: str) -> Any:
+    """Parse what a model wrote as JSON, mending only what has a single reading.
+
+    Code fences, trailing commas, Python literals (single quotes, True/None) and JSON inside a JSON string are mended.
+    Anything else raises `ValueError` with the place of the first mistake.
+    """
+    value = _parse(text)
+    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
+        return _parse(value)
+    return value
+
+
+def _parse(text: str) -> Any:
+    if fenced := _FENCE.match(text):
+        text = fenced.group(1)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+    except json.JSONDecodeError as strict:
+        for mend in (_without_trailing_commas, _python_literal):
+            try:
+                return mend(text)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+        raise ValueError(f"not valid JSON: {strict.msg} at line {strict.lineno}, column {strict.colno}") from None
+
+
+def _without_trailing_commas(text: str) -> Any:
+    return json.loads(_STRING_OR_COMMA.sub(lambda found: found.group(1) or found.group(2), text))
+
+
+def _python_literal(text: str) -> Any:
+    if len(text) > _LITERAL_LIMIT or text.count("{") + text.count("[") + text.count("(") > _DEPTH_LIMIT:
+        raise ValueError("too large to be read as a literal")
+    value = ast.literal_eval(text.strip())
+    json.dumps(value)  # a set, bytes or a complex number is no JSON value
+    if not isinstance(value, dict | list):
+        raise ValueError("only objects and lists are mended")
+    return value
+
+
+def identity(value: Any) -> Hashable:
+    """A key that is equal where two JSON values are equal, whatever their spelling: key order, 1 or 1.0."""
+    if isinstance(value, dict):
+        return ("{", frozenset([(key, identity(item)) for key, item in value.items()]))
+    if isinstance(value, list | tuple):
+        return ("[", tuple([identity(item) for item in value]))
+    if value is True or value is False:
+        return ("bool", value)
+    if value != value:
+        return ("nan",)
+    return value if isinstance(value, str | int | float) or value is None else repr(value)
+
+
+def plain_text(value: Any) -> str:
+    """A JSON value as a model reads it: text stays text."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

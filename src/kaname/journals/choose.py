@@ -1,0 +1,45 @@
+"""Which journal an agent uses: what the caller says, else `KANAME_JOURNAL`, else one file in the user's state folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from ..core.errors import ConfigError
+from .memory import MemoryJournal
+
+if TYPE_CHECKING:
+    from ..kernel.ports import Journal
+    from .sqlite import SqliteJournal
+
+_open: WeakValueDictionary[Path, SqliteJournal] = WeakValueDictionary()  # one writer thread a file, however many agents
+
+
+def choose(wanted: Journal | str | Path | None) -> Journal:
+    """`"memory"` keeps nothing; a path is a SQLite file; a journal object is itself."""
+    if wanted is None:
+        wanted = os.environ.get("KANAME_JOURNAL") or default_path()
+    if isinstance(wanted, str | Path):
+        if str(wanted) in ("memory", ":memory:"):
+            return MemoryJournal()
+        return _sqlite(Path(wanted))
+    if not hasattr(wanted, "append"):
+        raise ConfigError(f'a journal is "memory", a path, or an object of the Journal protocol, not {wanted!r}')
+    return wanted
+
+
+def default_path() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "kaname" / "journal.db"
+
+
+def _sqlite(path: Path) -> SqliteJournal:
+    from .sqlite import SqliteJournal
+
+    path = path.expanduser().absolute()
+    journal = _open.get(path)
+    if journal is None or journal.closed:
+        journal = _open[path] = SqliteJournal(path)
+    return journal

@@ -1,0 +1,170 @@
+"""The embedded default: one SQLite file, WAL, synchronous commits, one writer thread that groups them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..core.codec import decode_body, encode_body
+from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
+from ..core.events import Event, Stopped
+from ..core.runs import RunInfo, index
+from ..kernel.ports import Lease
+from .owners import Owner
+from .sqlite_file import connect, migrate
+from .sqlite_thread import SqliteThread
+from .wording import busy, gap, has_dependants, not_found, superseded
+
+_COLUMNS = [field.name for field in fields(RunInfo)]
+_SELECT_CARD = f"SELECT {', '.join(_COLUMNS)} FROM runs"
+_UPDATED = [name for name in _COLUMNS if name != "run"]
+_UPDATE = (
+    f"UPDATE runs SET {', '.join(f'{name} = :{name}' for name in _UPDATED)}, owner = CASE WHEN :ends THEN NULL ELSE owner END "
+    "WHERE run = :run AND epoch = :epoch AND seq = :before"
+)
+_INSERT = "INSERT INTO facts (run, seq, time, agent, type, body) VALUES (?, ?, ?, ?, ?, ?)"
+_PAGE = 500
+
+
+def _fetch(query: str, values: Any, connection: sqlite3.Connection) -> list[Any]:
+    return connection.execute(query, values).fetchall()
+
+
+class SqliteJournal:
+    """`patience`: seconds to wait while another process writes. `max_bytes`: a quota for the file, if one is wanted."""
+
+    def __init__(self, path: str | Path, *, patience: float = 30.0, max_bytes: int | None = None) -> None:
+        self.path = Path(path).expanduser().absolute()
+        self._patience, self._max_bytes = patience, max_bytes
+        self._held: dict[str, tuple[int, RunInfo]] = {}  # the runs executed through this journal: epoch and index card
+        self._owner: Owner | None = None
+        self.closed = False
+        self._writer = SqliteThread(self._open_to_write, self.path, writes=True, name="kaname-journal-writer")
+        self._reader = SqliteThread(self._open_to_read, self.path, writes=False, name="kaname-journal-reader")
+
+    def _open_to_write(self) -> sqlite3.Connection:
+        connection = connect(self.path, patience=self._patience, max_bytes=self._max_bytes)
+        try:
+            migrate(connection, self.path)
+            self._owner = self._owner or Owner(self.path.with_name(self.path.name + "-owners"))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open_to_read(self) -> sqlite3.Connection:
+        connection = connect(self.path, patience=self._patience)
+        migrate(connection, self.path)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    async def claim(self, run: str, *, takeover: bool = False) -> Lease:
+        def work(connection: sqlite3.Connection) -> tuple[RunInfo, int]:
+            assert self._owner is not None
+            row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run,)).fetchone()
+            if row is None:
+                connection.execute("INSERT INTO runs (run, epoch, owner) VALUES (?, 1, ?)", (run, self._owner.name))
+                return RunInfo(run), 1
+            epoch, owner = row
+            mine = owner == self._owner.name and run not in self._held  # broken off here, and not given back
+            if owner and not takeover and not mine and self._owner.is_alive(owner):
+                raise RunBusy(busy(run, "this process" if owner == self._owner.name else f"process {owner.split('-')[0]}"))
+            connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (epoch + 1, self._owner.name, run))
+            return RunInfo(*connection.execute(f"{_SELECT_CARD} WHERE run = ?", (run,)).fetchone()), epoch + 1
+
+        card, epoch = await self._writer.transact(work)
+        self._held[run] = (epoch, card)
+        return Lease(epoch, card.seq)
+
+    async def append(self, events: Sequence[Event], epoch: int) -> None:
+        run = events[0].run
+        held, card = self._held.get(run, (0, None))
+        if card is None or held != epoch:
+            raise RunSuperseded(superseded(run))
+        before = card.seq
+        if events[0].seq != before + 1:
+            raise JournalError(gap(run, before, events[0].seq))
+        rows = [(e.run, e.seq, e.time, e.agent, *encode_body(e.body)) for e in events]  # type: ignore[arg-type]
+        for event in events:
+            index(card, event)
+        ends = isinstance(events[-1].body, Stopped)
+        values: dict[str, Any] = {name: getattr(card, name) for name in _COLUMNS}
+        values |= {"epoch": epoch, "before": before, "ends": ends}
+
+        def work(connection: sqlite3.Connection) -> None:
+            if connection.execute(_UPDATE, values).rowcount != 1:
+                raise self._refusal(connection, run, epoch, before)
+            connection.executemany(_INSERT, rows)
+
+        try:
+            await self._writer.transact(work)
+        except JournalError:
+            self._held.pop(run, None)  # the file is right, the card is not: whoever goes on claims the run anew
+            raise
+        if ends:
+            self._held.pop(run, None)
+
+    @staticmethod
+    def _refusal(connection: sqlite3.Connection, run: str, epoch: int, before: int) -> JournalError:
+        row = connection.execute("SELECT epoch, seq FROM runs WHERE run = ?", (run,)).fetchone()
+        if row is None:
+            return RunNotFound(not_found(run))
+        return RunSuperseded(superseded(run)) if row[0] != epoch else JournalError(gap(run, row[1], before + 1))
+
+    async def release(self, run: str, epoch: int) -> None:
+        if self._held.get(run, (0, None))[0] == epoch:
+            del self._held[run]
+        await self._writer.transact(
+            lambda connection: connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ?", (run, epoch))
+        )
+
+    async def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
+        query = "SELECT run, seq, time, agent, type, body FROM facts WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
+        while True:
+            page = (run, after, _PAGE)
+            rows = await self._reader.transact(partial(_fetch, query, page))
+            for name, seq, time, agent, kind, body in rows:
+                yield Event(name, seq, time, agent, decode_body(kind, body))
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][1]
+
+    async def runs(
+        self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
+    ) -> list[RunInfo]:
+        wanted = {"run": run, "session": session, "status": status, "agent": agent}
+        conditions = ["seq > 0", *[f"{name} = :{name}" for name, value in wanted.items() if value]]
+        query = f"{_SELECT_CARD} WHERE {' AND '.join(conditions)} ORDER BY created DESC, run DESC LIMIT :limit"
+        rows = await self._reader.transact(partial(_fetch, query, {**wanted, "limit": limit}))
+        return [RunInfo(*row) for row in rows]
+
+    async def delete(self, run: str, *, cascade: bool = False) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            doomed = [run]
+            for one in doomed:
+                row = connection.execute("SELECT owner FROM runs WHERE run = ?", (one,)).fetchone()
+                if row is None:
+                    raise RunNotFound(not_found(one))
+                if row[0] and self._owner is not None and self._owner.is_alive(row[0]):
+                    raise RunBusy(busy(one, f"process {row[0].split('-')[0]}"))
+                dependants = [other for (other,) in connection.execute("SELECT run FROM runs WHERE base = ?", (one,))]
+                if dependants and not cascade:
+                    raise JournalError(has_dependants(one, dependants))
+                doomed += dependants
+            for table in ("facts", "runs"):
+                connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in doomed])
+
+        await self._writer.transact(work)
+
+    async def close(self) -> None:
+        """Finish what is queued and let go of the file. A journal that is closed cannot be used again."""
+        self.closed = True
+        self._writer.stop()
+        self._reader.stop()
+        if self._owner is not None:
+            self._owner.close()
+            self._owner = None

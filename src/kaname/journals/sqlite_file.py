@@ -1,0 +1,122 @@
+"""The SQLite file itself: opening it, its schema and migrations, and what its errors mean."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from ..core.errors import JournalCorrupt, JournalError, JournalFull, JournalLocked, JournalTooNew
+from ..core.language import say
+
+APPLICATION = 0x6B616E6D  # "kanm"
+
+MIGRATIONS = (
+    """
+    CREATE TABLE runs (
+        run TEXT PRIMARY KEY, agent TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '',
+        user TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'running', title TEXT NOT NULL DEFAULT '', created REAL NOT NULL DEFAULT 0,
+        updated REAL NOT NULL DEFAULT 0, seq INTEGER NOT NULL DEFAULT 0, input INTEGER NOT NULL DEFAULT 0,
+        output INTEGER NOT NULL DEFAULT 0, cost REAL DEFAULT 0, base TEXT NOT NULL DEFAULT '',
+        questions INTEGER NOT NULL DEFAULT 0, epoch INTEGER NOT NULL DEFAULT 0, owner TEXT
+    ) WITHOUT ROWID;
+    CREATE TABLE facts (
+        run TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, agent TEXT NOT NULL, type TEXT NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (run, seq)
+    ) WITHOUT ROWID;
+    """,
+    """
+    CREATE INDEX runs_by_time ON runs (created);
+    CREATE INDEX runs_by_session ON runs (session, created) WHERE session <> '';
+    CREATE INDEX runs_by_base ON runs (base) WHERE base <> '';
+    """,
+)
+
+
+def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sqlite3.Connection:
+    """A connection whose commits survive a power cut. `patience`: seconds to wait for other processes' locks."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its user only, from the first byte
+    except OSError as problem:
+        raise JournalError(
+            say(
+                f"the journal {path} cannot be opened: {problem.strerror}; choose another file with Agent(journal=…) or "
+                'KANAME_JOURNAL, or journal="memory" to keep nothing',
+                f"ジャーナル {path} を開けません: {problem.strerror}。Agent(journal=…) か KANAME_JOURNAL で別のファイルを、"
+                '記録しない場合は journal="memory" を指定してください',
+            )
+        ) from problem
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    if max_bytes is not None:
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page)}")
+    return connection
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the file to this version's schema, in one transaction; a newer file is left alone."""
+    if _version(connection) == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)  # again, inside the lock: another process may have been first
+        if version > len(MIGRATIONS):
+            raise JournalTooNew(
+                say(
+                    f"the journal {path} was written by a newer kaname (schema {version}, this one knows {len(MIGRATIONS)}); "
+                    "upgrade kaname, or use another file; nothing was changed",
+                    f"ジャーナル {path} は新しい kaname のものです(スキーマ {version}、こちらは {len(MIGRATIONS)} まで)。"
+                    "kaname を更新するか別のファイルを使ってください。何も変更していません",
+                )
+            )
+        for script in MIGRATIONS[version:]:
+            for statement in filter(str.strip, script.split(";")):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def explain(problem: sqlite3.Error, path: Path) -> JournalError:
+    """Our error for SQLite's, with what to do about it."""
+    code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return JournalFull(
+            say(
+                f"no room left for the journal {path}: this fact was not written, everything before it is safe; "
+                "make room, then resume the run",
+                f"ジャーナル {path} の空き容量がありません。この記録は書かれていませんが、それ以前は無事です。"
+                "空きを作ってから再開してください",
+            )
+        )
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return JournalLocked(
+            say(
+                f"the journal {path} stayed locked by another program; this fact was not written, everything before it is "
+                "safe; close what holds the file, then resume the run",
+                f"ジャーナル {path} がほかのプログラムにロックされたままです。この記録は書かれて"
+                "いませんが、それ以前は無事です。ロックを外してから再開してください",
+            )
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return JournalCorrupt(
+            say(
+                f"the journal {path} is damaged or not a journal ({problem}); nothing was changed. Move it aside and start "
+                f'with a new file, or save what can be read with: sqlite3 "{path}" .recover',
+                f"ジャーナル {path} は壊れているか、ジャーナルではありません({problem})。何も変更していません。"
+                f'別の場所に移して新しいファイルで始めるか、sqlite3 "{path}" .recover で読める部分を救出してください',
+            )
+        )
+    return JournalError(say(f"the journal {path} failed: {problem}", f"ジャーナル {path} のエラー: {problem}"))

@@ -1,0 +1,26 @@
+"""Policies around a call: fold the list from the inside out, the first policy outermost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .ports import ModelHandler, Policy, ToolHandler
+
+if TYPE_CHECKING:
+    from .scope import Scope
+
+
+def around_model(policies: Sequence[Policy], core: ModelHandler, scope: Scope) -> ModelHandler:
+    for policy in reversed(policies):
+        if type(policy).model is not Policy.model:
+            core = partial(policy.model, next=core, scope=scope)
+    return core
+
+
+def around_tool(policies: Sequence[Policy], core: ToolHandler, scope: Scope) -> ToolHandler:
+    for policy in reversed(policies):
+        if type(policy).tool is not Policy.tool:
+            core = partial(policy.tool, next=core, scope=scope)
+    return core

@@ -1,0 +1,52 @@
+"""The loop. Decide (pure), perform (policies, effects), record (journal, state, reader)."""
+
+from __future__ import annotations
+
+from ..core.errors import AgentError, Halt, JournalError, Suspend, UnexpectedError
+from ..core.events import Asked, Stopped
+from ..core.state import State
+from ..core.steps import Finish, Step, Stop
+from .boundary import Failure, attempt
+from .perform import perform
+from .scope import Scope
+
+
+async def drive(scope: Scope) -> State:
+    """Go on until there is nothing to do, whatever happened before: starting, resuming and forking are the same."""
+    while not finished(scope.state):
+        await advance(scope)
+    return scope.state
+
+
+async def advance(scope: Scope) -> None:
+    """One step. A signal or a failure inside it becomes a fact, and the work done so far stays."""
+    try:
+        outcome = await attempt(take_step, scope)
+        if isinstance(outcome, Failure):
+            raise UnexpectedError(f"{outcome} (at {outcome.place})") from outcome.error
+    except Suspend as question:
+        await scope.record(Asked(question.key, question.prompt, question.options))
+    except Halt as end:
+        await scope.record(Stopped(end.stop))
+    except JournalError:
+        raise  # what cannot be recorded cannot be turned into a fact
+    except AgentError as failure:
+        scope.failure = failure
+        await scope.record(Stopped(Stop("failed", str(failure), type(failure).__name__)))
+
+
+async def take_step(scope: Scope) -> None:
+    await perform(decide(scope), scope)
+
+
+def decide(scope: Scope) -> Step:
+    """Ask the strategy, then let the stop rules judge the step that it proposes."""
+    step = scope.agent.strategy.next(scope.state)
+    if isinstance(step, Finish):
+        return step
+    stops = (stop for rule in scope.agent.stops if (stop := rule(scope.state, step)) is not None)
+    return next((Finish(stop) for stop in stops), step)
+
+
+def finished(state: State) -> bool:
+    return state.stop is not None or state.waiting

@@ -1,0 +1,128 @@
+"""Turn one step into effects. Policies wrap here; nothing else in the kernel touches the world."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from ..core.codec import dump
+from ..core.errors import BadArguments, ConfigError, JournalError, Signal, Suspend, ToolNotFoundError
+from ..core.events import Asked, HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
+from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, system, user
+from ..core.state import State
+from ..core.steps import CallModel, CallTools, Finish, Step
+from .boundary import Failure, attempt
+from .chain import around_model, around_tool
+from .effects import settle
+from .ports import Recipe, ToolContext
+from .scope import Scope, silent
+
+
+async def perform(step: Step, scope: Scope) -> None:
+    match step:
+        case CallModel():
+            await ask(step, scope)
+        case CallTools((call,)):
+            await use(call, scope)
+        case CallTools(calls):
+            for outcome in await asyncio.gather(*[use(call, scope) for call in calls], return_exceptions=True):
+                if isinstance(outcome, BaseException):  # the others have finished and are recorded
+                    raise outcome
+        case Finish(stop, output):
+            await scope.record(Stopped(stop, output))
+
+
+async def ask(step: CallModel, scope: Scope) -> None:
+    agent = scope.agent
+    if (model := agent.model) is None:
+        raise ConfigError(f"agent {agent.name!r} has no model: pass Agent(model=…)")
+    if step.note and not scope.state.noted:
+        await scope.record(Noted(user(step.note)))
+    tools = specs(agent) if step.tools else ()
+    sent = replace(step, tools=bool(tools), schema=None if tools else step.schema)
+    messages = await (agent.context or show_all)(scope.state, agent)
+    request = ModelRequest(messages, tools, sent.schema, agent.settings)
+
+    async def reply_to(request: ModelRequest) -> ModelReply:
+        return await model.reply(request, scope.emit if request.stream else silent)
+
+    reply = await around_model(agent.policies, reply_to, scope)(request)
+    await scope.record(ModelReplied(mint(reply, scope.state.facts + 1), sent, fingerprint(agent, tools, sent)))
+
+
+async def show_all(state: State, agent: Recipe) -> tuple[Message, ...]:
+    """The default context: the instructions and the whole history."""
+    return (system(agent.instructions), *state.history) if agent.instructions else state.history
+
+
+def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
+    """What the model is told of the tools: made once, and again when the tools have changed."""
+    tools = tuple(agent.tools.values())
+    known: Any = agent.__dict__.get("_specs")
+    if known is None or [*map(id, known[0])] != [*map(id, tools)]:
+        known = (tools, tuple([ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools]))
+        agent.__dict__["_specs"] = known
+    return known[1]  # type: ignore[no-any-return]
+
+
+def mint(reply: ModelReply, number: int) -> ModelReply:
+    """Our own call ids: providers repeat theirs, or have none."""
+    message = reply.message
+    if not any(type(part) is ToolCall for part in message.parts):
+        return reply
+    parts = [
+        ToolCall(f"c{number}_{place}", part.name, part.args) if type(part) is ToolCall else part
+        for place, part in enumerate(message.parts)
+    ]
+    return replace(reply, message=Message(message.role, tuple(parts)))
+
+
+def fingerprint(agent: Recipe, tools: tuple[ToolSpec, ...], sent: CallModel) -> str:
+    """Of all that was sent beside the messages. Kept per agent: it is the same for nearly every call of a run."""
+    cached = agent.__dict__.setdefault("_fingerprints", {})
+    key = (id(tools), id(sent.schema))
+    if key not in cached:
+        described: Any = [agent.instructions, [[t.name, t.description, t.parameters] for t in tools], sent.schema]
+        digest = sha256(dump([*described, agent.settings]).encode()).hexdigest()[:16]
+        cached[key] = (digest, tools, sent.schema)  # kept alive, so that their ids stay theirs
+    return cached[key][0]  # type: ignore[no-any-return]
+
+
+async def use(call: ToolCall, scope: Scope) -> None:
+    async def run_tool(call: ToolCall) -> ToolResult:
+        return await execute(call, scope)
+
+    try:
+        result = await around_tool(scope.agent.policies, run_tool, scope)(call)
+    except Suspend as question:
+        in_doubt = call.id in scope.inherited
+        await scope.record(Asked(question.key, question.prompt, question.options, call.id, in_doubt))
+        return
+    result = replace(result, call_id=call.id, name=call.name)
+    finished = ToolFinished(result)
+    await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
+
+
+async def execute(call: ToolCall, scope: Scope) -> ToolResult:
+    """Run the tool itself: check, settle what a former life left behind, write the intent down, act."""
+    tools = scope.agent.tools
+    if (tool := tools.get(call.name, None)) is None:
+        return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
+    try:
+        prepared = tool.prepare(call)
+    except BadArguments as problem:
+        return ToolResult(error=str(problem))
+    before = scope.inherited.get(call.id)
+    started = ToolStarted(call, tool.effect, f"{scope.run}:{call.id}")
+    if before is not None:
+        started = replace(started, key=before.key, attempt=before.attempt + 1)
+    state = scope.state
+    context = ToolContext(scope.run, state.session, state.user, state.agent, call.id, started.key, started.attempt, scope)
+    if before is not None and (known := await settle(tool, before, prepared, context)) is not None:
+        return known
+    scope.inherited.pop(call.id, None)
+    await scope.record(started)
+    result = await attempt(tool.act, prepared, context, passing=(Signal, JournalError))
+    return ToolResult(error=str(result)) if isinstance(result, Failure) else result

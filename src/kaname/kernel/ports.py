@@ -1,0 +1,140 @@
+"""The sockets. Everything pluggable satisfies one of these small protocols."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from ..core.events import Effect, Event
+from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult
+from ..core.runs import RunInfo
+from ..core.state import State
+from ..core.steps import Step, Stop
+
+if TYPE_CHECKING:
+    from .scope import Scope
+
+Emit = Callable[..., Awaitable[None]]
+"""`await emit("text")`, or `await emit("…", "thinking")`: show a piece of the reply while it is being made."""
+
+
+class Model(Protocol):
+    """Who thinks. Raise `ModelError` when the provider fails."""
+
+    name: str
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply: ...
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A tool in its smallest form: text in, result out. Functions and richer tools become an `Action`."""
+
+    name: str
+    description: str
+
+    async def execute(self, input_text: str) -> ToolResult: ...
+
+
+class Action(Protocol):
+    """A tool as the kernel runs it. `prepare` checks the arguments (raises `BadArguments`) before anything is started."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+    @property
+    def effect(self) -> Effect: ...
+    @property
+    def timeout(self) -> float | None: ...
+    @property
+    def undo(self) -> Repair | None: ...
+    @property
+    def reconcile(self) -> Repair | None: ...
+    def prepare(self, call: ToolCall) -> Any: ...
+    async def act(self, prepared: Any, context: ToolContext) -> ToolResult: ...
+
+
+class Strategy(Protocol):
+    """Who decides next. Pure: no clock, no I/O; same facts, same step."""
+
+    def next(self, state: State) -> Step: ...
+
+
+class Journal(Protocol):
+    """Where facts live. What `append` has returned from survives the process; acknowledgements keep their order."""
+
+    async def claim(self, run: str, *, takeover: bool = False) -> Lease: ...
+    async def append(self, events: Sequence[Event], epoch: int) -> None: ...
+    async def release(self, run: str, epoch: int) -> None: ...
+    def read(self, run: str, after: int = 0) -> AsyncIterator[Event]: ...
+    async def runs(
+        self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
+    ) -> list[RunInfo]: ...
+    async def delete(self, run: str, *, cascade: bool = False) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Lease(NamedTuple):
+    """The right to write a run: the owner's epoch, and the number of the last fact there is."""
+
+    epoch: int
+    seq: int
+
+
+Sink = Callable[[Event], Any]
+"""Who listens. It sees every fact after it became durable, and every delta. It may be async; it can never break a run."""
+
+StopRule = Callable[[State, Step], Stop | None]
+ModelHandler = Callable[[ModelRequest], Awaitable[ModelReply]]
+ToolHandler = Callable[[ToolCall], Awaitable[ToolResult]]
+Repair = Callable[[Any, "ToolContext"], Awaitable[ToolResult | None]]
+ContextBuilder = Callable[[State, "Recipe"], Awaitable[tuple[Message, ...]]]
+"""What the model sees, built for each call from the state."""
+
+
+class Policy:
+    """May it, and how: wraps the only two things an agent does to the world. Override what you need."""
+
+    async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
+        return await next(request)
+
+    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+        return await next(call)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know of the run. A function asks for it with a parameter of this type; the model never sees it."""
+
+    run: str
+    session: str
+    user: str
+    agent: str
+    call_id: str
+    idempotency_key: str
+    attempt: int
+    scope: Scope
+
+    async def progress(self, text: str) -> None:
+        """Show something to the caller while the tool works."""
+        await self.scope.emit(text, "progress", self.call_id)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An agent, fully resolved: what the kernel runs."""
+
+    name: str
+    strategy: Strategy
+    model: Model | None = None
+    tools: Mapping[str, Action] = field(default_factory=dict)
+    policies: tuple[Policy, ...] = ()
+    stops: tuple[StopRule, ...] = ()
+    instructions: str = ""
+    context: ContextBuilder | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    team: Mapping[str, Recipe] = field(default_factory=dict)

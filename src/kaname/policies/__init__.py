@@ -1,0 +1,1 @@
+"""May it, and how."""

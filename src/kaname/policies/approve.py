@@ -1,0 +1,54 @@
+"""Ask a person before some calls. The run is parked, not held: any process can take it up with the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..core.errors import Suspend
+from ..core.language import say
+from ..core.messages import ToolCall, ToolResult
+from ..core.values import plain_text
+from ..kernel.ports import Policy, ToolHandler
+
+if TYPE_CHECKING:
+    from ..kernel.scope import Scope
+
+
+class Approve(Policy):
+    """`Approve("pay", "delete")`, or `Approve(when=lambda call: …)`; with neither, every call is asked about.
+
+    Answers: "yes" or True; "no", False or a text with the reason; {"args": {…}} to run it with other arguments.
+    """
+
+    def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
+        self._tools, self._when = frozenset(_flat(tools)), when
+
+    def _wanted(self, call: ToolCall) -> bool:
+        if self._when is not None:
+            return self._when(call)
+        return not self._tools or call.name in self._tools
+
+    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+        key = f"approve:{call.id}"
+        answers = scope.state.answers
+        if key not in answers:
+            if not self._wanted(call):
+                return await next(call)
+            asked = f"{call.name}({plain_text(call.args)})"
+            raise Suspend(key, say(f"Run {asked}?", f"{asked} を実行しますか?"), ("yes", "no"))
+        match answers[key]:
+            case True | "yes":
+                return await next(call)
+            case {"args": dict(args)}:
+                return await next(replace(call, args=args))
+            case str(reason) if reason.lower() != "no":
+                return ToolResult(error=f"the user did not allow this call: {reason}")
+            case _:
+                return ToolResult(error="the user did not allow this call")
+
+
+def _flat(tools: Iterable[str]) -> Iterable[str]:
+    for tool in tools:
+        yield from ([tool] if isinstance(tool, str) else tool)

@@ -1,0 +1,29 @@
+"""The caller runs the tools: every call becomes a question, and the answer is its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..core.errors import Suspend
+from ..core.language import say
+from ..core.messages import ToolCall, ToolResult
+from ..kernel.ports import Policy, ToolHandler
+
+if TYPE_CHECKING:
+    from ..kernel.scope import Scope
+
+
+@dataclass(frozen=True)
+class HandOut(Policy):
+    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+        key = f"result:{call.id}"
+        match scope.state.answers.get(key):
+            case None:
+                raise Suspend(key, say(f"The result of {call.name}?", f"{call.name} の結果は?"))
+            case {"error": str(error)}:
+                return ToolResult(error=error)
+            case {"output": output}:
+                return ToolResult(output)
+            case other:
+                return ToolResult(other)

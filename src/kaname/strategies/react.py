@@ -1,0 +1,68 @@
+"""Tools until the model answers; then, if an output type is wanted, the answer in that form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.state import State
+from ..core.steps import CallModel, CallTools, Finish, Step, Stop
+from .decode import Output
+from .termination import (
+    ContinueWithThinking,
+    ContinueWithTools,
+    StandardTerminationPolicy,
+    TerminateImmediately,
+    TerminateWithOutput,
+    TerminationPolicy,
+)
+
+FINAL = "Give your final answer now, as one JSON object that fits the required schema, and nothing else."
+AGAIN = "That answer does not fit the required schema: {problem}. Give it again, corrected, and nothing else."
+
+
+@dataclass(frozen=True)
+class React:
+    """Phases: tool use (tools are sent, the schema is not), final output (the reverse, with its retries), completed.
+
+    With no tools to send the first call is already the final one.
+    """
+
+    output: Output | None = None
+    termination: TerminationPolicy = field(default_factory=StandardTerminationPolicy)
+    max_decode_retries: int = 2
+
+    def next(self, state: State) -> Step:
+        if not state.judging:
+            return CallModel(schema=self._schema)
+        reply = state.replies[-1].reply
+        match self.termination.decide(reply, state):
+            case ContinueWithTools():
+                return CallTools(state.pending)
+            case ContinueWithThinking(note):
+                return CallModel(schema=self._schema, note=note or "Go on.")
+            case TerminateWithOutput(text):
+                return self._answer(text, state)
+            case TerminateImmediately(stop):
+                return Finish(stop)
+
+    @property
+    def _schema(self) -> Mapping[str, Any] | None:
+        return None if self.output is None else self.output.schema
+
+    def _answer(self, text: str, state: State) -> Step:
+        if self.output is None:
+            return Finish(Stop("completed"), text)
+        if state.replies[-1].step.schema is None:  # tools were on offer: now without them, in the wanted form
+            return self._final(FINAL)
+        try:
+            return Finish(Stop("completed"), self.output.decode(text))
+        except ValueError as problem:
+            tries = sum([reply.step.schema is not None for reply in state.replies])
+            if tries > self.max_decode_retries:
+                return Finish(Stop("undecodable", f"after {tries} tries: {problem}", "OutputDecodingFailed"))
+            return self._final(AGAIN.format(problem=problem))
+
+    def _final(self, note: str) -> CallModel:
+        return CallModel(tools=False, schema=self._schema, note=note)

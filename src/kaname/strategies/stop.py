@@ -1,0 +1,157 @@
+"""Stop rules: pure questions about the step that is proposed, put before it is taken. Join them with `|`.
+
+    Agent(..., stops=max_steps(20) | cost("$1") | deadline("5m"))
+
+A rule given here replaces the default of its kind; the other defaults stay. `max_steps(None)` switches one off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.durations import dollars, seconds
+from ..core.errors import ConfigError
+from ..core.language import say
+from ..core.messages import ToolCall
+from ..core.state import State, call_identity
+from ..core.steps import CallModel, CallTools, Step, Stop, StopKind
+from ..kernel.ports import StopRule
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """`kind` is what the run's stop will be called; `limit` is `None` for a rule that is switched off."""
+
+    kind: StopKind
+    limit: float | None
+    judge: Callable[[State, Step, float], str | None]
+
+    def __call__(self, state: State, step: Step) -> Stop | None:
+        why = None if self.limit is None else self.judge(state, step, self.limit)
+        return None if why is None else Stop(self.kind, why)
+
+    def __or__(self, other: StopRule | Rules) -> Rules:
+        return Rules((self,)) | other
+
+    def __ror__(self, other: StopRule) -> Rules:
+        return Rules((other,)) | self
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """Several rules; the first that objects ends the run."""
+
+    rules: tuple[StopRule, ...]
+
+    def __or__(self, other: StopRule | Rules) -> Rules:
+        return Rules((*self.rules, *(other.rules if isinstance(other, Rules) else (other,))))
+
+    def __ror__(self, other: StopRule) -> Rules:
+        return Rules((other,)) | self
+
+    def __iter__(self) -> Iterator[StopRule]:
+        return iter(self.rules)
+
+    def __call__(self, state: State, step: Step) -> Stop | None:
+        return next((stop for rule in self.rules if (stop := rule(state, step)) is not None), None)
+
+
+def max_steps(limit: int | None) -> Rule:
+    """At most so many model calls in a turn."""
+
+    def judge(state: State, step: Step, limit: float) -> str | None:
+        if not isinstance(step, CallModel) or state.spent.steps < limit:
+            return None
+        return say(
+            f"{state.spent.steps} model calls, the limit is {limit:g}",
+            f"モデル呼び出しが上限の {limit:g} 回に達しました",
+        )
+
+    return Rule("max_steps", _positive(limit, "max_steps"), judge)
+
+
+def no_repeats(limit: int | None = 2) -> Rule:
+    """The same tool with the same arguments at most so many times in a turn. Arguments are compared by value."""
+
+    def judge(state: State, step: Step, limit: float) -> str | None:
+        call = _first_over(step, limit, lambda call: state.spent.by_call.get(call_identity(call), 0))
+        if call is None:
+            return None
+        return say(
+            f"{call.name} was called with the same arguments more than {limit:g} times",
+            f"{call.name} が同じ引数で {limit:g} 回を超えて呼ばれました",
+        )
+
+    return Rule("duplicate", _positive(limit, "no_repeats"), judge)
+
+
+def per_tool(limit: int | None = 5) -> Rule:
+    """Each tool at most so many times in a turn."""
+
+    def judge(state: State, step: Step, limit: float) -> str | None:
+        call = _first_over(step, limit, lambda call: state.spent.by_tool.get(call.name, 0))
+        if call is None:
+            return None
+        return say(f"{call.name} was called more than {limit:g} times", f"{call.name} が {limit:g} 回を超えて呼ばれました")
+
+    return Rule("tool_limit", _positive(limit, "per_tool"), judge)
+
+
+def deadline(limit: float | str | None) -> Rule:
+    """At most so much working time in a turn; time spent waiting for a person or lying dead does not count.
+
+    Judged between steps here; the agent also interrupts a model or tool call that is under way when the time is up.
+    """
+
+    def judge(state: State, step: Step, limit: float) -> str | None:
+        if state.spent.seconds < limit:
+            return None
+        return say(f"the time limit of {limit:g} s is used up", f"制限時間の {limit:g} 秒を使い切りました")
+
+    return Rule("deadline", None if limit is None else seconds(limit), judge)
+
+
+def cost(limit: float | str | None) -> Rule:
+    """At most so many US dollars in a turn, judged before each step. An unknown price ends the run: it cannot be limited."""
+
+    def judge(state: State, step: Step, limit: float) -> str | None:
+        spent = state.spent.usage.cost
+        if spent is None:
+            return say(
+                "a cost limit is set, but the price of the model is unknown; tell kaname its price, or remove the limit",
+                "費用の上限がありますが、モデルの価格が不明です。価格を設定するか、上限を外してください",
+            )
+        if spent < limit or limit == 0 == spent:
+            return None
+        return say(
+            f"${spent:.4f} spent, the limit is ${limit:g}",
+            f"費用が ${spent:.4f} になり、上限の ${limit:g} に達しました",
+        )
+
+    return Rule("budget", None if limit is None else dollars(limit), judge)
+
+
+def with_defaults(given: Any) -> tuple[StopRule, ...]:
+    """The rules given, and the default of every kind that they do not mention."""
+    rules: tuple[StopRule, ...]
+    if given is None:
+        rules = ()
+    elif callable(given) and not isinstance(given, Rules):
+        rules = (given,)
+    else:
+        rules = tuple(given)
+    kinds = {rule.kind for rule in rules if isinstance(rule, Rule)}
+    defaults = [rule for rule in (max_steps(10), no_repeats(2), per_tool(5)) if rule.kind not in kinds]
+    return (*defaults, *rules)
+
+
+def _first_over(step: Step, limit: float, count: Callable[[ToolCall], int]) -> ToolCall | None:
+    return next((call for call in step.calls if count(call) > limit), None) if isinstance(step, CallTools) else None
+
+
+def _positive(limit: int | None, name: str) -> int | None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigError(f"{name} takes a whole number from 1 up, or None for no limit, not {limit!r}")
+    return limit

@@ -1,0 +1,104 @@
+"""Tools that are not functions: definition dicts in the OpenAI shape, and classes with `execute(input_text)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..core.durations import seconds
+from ..core.errors import BadArguments, ConfigError, Suspend, nearest
+from ..core.events import Effect
+from ..core.language import say
+from ..core.messages import ToolCall, ToolResult
+from ..core.values import plain_text
+from ..kernel.ports import Repair, Tool, ToolContext
+from .arguments import read_arguments
+from .function import DEFAULT_TIMEOUT, EFFECTS, run_function
+from .results import to_result
+from .schema_check import problems
+
+
+class DefinedTool:
+    """`{"type": "function", "function": {"name", "description", "parameters"}}`, with `execute` for what it does.
+
+    Without `execute` the caller runs it: the run waits, and the answer to its question is the tool's result.
+    """
+
+    undo: Repair | None = None
+    reconcile: Repair | None = None
+
+    def __init__(self, definition: Mapping[str, Any]) -> None:
+        inner = definition.get("function", definition)
+        if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
+            raise ConfigError(
+                'a tool definition needs a name: {"type": "function", "function": {"name": …, "parameters": …}}; '
+                f"got {definition!r}"
+            )
+        self.name: str = inner["name"]
+        self.description: str = inner.get("description") or self.name
+        self.parameters: Mapping[str, Any] = inner.get("parameters") or {"type": "object", "properties": {}}
+        self.effect: Effect = definition.get("effect", "irreversible")
+        if self.effect not in EFFECTS:
+            raise ConfigError(f"tool {self.name}: effect {self.effect!r} is unknown{nearest(self.effect, EFFECTS)}")
+        timeout = definition.get("timeout", DEFAULT_TIMEOUT)
+        self.timeout = None if timeout is None else seconds(timeout)
+        self._execute: Callable[..., Any] | None = definition.get("execute")
+        if self._execute is None:
+            self.effect = "idempotent"  # nothing runs here: asking again is harmless
+
+    def prepare(self, call: ToolCall) -> dict[str, Any]:
+        args = read_arguments(call)
+        if mistakes := list(problems(args, self.parameters)):
+            raise BadArguments(f"the arguments of {self.name} do not fit:\n" + "\n".join([f"- {m}" for m in mistakes]))
+        return args
+
+    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+        if self._execute is None:
+            return _from_caller(self.name, prepared, context)
+        return to_result(await run_function(self._execute, prepared, context))
+
+
+def _from_caller(name: str, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+    key = f"result:{context.call_id}"
+    answers = context.scope.state.answers
+    if key not in answers:
+        args = plain_text(prepared)
+        raise Suspend(
+            key,
+            say(f"Run {name}({args}) and answer with its result.", f"{name}({args}) を実行し、結果を答えてください。"),
+        )
+    return to_result(answers[key])
+
+
+class TextTool:
+    """A class with `name`, `description` and `async execute(input_text)`: the model sends it one text."""
+
+    parameters: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"input": {"type": "string", "description": "The tool's whole input, as text."}},
+        "required": ["input"],
+    }
+    undo: Repair | None = None
+    reconcile: Repair | None = None
+
+    def __init__(self, tool: Tool) -> None:
+        self.name, self.description = tool.name, tool.description
+        self.effect: Effect = getattr(tool, "effect", "irreversible")
+        self.timeout: float | None = getattr(tool, "timeout", DEFAULT_TIMEOUT)
+        self._tool = tool
+
+    def prepare(self, call: ToolCall) -> str:
+        """One text in, however the model wrapped it: as `input`, as the only other argument, or as the bare text."""
+        if isinstance(call.args, str) and not call.args.lstrip().startswith("{"):
+            return call.args
+        args = read_arguments(call)
+        values = [args["input"]] if "input" in args else list(args.values())
+        if len(values) != 1:
+            raise BadArguments(f'the arguments of {self.name} do not fit: send one text as {{"input": "…"}}')
+        return plain_text(values[0])
+
+    async def act(self, prepared: str, context: ToolContext) -> ToolResult:
+        return await self.execute(prepared)
+
+    async def execute(self, input_text: str) -> ToolResult:
+        return to_result(await self._tool.execute(input_text))

@@ -1,0 +1,202 @@
+"""A function becomes a tool: plain, async, a generator of either kind, or a method."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any, overload
+
+from ..core.durations import seconds
+from ..core.errors import BadArguments, ConfigError, nearest
+from ..core.events import Effect
+from ..core.messages import ToolCall, ToolResult
+from ..kernel.ports import Repair, ToolContext
+from .arguments import read_arguments
+from .docstrings import parse
+from .offload import off_loop
+from .results import to_result
+from .signature import Signature, read_signature
+
+EFFECTS: tuple[Effect, ...] = ("pure", "idempotent", "compensable", "irreversible")
+DEFAULT_TIMEOUT = 300.0
+
+
+class FunctionTool:
+    """An `Action`. It can still be called as the function that it was made from."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        effect: Effect = "irreversible",
+        name: str = "",
+        description: str = "",
+        timeout: float | str | None = DEFAULT_TIMEOUT,
+        undo: Callable[..., Any] | None = None,
+        reconcile: Callable[..., Any] | None = None,
+        bound_to: Any = None,
+    ) -> None:
+        self.function = function
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        if effect not in EFFECTS:
+            raise ConfigError(f"tool {self.name}: effect {effect!r} is unknown{nearest(effect, EFFECTS)}")
+        self.effect: Effect = effect
+        self.timeout = None if timeout is None else seconds(timeout)
+        self._described, self._undo, self._reconcile, self._bound_to = description, undo, reconcile, bound_to
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._callable(self.function)(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> FunctionTool:
+        """A tool in a class body is a method: taken from an instance, it is bound to it."""
+        if instance is None:
+            return self
+        return FunctionTool(
+            self.function,
+            effect=self.effect,
+            name=self.name,
+            description=self._described,
+            timeout=self.timeout,
+            undo=self._undo,
+            reconcile=self._reconcile,
+            bound_to=instance,
+        )
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name} ({self.effect})>"
+
+    def undoes(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: how to take the effect back. It takes the tool's own arguments and may be called more than once."""
+        self._undo = function
+        return function
+
+    def reconciles(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: look up whether an interrupted call took effect. It returns the result, or `None` if it did not."""
+        self._reconcile = function
+        return function
+
+    @cached_property
+    def description(self) -> str:
+        return self._described or parse(self.function)[0] or self.name.replace("_", " ")
+
+    @cached_property
+    def signature(self) -> Signature:
+        return read_signature(self._callable(self.function), self.name)
+
+    @property
+    def parameters(self) -> Any:
+        return self.signature.parameters
+
+    def prepare(self, call: ToolCall) -> dict[str, Any]:
+        return self.signature.bind(self.name, read_arguments(call))
+
+    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+        if name := self.signature.context:
+            prepared = {**prepared, name: context}
+        return to_result(await run_function(self._callable(self.function), prepared, context))
+
+    async def execute(self, input_text: str) -> ToolResult:
+        """Outside of a run, as the smallest tool protocol has it: a JSON object, or plain text for a tool of one argument."""
+        try:
+            prepared = self.prepare(ToolCall("", self.name, self._from_text(input_text)))
+        except BadArguments as problem:
+            return ToolResult(error=str(problem))
+        if self.signature.context:
+            raise ConfigError(f"tool {self.name} needs a run's context; give it to an agent instead")
+        return to_result(await run_function(self._callable(self.function), prepared, None))
+
+    def _from_text(self, text: str) -> Any:
+        required = self.parameters.get("required") or list(self.parameters.get("properties", {}))
+        plain = not text.lstrip().startswith("{") and len(required) == 1
+        return {required[0]: text} if plain else text
+
+    @property
+    def undo(self) -> Repair | None:
+        return self._repair(self._undo)
+
+    @property
+    def reconcile(self) -> Repair | None:
+        return self._repair(self._reconcile)
+
+    def _repair(self, function: Callable[..., Any] | None) -> Repair | None:
+        if function is None:
+            return None
+        repair = self._callable(function)
+        wanted = inspect.signature(repair).parameters
+        every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
+        takes_context = [n for n, hint in inspect.get_annotations(function, eval_str=True).items() if hint is ToolContext]
+
+        async def run(prepared: dict[str, Any], context: ToolContext) -> ToolResult | None:
+            args = {name: value for name, value in prepared.items() if every or name in wanted}
+            args |= dict.fromkeys(takes_context, context)
+            value = await run_function(repair, args, context)
+            return None if value is None else to_result(value)
+
+        return run
+
+    def _callable(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function if self._bound_to is None else partial(function, self._bound_to)
+
+
+async def run_function(function: Callable[..., Any], args: dict[str, Any], context: ToolContext | None) -> Any:
+    """Async functions on the loop, the others off it. What a generator yields is shown at once and is the result together."""
+    kind = function.func if isinstance(function, partial) else function
+    kind = kind if inspect.isroutine(kind) else getattr(kind, "__call__", kind)  # noqa: B004
+    if inspect.iscoroutinefunction(kind):
+        return await function(**args)
+    if inspect.isasyncgenfunction(kind):
+        return _joined([await _shown(piece, context) async for piece in function(**args)])
+    if inspect.isgeneratorfunction(kind):
+        return await _run_generator(function(**args), context)
+    value = await off_loop(function, **args)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _run_generator(generator: Any, context: ToolContext | None) -> Any:
+    pieces: list[Any] = []
+    ended: list[Any] = []
+
+    def step() -> Any:
+        try:
+            return next(generator)
+        except StopIteration as end:
+            ended.append(end.value)
+            return None
+
+    while True:
+        piece = await off_loop(step)
+        if ended:
+            return _joined(pieces) if ended[0] is None else ended[0]
+        pieces.append(await _shown(piece, context))
+
+
+async def _shown(piece: Any, context: ToolContext | None) -> Any:
+    if context is not None:
+        await context.progress(piece if isinstance(piece, str) else str(piece))
+    return piece
+
+
+def _joined(pieces: list[Any]) -> Any:
+    return "".join(pieces) if pieces and all(isinstance(piece, str) for piece in pieces) else pieces
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    effect: Effect = ...,
+    name: str = ...,
+    description: str = ...,
+    timeout: float | str | None = ...,
+    undo: Callable[..., Any] | None = ...,
+    reconcile: Callable[..., Any] | None = ...,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function a tool: `@tool`, or `@tool(effect="pure", timeout="10s")`.
+
+    `effect` tells what a repeat would do, and so what happens to a call that a crash interrupted: `pure` and `idempotent`
+    run again, `compensable` is undone first, `irreversible` (the default) is looked up with `reconcile` or asked about.
+    """
+    return FunctionTool(function, **options) if function is not None else partial(FunctionTool, **options)

@@ -1,0 +1,74 @@
+"""Blocking functions off the event loop.
+
+Threads of our own, because the standard executor is joined when the loop closes: one hanging tool would keep a program
+from ending. These are daemons; a call that was cancelled or timed out is left behind and holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from ..kernel.boundary import Border
+
+_IDLE_SECONDS = 10.0
+_jobs: SimpleQueue[tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]] = SimpleQueue()
+_lock = threading.Lock()
+_idle = 0
+
+
+async def off_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+    _submit((lambda: context.run(function, *args, **kwargs), loop, future))
+    return await future
+
+
+def _submit(job: tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]) -> None:
+    global _idle
+    with _lock:
+        if spare := _idle > 0:
+            _idle -= 1  # promised to this job, so that the next one starts a thread of its own
+    _jobs.put(job)
+    if not spare:
+        threading.Thread(target=_work, name="kaname-tool", daemon=True).start()
+
+
+def _work() -> None:
+    global _idle
+    while True:
+        try:
+            function, loop, future = _jobs.get(timeout=_IDLE_SECONDS)
+        except Empty:
+            with _lock:
+                if _idle == 0:  # promised away in this very moment: the job is on its way
+                    continue
+                _idle -= 1
+            return
+        outcome: Any = None
+        with Border(caught=BaseException) as border:  # sys.exit() in a tool is the tool's failure, not this thread's end
+            outcome = function()
+        error = None if border.failure is None else border.failure.error
+        if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop closed in between: nobody waits
+                loop.call_soon_threadsafe(_deliver, future, outcome, error)
+        del function, future, outcome, error, border
+        with _lock:
+            _idle += 1
+
+
+def _deliver(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None and (isinstance(error, StopIteration) or not isinstance(error, Exception)):
+        error = RuntimeError(f"{type(error).__name__}: {error}")  # a future must not carry these
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(outcome)

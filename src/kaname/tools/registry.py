@@ -1,0 +1,77 @@
+"""The tools of an agent, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ..core.errors import ConfigError, DuplicateToolError, ToolNotFoundError
+from ..core.language import say
+from ..kernel.ports import Action, Tool
+from .definition import DefinedTool, TextTool
+from .function import FunctionTool
+
+
+def as_action(tool: Any) -> Action:
+    """Whatever a user calls a tool, as the kernel runs it."""
+    if isinstance(tool, FunctionTool | DefinedTool | TextTool) or _is_action(tool):
+        return tool  # type: ignore[no-any-return]
+    if isinstance(tool, Mapping):
+        return DefinedTool(tool)
+    if isinstance(tool, Tool) and not isinstance(tool, type):
+        return TextTool(tool)
+    if callable(tool) and not isinstance(tool, type):
+        return FunctionTool(tool)
+    raise ConfigError(
+        say(
+            f"{tool!r} is not a tool: expected a function, a definition dict, or an object with name, description and "
+            "async execute(input_text)",
+            f"{tool!r} はツールではありません。関数、定義の dict、または name・description・async execute(input_text) を持つ"
+            "オブジェクトが必要です",
+        )
+    )
+
+
+def _is_action(tool: Any) -> bool:
+    return all(hasattr(tool, name) for name in ("name", "parameters", "effect", "prepare", "act"))
+
+
+class ToolRegistry(Mapping[str, Action]):
+    """A mapping of the tools that were registered, in their order."""
+
+    def __init__(self, tools: Iterable[Tool | Callable[..., Any] | Mapping[str, Any] | Any] = ()) -> None:
+        self._tools: dict[str, Action] = {}
+        for tool in tools:
+            self.register(tool)
+
+    def register(self, tool: Any) -> None:
+        action = as_action(tool)
+        if action.name in self._tools:
+            raise DuplicateToolError(
+                say(
+                    f"there is already a tool named {action.name!r}; give one of them another name with @tool(name=…)",
+                    f"{action.name!r} というツールはもうあります。@tool(name=…) で別の名前を付けてください",
+                )
+            )
+        self._tools[action.name] = action
+
+    def get(self, name: str, *default: Any) -> Any:
+        """The tool, or `ToolNotFoundError` with the nearest name; with a default, as a mapping's `get`."""
+        if name not in self._tools and not default:
+            raise ToolNotFoundError(name, self._tools)
+        return self._tools.get(name, *default)
+
+    def has(self, name: str) -> bool:
+        return name in self._tools
+
+    def list_tools(self) -> list[str]:
+        return sorted(self._tools)
+
+    def __getitem__(self, name: str) -> Action:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
