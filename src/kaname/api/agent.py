@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from functools import cached_property
-from hashlib import sha256
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakValueDictionary
 
-from ..core.codec import dump
+from ..core.codec import digest
 from ..core.errors import ConfigError
 from ..core.language import say
 from ..core.messages import Message, user
@@ -29,10 +26,14 @@ from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
 from ..tools.registry import ToolRegistry
 from .begin import Beginnings, new_run_id
-from .replay import Replay, replay
 from .result import Result, result_of
 from .run import Run
-from .sequence import AgentConfiguration, AgentStepSequence
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .replay import Replay
+    from .sequence import AgentConfiguration, AgentStepSequence
 
 Input = str | Message | Mapping[str, Any]
 
@@ -133,6 +134,8 @@ class Agent:
         self, user_input: Input, *, configuration: AgentConfiguration | None = None, session_id: str | None = None
     ) -> AgentStepSequence:
         """The run as a sequence that the caller pulls step by step."""
+        from .sequence import AgentStepSequence
+
         run, message = new_run_id(), _message(user_input)
         recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
         beginning = Beginnings(recipe, self.journal, self.sinks, self._described)
@@ -181,7 +184,7 @@ class Agent:
         """
         changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
         changes |= {} if instructions is None else {"instructions": instructions}
-        recipe = replace(self.recipe, **changes)
+        recipe = self.recipe.altered(**changes)
         beginning = Beginnings(recipe, self.journal, self.sinks, describe(recipe))
         message = None if user_input is None else _message(user_input)
         new = new_run_id()
@@ -189,6 +192,8 @@ class Agent:
 
     async def replay(self, run: str, *, rerun_pure_tools: bool = False) -> Replay:
         """Run a recorded run again, offline, and compare: did it take the same decisions?"""
+        from .replay import replay
+
         return await replay(self.recipe, self.journal, run, describe(self.recipe), rerun_pure_tools=rerun_pure_tools)
 
     # The conversation of an open agent
@@ -250,9 +255,7 @@ class Agent:
 
 def describe(recipe: Recipe) -> Mapping[str, Any]:
     """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
-    tools = {
-        tool.name: sha256(dump([tool.description, tool.parameters]).encode()).hexdigest()[:16] for tool in recipe.tools.values()
-    }
+    tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
     model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
     return {"instructions": recipe.instructions, "model": model, "tools": tools}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from difflib import unified_diff
 from itertools import groupby, zip_longest
 from typing import Any
@@ -24,6 +23,7 @@ from ..core.events import (
     ToolFinished,
 )
 from ..core.messages import ToolCall, ToolResult
+from ..core.record import record
 from ..core.state import State
 from ..journals.memory import MemoryJournal
 from ..kernel.load import load, read_run
@@ -37,7 +37,7 @@ _FROM_OUTSIDE = ("cancelled", "failed", "blocked", "deadline")  # ends that no d
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Stopped)
 
 
-@dataclass(frozen=True)
+@record
 class Difference:
     """`fact`: the recorded fact's number, 0 where the record had ended."""
 
@@ -50,7 +50,7 @@ class Difference:
         return f"{where}\n  recorded: {self.recorded or 'nothing'}\n  now:      {self.now or 'nothing'}"
 
 
-@dataclass(frozen=True)
+@record
 class Replay:
     """`same`, or the first `difference`, with what has changed in the agent since the recording."""
 
@@ -110,7 +110,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
     tools: dict[str, Action] = {name: _RecordedTool(tool, results, really_run) for name, tool in recipe.tools.items()}
     policies = tuple([policy for policy in recipe.policies if not isinstance(policy, Timeout | Deadline)])
-    offline = replace(recipe, model=ReplayModel(events), tools=tools, policies=policies)
+    offline = recipe.altered(model=ReplayModel(events), tools=tools, policies=policies)
     journal, run = MemoryJournal(), events[0].run
     lease = await journal.claim(run)
     times = iter([event.time for event in events])

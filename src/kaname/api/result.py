@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import MaxStepsExceeded, OutputDecodingFailed, RunStopped
 from ..core.events import Asked
 from ..core.messages import Message, Text, ToolCall, ToolResult, Usage
 from ..core.openai_shape import result_text, to_openai
+from ..core.record import record
 from ..core.state import State
 from ..core.steps import AgentStep, Stop
 
 
-@dataclass(frozen=True)
+@record
 class Result:
     """`output` is the answer: typed where a type was asked for, else the text. After a limit it is the best there is.
 
@@ -26,7 +26,6 @@ class Result:
     text: str
     stop: Stop
     usage: Usage
-    steps: tuple[AgentStep, ...]
     questions: Mapping[str, Asked]
     history: tuple[Message, ...]
     session: str
@@ -36,6 +35,11 @@ class Result:
     @property
     def completed(self) -> bool:
         return self.stop.kind == "completed"
+
+    @property
+    def steps(self) -> tuple[AgentStep, ...]:
+        """This turn as a person reads it: thought, action, input, observation; the last one is the answer."""
+        return tuple(_steps(self.state.turn))
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -71,7 +75,6 @@ def result_of(run: str, state: State, typed: Callable[[Any], Any] | None) -> Res
         text,
         stop,
         state.usage,
-        tuple(_steps(turn)),
         dict(state.questions),
         state.history,
         state.session,

@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -14,6 +13,7 @@ from ..core.errors import BadArguments, InvalidState, ToolExecutionFailed, ToolN
 from ..core.events import Answered, Stopped
 from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
+from ..core.record import record
 from ..core.steps import Finish, Stop
 from ..kernel.boundary import Failure, attempt
 from ..kernel.channel import Channel
@@ -25,27 +25,27 @@ from ..strategies.stop import Rule, max_steps, no_repeats, per_tool
 from .result import Result, stop_error
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ThinkingStep:
     text: str
     kind: Literal["thinking"] = "thinking"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolCallStep:
     call: ToolCall
     thought: str = ""
     kind: Literal["tool_call"] = "tool_call"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolResultStep:
     call: ToolCall
     result: ToolResult
     kind: Literal["tool_result"] = "tool_result"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FinalResponseStep:
     output: Any
     text: str
@@ -55,7 +55,7 @@ class FinalResponseStep:
 SequenceStep = ThinkingStep | ToolCallStep | ToolResultStep | FinalResponseStep
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentConfiguration:
     """With `auto_execute_tools=False` the caller runs the tools and hands their results in with `submit`."""
 
@@ -73,7 +73,7 @@ class AgentConfiguration:
         kinds = {rule.kind for rule in limits}
         others = [rule for rule in recipe.stops if not (isinstance(rule, Rule) and rule.kind in kinds)]
         policies = recipe.policies if self.auto_execute_tools else (HandOut(), *recipe.policies)
-        return replace(recipe, stops=(*limits, *others), policies=policies)
+        return recipe.altered(stops=(*limits, *others), policies=policies)
 
 
 class AgentStepSequence:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import MISSING, fields
 from functools import cache, partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from .errors import JournalCorrupt
 from .events import Event, Fact, Unknown
 from .language import say
 from .messages import Media, Message, ModelReply, Text, Thinking, ToolCall, ToolResult, Usage
+from .record import defaults
 from .steps import CallModel, Stop
 
 VERSION = 1
@@ -105,16 +105,22 @@ def dump(value: Any) -> str:
     return text
 
 
+def digest(value: Any) -> str:
+    """A short fingerprint of a JSON value."""
+    from hashlib import sha256  # slow to load, and not needed before the first run
+
+    return sha256(dump(value).encode()).hexdigest()[:16]
+
+
 @cache
 def _plan(kind: type) -> tuple[tuple[str, Any, Callable[[Any], Any] | None], ...]:
-    """For each field: its name, its default (a fresh one where a factory makes it), and how its value is written."""
+    """For each field: its name, its default, and how its value is written."""
     plan = []
-    for field in fields(kind):
-        default = field.default_factory() if field.default_factory is not MISSING else field.default
-        nested: Callable[[Any], Any] | None = _write if (kind, field.name) in _NESTED else None
-        if field.name in ("parts", "media"):
+    for name, default in defaults(kind).items():
+        nested: Callable[[Any], Any] | None = _write if (kind, name) in _NESTED else None
+        if name in ("parts", "media"):
             nested = _write_parts
-        plan.append((field.name, default, nested))
+        plan.append((name, default, nested))
     return tuple(plan)
 
 
@@ -136,16 +142,16 @@ def _write_parts(parts: tuple[Any, ...]) -> list[dict[str, Any]]:
 @cache
 def _readers(kind: type) -> dict[str, Callable[[Any], Any] | None]:
     readers: dict[str, Callable[[Any], Any] | None] = {}
-    for field in fields(kind):
-        nested = _NESTED.get((kind, field.name))
+    for name in defaults(kind):
+        nested = _NESTED.get((kind, name))
         if nested is not None:
-            readers[field.name] = partial(_read, nested)
-        elif field.name in ("parts", "media"):
-            readers[field.name] = lambda data: tuple([_read(_PARTS[part["type"]], part, skip="type") for part in data])
-        elif field.name in ("base", "options"):
-            readers[field.name] = lambda data: None if data is None else tuple(data)
+            readers[name] = partial(_read, nested)
+        elif name in ("parts", "media"):
+            readers[name] = lambda data: tuple([_read(_PARTS[part["type"]], part, skip="type") for part in data])
+        elif name in ("base", "options"):
+            readers[name] = lambda data: None if data is None else tuple(data)
         else:
-            readers[field.name] = None
+            readers[name] = None
     return readers
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from .messages import Message, ModelReply, ToolCall, ToolResult
+from .record import field, record
 from .steps import CallModel, Stop
 
 Effect = Literal["pure", "idempotent", "compensable", "irreversible"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Opened:
     """A run begins. `base` is the fact of another run that it goes on from: a fork, or a session's next run.
 
@@ -22,10 +22,10 @@ class Opened:
     session: str = ""
     user: str = ""
     base: tuple[str, int] | None = None
-    recipe: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resumed:
     """Another life of the run begins. `renewed`: the limits start from zero, because somebody asked to go on after a stop."""
 
@@ -33,21 +33,21 @@ class Resumed:
     renewed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Received:
     """Input from outside: a new turn."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Noted:
     """A message that the strategy itself puts in: a nudge, a request to try again."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelReplied:
     """`step` is what was really asked; `request` fingerprints what was sent beside the messages."""
 
@@ -56,7 +56,7 @@ class ModelReplied:
     request: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolStarted:
     """Intent, committed right before the effect. `key` is the idempotency key that the tool is handed."""
 
@@ -66,12 +66,12 @@ class ToolStarted:
     attempt: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolFinished:
     result: ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     key: str
     prompt: str
@@ -80,30 +80,30 @@ class Asked:
     in_doubt: bool = False  # the call was started before, and nobody knows how it ended
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answered:
     key: str
     answer: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HandedOff:
     to: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Warned:
     source: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stopped:
     stop: Stop
     output: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """A fact that a later version wrote. It is kept as it is and changes nothing here."""
 
@@ -111,7 +111,7 @@ class Unknown:
     data: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Delta:
     text: str
     kind: Literal["text", "thinking", "progress"] = "text"

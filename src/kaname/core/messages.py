@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from .record import field, record
 
 Role = Literal["system", "user", "assistant", "tool"]
 StopReason = Literal["tool_use", "end_turn", "max_tokens", "stop_sequence"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Usage:
     """Tokens and money. A cost of `None` means that nobody knows the price: unknown, not zero."""
 
@@ -28,12 +29,15 @@ class Usage:
         return Usage(self.input + other.input, self.output + other.output, self.cached + other.cached, cost)
 
 
-@dataclass(frozen=True, slots=True)
+NOTHING = Usage()
+
+
+@record
 class Text:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Media:
     """A picture, a sound, a file: its bytes as base64 in `data`, or an address in `url`."""
 
@@ -43,7 +47,7 @@ class Media:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Thinking:
     """Reasoning that the provider wants back unchanged, with its signature."""
 
@@ -51,16 +55,16 @@ class Thinking:
     signature: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolCall:
     """`args` is the parsed object, or the raw text where the model wrote something else."""
 
     id: str
     name: str
-    args: Mapping[str, Any] | str = field(default_factory=dict)
+    args: Mapping[str, Any] | str = field(factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolResult:
     """What a tool gave back. Everything in it is JSON.
 
@@ -74,7 +78,7 @@ class ToolResult:
     shown: str | None = None
     media: tuple[Media, ...] = ()
     transfer: str = ""
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NOTHING
 
     @property
     def is_error(self) -> bool:
@@ -84,7 +88,7 @@ class ToolResult:
 Part = Text | Media | Thinking | ToolCall | ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     role: Role
     parts: tuple[Part, ...]
@@ -102,7 +106,7 @@ class Message:
         return tuple([part for part in self.parts if type(part) is ToolCall])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolSpec:
     """What a model is told of a tool."""
 
@@ -111,20 +115,20 @@ class ToolSpec:
     parameters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelRequest:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     schema: Mapping[str, Any] | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(factory=dict)
     stream: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelReply:
     message: Message
     stop_reason: StopReason | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NOTHING
     model: str = ""
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
 from .events import Answered, Asked, Event, ModelReplied, Opened, Received, Resumed, Stopped, ToolFinished
-from .messages import Usage
+from .messages import NOTHING, Usage
+from .record import mutable
 
 _TITLE = 80
 
 
-@dataclass(slots=True)
+@mutable
 class RunInfo:
     """`status` is `running` (or died while it was), `waiting`, or the kind of its stop."""
 
@@ -31,35 +33,54 @@ class RunInfo:
 
 
 def index(card: RunInfo, event: Event) -> RunInfo:
-    body = event.body
     card.seq, card.updated = event.seq, event.time
-    card.created = card.created or event.time
-    match body:
-        case Opened():
-            card.agent, card.session, card.user = event.agent, body.session, body.user
-            card.base = body.base[0] if body.base else ""
-        case Received():
-            card.title = card.title or " ".join(body.message.text.split())[:_TITLE]
-            card.status, card.questions = "running", 0
-        case ModelReplied():
-            _charge(card, body.reply.usage)
-        case ToolFinished():
-            _charge(card, body.result.usage)
-        case Asked():
-            card.status, card.questions = "waiting", card.questions + 1
-        case Answered():
-            card.questions = max(0, card.questions - 1)
-            card.status = "waiting" if card.questions else "running"
-        case Resumed():
-            card.status = "waiting" if card.questions else "running"
-        case Stopped():
-            card.status = body.stop.kind
-        case _:
-            pass
+    if (note := _NOTES.get(type(event.body))) is not None:
+        note(card, event.body, event)
     return card
 
 
+def _opened(card: RunInfo, body: Opened, event: Event) -> None:
+    card.created, card.agent, card.session, card.user = event.time, event.agent, body.session, body.user
+    card.base = body.base[0] if body.base else ""
+
+
+def _received(card: RunInfo, body: Received, event: Event) -> None:
+    card.title = card.title or " ".join(body.message.text.split())[:_TITLE]
+    card.status, card.questions = "running", 0
+
+
+def _asked(card: RunInfo, body: Asked, event: Event) -> None:
+    card.status, card.questions = "waiting", card.questions + 1
+
+
+def _answered(card: RunInfo, body: Answered, event: Event) -> None:
+    card.questions = max(0, card.questions - 1)
+    card.status = "waiting" if card.questions else "running"
+
+
+def _resumed(card: RunInfo, body: Resumed, event: Event) -> None:
+    card.status = "waiting" if card.questions else "running"
+
+
+def _stopped(card: RunInfo, body: Stopped, event: Event) -> None:
+    card.status = body.stop.kind
+
+
 def _charge(card: RunInfo, usage: Usage) -> None:
+    if usage is NOTHING:
+        return
     card.input += usage.input
     card.output += usage.output
     card.cost = None if card.cost is None or usage.cost is None else card.cost + usage.cost
+
+
+_NOTES: dict[type, Callable[[RunInfo, Any, Event], None]] = {
+    Opened: _opened,
+    Received: _received,
+    ModelReplied: lambda card, body, event: _charge(card, body.reply.usage),
+    ToolFinished: lambda card, body, event: _charge(card, body.result.usage),
+    Asked: _asked,
+    Answered: _answered,
+    Resumed: _resumed,
+    Stopped: _stopped,
+}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from typing import Any
 
 from .events import (
@@ -20,39 +19,40 @@ from .events import (
     ToolFinished,
     ToolStarted,
 )
-from .messages import Message, ToolCall, ToolResult, Usage
+from .messages import NOTHING, Message, ToolCall, ToolResult, Usage
+from .record import field, mutable
 from .steps import Stop
 from .values import identity, read_json
 
 
-@dataclass(slots=True)
+@mutable
 class Spent:
     """What the limits count. It starts from zero with every turn, and when somebody goes on after a stop."""
 
     steps: int = 0
     seconds: float = 0.0
-    usage: Usage = field(default_factory=Usage)
-    by_tool: dict[str, int] = field(default_factory=dict)
-    by_call: dict[Hashable, int] = field(default_factory=dict)
+    usage: Usage = NOTHING
+    by_tool: dict[str, int] = field(factory=dict)
+    by_call: dict[Hashable, int] = field(factory=dict)
 
 
-@dataclass(slots=True)
+@mutable
 class State:
     agent: str = ""
     session: str = ""
     user: str = ""
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message] = field(factory=list)
     turn_start: int = 0  # where this turn's messages begin
-    open: dict[str, ToolCall] = field(default_factory=dict)  # the last reply's calls, in its order, until all are answered
+    open: dict[str, ToolCall] = field(factory=dict)  # the last reply's calls, in its order, until all are answered
     judging: bool = False  # the last reply has not been acted on yet
     noted: bool = False  # the note for the next model call is already in the messages
-    replies: list[ModelReplied] = field(default_factory=list)  # of this turn
-    started: dict[str, ToolStarted] = field(default_factory=dict)  # and not finished
-    results: dict[str, ToolResult] = field(default_factory=dict)
-    questions: dict[str, Asked] = field(default_factory=dict)  # and not answered
-    answers: dict[str, Any] = field(default_factory=dict)
-    spent: Spent = field(default_factory=Spent)
-    usage: Usage = field(default_factory=Usage)  # of this run
+    replies: list[ModelReplied] = field(factory=list)  # of this turn
+    started: dict[str, ToolStarted] = field(factory=dict)  # and not finished
+    results: dict[str, ToolResult] = field(factory=dict)
+    questions: dict[str, Asked] = field(factory=dict)  # and not answered
+    answers: dict[str, Any] = field(factory=dict)
+    spent: Spent = field(factory=Spent)
+    usage: Usage = NOTHING  # of this run
     stop: Stop | None = None
     output: Any = None
     attempt: int = 1
@@ -182,6 +182,8 @@ def _stopped(state: State, body: Stopped, event: Event) -> None:
 
 
 def _charge(state: State, usage: Usage) -> None:
+    if usage is NOTHING:
+        return
     state.usage += usage
     state.spent.usage += usage
 

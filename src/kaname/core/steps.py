@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from .messages import ToolCall
+from .record import record
 
 StopKind = Literal[
     "completed",  # the answer is there
@@ -24,14 +24,14 @@ StopKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stop:
     kind: StopKind
     detail: str = ""
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallModel:
     """Ask the model. Where tools are sent the schema is not: a model that may call tools answers freely."""
 
@@ -40,12 +40,12 @@ class CallModel:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallTools:
     calls: tuple[ToolCall, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finish:
     stop: Stop
     output: Any = None
@@ -54,7 +54,7 @@ class Finish:
 Step = CallModel | CallTools | Finish
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AgentStep:
     """One exchange as a person reads it. The last one of a finished run has an answer as its thought and no action."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -11,34 +10,34 @@ from ..core.errors import ConfigError
 from .memory import MemoryJournal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..kernel.ports import Journal
     from .sqlite import SqliteJournal
 
-_open: WeakValueDictionary[Path, SqliteJournal] = WeakValueDictionary()  # one writer thread a file, however many agents
+_open: WeakValueDictionary[str, SqliteJournal] = WeakValueDictionary()  # one writer thread a file, however many agents
 
 
 def choose(wanted: Journal | str | Path | None) -> Journal:
     """`"memory"` keeps nothing; a path is a SQLite file; a journal object is itself."""
     if wanted is None:
         wanted = os.environ.get("KANAME_JOURNAL") or default_path()
-    if isinstance(wanted, str | Path):
-        if str(wanted) in ("memory", ":memory:"):
-            return MemoryJournal()
-        return _sqlite(Path(wanted))
+    if isinstance(wanted, str | os.PathLike):
+        return MemoryJournal() if str(wanted) in ("memory", ":memory:") else _sqlite(str(wanted))
     if not hasattr(wanted, "append"):
         raise ConfigError(f'a journal is "memory", a path, or an object of the Journal protocol, not {wanted!r}')
     return wanted
 
 
-def default_path() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "kaname" / "journal.db"
+def default_path() -> str:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(state, "kaname", "journal.db")
 
 
-def _sqlite(path: Path) -> SqliteJournal:
+def _sqlite(path: str) -> SqliteJournal:
     from .sqlite import SqliteJournal
 
-    path = path.expanduser().absolute()
+    path = os.path.abspath(os.path.expanduser(path))
     journal = _open.get(path)
     if journal is None or journal.closed:
         journal = _open[path] = SqliteJournal(path)

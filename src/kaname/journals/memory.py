@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
 
 from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
 from ..core.events import Event, Stopped
+from ..core.record import field, mutable, replace
 from ..core.runs import RunInfo, index
 from ..kernel.ports import Lease
 from .wording import busy, gap, has_dependants, not_found, superseded
 
 
-@dataclass(slots=True)
+@mutable
 class _Record:
     card: RunInfo
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = field(factory=list)
     epoch: int = 0
     held: bool = False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from .sqlite_file import connect, migrate
 from .sqlite_thread import SqliteThread
 from .wording import busy, gap, has_dependants, not_found, superseded
 
-_COLUMNS = [field.name for field in fields(RunInfo)]
+_COLUMNS = list(RunInfo.__match_args__)
 _SELECT_CARD = f"SELECT {', '.join(_COLUMNS)} FROM runs"
 _UPDATED = [name for name in _COLUMNS if name != "run"]
 _UPDATE = (

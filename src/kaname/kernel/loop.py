@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..core.errors import AgentError, Halt, JournalError, Suspend, UnexpectedError
+from ..core.errors import AgentError, Halt, JournalError, Signal, Suspend, UnexpectedError
 from ..core.events import Asked, Stopped
 from ..core.state import State
 from ..core.steps import Finish, Step, Stop
-from .boundary import Failure, attempt
+from .boundary import Border
 from .perform import perform
 from .scope import Scope
 
@@ -21,9 +21,10 @@ async def drive(scope: Scope) -> State:
 async def advance(scope: Scope) -> None:
     """One step. A signal or a failure inside it becomes a fact, and the work done so far stays."""
     try:
-        outcome = await attempt(take_step, scope)
-        if isinstance(outcome, Failure):
-            raise UnexpectedError(f"{outcome} (at {outcome.place})") from outcome.error
+        with Border(passing=(AgentError, Signal)) as border:
+            await perform(decide(scope), scope)
+        if bug := border.failure:
+            raise UnexpectedError(f"{bug} (at {bug.place})") from bug.error
     except Suspend as question:
         await scope.record(Asked(question.key, question.prompt, question.options))
     except Halt as end:
@@ -35,17 +36,15 @@ async def advance(scope: Scope) -> None:
         await scope.record(Stopped(Stop("failed", str(failure), type(failure).__name__)))
 
 
-async def take_step(scope: Scope) -> None:
-    await perform(decide(scope), scope)
-
-
 def decide(scope: Scope) -> Step:
     """Ask the strategy, then let the stop rules judge the step that it proposes."""
     step = scope.agent.strategy.next(scope.state)
     if isinstance(step, Finish):
         return step
-    stops = (stop for rule in scope.agent.stops if (stop := rule(scope.state, step)) is not None)
-    return next((Finish(stop) for stop in stops), step)
+    for rule in scope.agent.stops:
+        if (stop := rule(scope.state, step)) is not None:
+            return Finish(stop)
+    return step
 
 
 def finished(state: State) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from hashlib import sha256
 from typing import Any
 
-from ..core.codec import dump
+from ..core.codec import digest
 from ..core.errors import BadArguments, ConfigError, JournalError, Signal, Suspend, ToolNotFoundError
 from ..core.events import Asked, HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, system, user
+from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step
 from .boundary import Failure, attempt
@@ -41,7 +40,7 @@ async def ask(step: CallModel, scope: Scope) -> None:
     if step.note and not scope.state.noted:
         await scope.record(Noted(user(step.note)))
     tools = specs(agent) if step.tools else ()
-    sent = replace(step, tools=bool(tools), schema=None if tools else step.schema)
+    sent = CallModel(bool(tools), None if tools else step.schema, step.note)
     messages = await (agent.context or show_all)(scope.state, agent)
     request = ModelRequest(messages, tools, sent.schema, agent.settings)
 
@@ -60,10 +59,10 @@ async def show_all(state: State, agent: Recipe) -> tuple[Message, ...]:
 def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
     """What the model is told of the tools: made once, and again when the tools have changed."""
     tools = tuple(agent.tools.values())
-    known: Any = agent.__dict__.get("_specs")
+    known: Any = agent.memo.get("specs")
     if known is None or [*map(id, known[0])] != [*map(id, tools)]:
         known = (tools, tuple([ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools]))
-        agent.__dict__["_specs"] = known
+        agent.memo["specs"] = known
     return known[1]  # type: ignore[no-any-return]
 
 
@@ -76,17 +75,16 @@ def mint(reply: ModelReply, number: int) -> ModelReply:
         ToolCall(f"c{number}_{place}", part.name, part.args) if type(part) is ToolCall else part
         for place, part in enumerate(message.parts)
     ]
-    return replace(reply, message=Message(message.role, tuple(parts)))
+    return ModelReply(Message(message.role, tuple(parts)), reply.stop_reason, reply.usage, reply.model)
 
 
 def fingerprint(agent: Recipe, tools: tuple[ToolSpec, ...], sent: CallModel) -> str:
     """Of all that was sent beside the messages. Kept per agent: it is the same for nearly every call of a run."""
-    cached = agent.__dict__.setdefault("_fingerprints", {})
+    cached = agent.memo.setdefault("fingerprints", {})
     key = (id(tools), id(sent.schema))
     if key not in cached:
         described: Any = [agent.instructions, [[t.name, t.description, t.parameters] for t in tools], sent.schema]
-        digest = sha256(dump([*described, agent.settings]).encode()).hexdigest()[:16]
-        cached[key] = (digest, tools, sent.schema)  # kept alive, so that their ids stay theirs
+        cached[key] = (digest([*described, agent.settings]), tools, sent.schema)  # kept alive, so that their ids stay theirs
     return cached[key][0]  # type: ignore[no-any-return]
 
 

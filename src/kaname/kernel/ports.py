@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ..core.events import Effect, Event
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult
+from ..core.record import field, record, replace
 from ..core.runs import RunInfo
 from ..core.state import State
 from ..core.steps import Step, Stop
@@ -106,7 +106,7 @@ class Policy:
         return await next(call)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolContext:
     """What a tool may know of the run. A function asks for it with a parameter of this type; the model never sees it."""
 
@@ -124,17 +124,21 @@ class ToolContext:
         await self.scope.emit(text, "progress", self.call_id)
 
 
-@dataclass(frozen=True)
+@record
 class Recipe:
     """An agent, fully resolved: what the kernel runs."""
 
     name: str
     strategy: Strategy
     model: Model | None = None
-    tools: Mapping[str, Action] = field(default_factory=dict)
+    tools: Mapping[str, Action] = field(factory=dict)
     policies: tuple[Policy, ...] = ()
     stops: tuple[StopRule, ...] = ()
     instructions: str = ""
     context: ContextBuilder | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    team: Mapping[str, Recipe] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(factory=dict)
+    team: Mapping[str, Recipe] = field(factory=dict)
+    memo: dict[str, Any] = field(factory=dict)  # what is worked out once for all runs of this recipe
+
+    def altered(self, **changes: Any) -> Recipe:
+        return replace(self, **changes, memo={})

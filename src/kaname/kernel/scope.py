@@ -41,15 +41,18 @@ class Scope:
         return self.root.team.get(self.state.agent, self.root)
 
     async def record(self, *bodies: Fact) -> None:
-        now, agent = self.clock(), self.state.agent or self.root.name
-        events = [Event(self.run, self._seq + n, now, agent, body) for n, body in enumerate(bodies, 1)]
-        self._seq += len(events)
+        now, agent, events = self.clock(), self.state.agent or self.root.name, []
+        for body in bodies:
+            self._seq += 1
+            events.append(Event(self.run, self._seq, now, agent, body))
         self._appending.extend(events)
         await self.journal.append(events, self.epoch)  # 1. durable
-        while self._appending and self._appending[0].seq <= events[-1].seq:
+        last = events[-1].seq
+        while self._appending and self._appending[0].seq <= last:  # an earlier one too, whose recorder was cancelled
             event = self._appending.popleft()
             evolve(self.state, event)  # 2. true
-            await self._publish(event)  # 3. seen
+            if self._sinks or (self.channel is not None and not self.channel.muted):
+                await self._publish(event)  # 3. seen
 
     async def resume(self, *, renewed: bool) -> None:
         """Tell the journal and the reader that another life of this run begins."""

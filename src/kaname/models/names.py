@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
@@ -43,6 +42,8 @@ def _maker(provider: str) -> Any:
         for attribute in path.split("."):
             target = getattr(target, attribute)
         return target
+    from importlib.metadata import entry_points  # slow to load, and seldom needed
+
     others = {entry.name: entry for entry in entry_points(group=GROUP)}
     if provider in others:
         return others[provider].load()

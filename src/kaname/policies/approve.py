@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.errors import Suspend
 from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
+from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.ports import Policy, ToolHandler
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..core.errors import Suspend
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from ..kernel.scope import Scope
 
 
-@dataclass(frozen=True)
 class HandOut(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         key = f"result:{call.id}"

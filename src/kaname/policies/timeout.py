@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.errors import Halt, ModelError
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class Timeout(Policy):
     """Innermost: the time of the call itself, not of a question or a retry around it. A tool's own `timeout` is kept here."""
 
-    model_seconds: float | None = 600.0
+    def __init__(self, model_seconds: float | None = 600.0) -> None:
+        self.model_seconds = model_seconds
 
     async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
         limit = asyncio.timeout(self.model_seconds)
@@ -52,11 +51,11 @@ class Timeout(Policy):
         return ToolResult(error=f"timed out after {tool.timeout:g} s{after}")
 
 
-@dataclass(frozen=True)
 class Deadline(Policy):
     """Outermost: ends the run when the turn's working time is used up, also in the middle of a call."""
 
-    seconds: float
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
     async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
         return await self._within(next(request), scope)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from ..core.record import field, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from .decode import Output
@@ -22,7 +22,7 @@ FINAL = "Give your final answer now, as one JSON object that fits the required s
 AGAIN = "That answer does not fit the required schema: {problem}. Give it again, corrected, and nothing else."
 
 
-@dataclass(frozen=True)
+@record
 class React:
     """Phases: tool use (tools are sent, the schema is not), final output (the reverse, with its retries), completed.
 
@@ -30,7 +30,7 @@ class React:
     """
 
     output: Output | None = None
-    termination: TerminationPolicy = field(default_factory=StandardTerminationPolicy)
+    termination: TerminationPolicy = field(factory=StandardTerminationPolicy)
     max_decode_retries: int = 2
 
     def next(self, state: State) -> Step:

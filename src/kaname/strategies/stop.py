@@ -8,19 +8,19 @@ A rule given here replaces the default of its kind; the other defaults stay. `ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ..core.durations import dollars, seconds
 from ..core.errors import ConfigError
 from ..core.language import say
 from ..core.messages import ToolCall
+from ..core.record import record
 from ..core.state import State, call_identity
 from ..core.steps import CallModel, CallTools, Step, Stop, StopKind
 from ..kernel.ports import StopRule
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Rule:
     """`kind` is what the run's stop will be called; `limit` is `None` for a rule that is switched off."""
 
@@ -39,7 +39,7 @@ class Rule:
         return Rules((other,)) | self
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Rules:
     """Several rules; the first that objects ends the run."""
 

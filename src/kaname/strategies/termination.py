@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..core.messages import ModelReply, ToolCall
+from ..core.record import field, record
 from ..core.state import State
 from ..core.steps import CallTools, Stop
 from .stop import no_repeats, per_tool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContinueWithTools:
     calls: tuple[ToolCall, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ContinueWithThinking:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TerminateWithOutput:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TerminateImmediately:
     reason: Stop
 
@@ -65,11 +65,11 @@ class StandardTerminationPolicy:
                 return TerminateImmediately(Stop("completed", "the model had nothing to say"))
 
 
-@dataclass(frozen=True)
+@record
 class DuplicateDetectionPolicy:
     """Wraps any policy: a repeated call, or one tool called too often, ends the run."""
 
-    base: TerminationPolicy = field(default_factory=StandardTerminationPolicy)
+    base: TerminationPolicy = field(factory=StandardTerminationPolicy)
     max_duplicate_tool_calls: int = 2
     max_tool_calls_per_tool: int | None = 5
 

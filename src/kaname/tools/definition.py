@@ -15,7 +15,6 @@ from ..kernel.ports import Repair, Tool, ToolContext
 from .arguments import read_arguments
 from .function import DEFAULT_TIMEOUT, EFFECTS, run_function
 from .results import to_result
-from .schema_check import problems
 
 
 class DefinedTool:
@@ -47,6 +46,8 @@ class DefinedTool:
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
 
     def prepare(self, call: ToolCall) -> dict[str, Any]:
+        from .schema_check import problems
+
         args = read_arguments(call)
         if mistakes := list(problems(args, self.parameters)):
             raise BadArguments(f"the arguments of {self.name} do not fit:\n" + "\n".join([f"- {m}" for m in mistakes]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from ..core.durations import seconds
 from ..core.errors import BadArguments, ConfigError, nearest
@@ -13,10 +13,11 @@ from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..kernel.ports import Repair, ToolContext
 from .arguments import read_arguments
-from .docstrings import parse
 from .offload import off_loop
 from .results import to_result
-from .signature import Signature, read_signature
+
+if TYPE_CHECKING:
+    from .signature import Signature
 
 EFFECTS: tuple[Effect, ...] = ("pure", "idempotent", "compensable", "irreversible")
 DEFAULT_TIMEOUT = 300.0
@@ -78,10 +79,14 @@ class FunctionTool:
 
     @cached_property
     def description(self) -> str:
+        from .docstrings import parse
+
         return self._described or parse(self.function)[0] or self.name.replace("_", " ")
 
     @cached_property
     def signature(self) -> Signature:
+        from .signature import read_signature
+
         return read_signature(self._callable(self.function), self.name)
 
     @property

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
 from ..core.messages import Media, ToolResult
+from ..core.record import replace
 from ..core.values import plain_text
 
 SHOWN_LIMIT = 40_000  # characters; about ten thousand tokens
@@ -26,7 +26,7 @@ def to_result(value: Any) -> ToolResult:
 
 def fit(result: ToolResult) -> ToolResult:
     """Cut what the model reads of a huge output, and say so; the journal keeps the whole."""
-    if result.shown is not None or (isinstance(result.output, str) and len(result.output) <= SHOWN_LIMIT):
+    if result.shown is not None or isinstance(result.output, int | float | None):
         return result
     text = plain_text(result.output)
     if len(text) <= SHOWN_LIMIT:
@@ -63,8 +63,8 @@ def _container(value: Any, above: frozenset[int]) -> Any:
         return [inside(item) for item in value]
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: inside(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        return {name: inside(getattr(value, name)) for name in value.__dataclass_fields__}
     if hasattr(value, "model_dump"):  # a pydantic model
         return inside(value.model_dump(mode="json"))
     if hasattr(value, "isoformat"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from ..core.errors import ConfigError
+from ..core.record import record
 from ..kernel.ports import ToolContext
 from .arguments import validate
 from .docstrings import parse
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """`context` is the name of the parameter that takes the run's context, which the model never sees."""
 

@@ -1,0 +1,149 @@
+"""What the loop itself costs, with a scripted model: CPU time of this process, all threads.
+
+uv run python benchmarks/kernel.py            # every figure, the best of eight
+uv run python benchmarks/kernel.py step import
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from kaname import Agent, MemoryJournal, SqliteJournal, max_steps, no_repeats, per_tool, tool
+from kaname.core.messages import ModelReply, ModelRequest, ToolCall, Usage, assistant
+
+ROUNDS = 8
+NO_LIMITS = max_steps(None) | no_repeats(None) | per_tool(None)
+
+
+@tool(effect="pure")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect="pure", name="add")
+def add_in_thread(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Steps:
+    """A model that asks for a tool `steps` times and then answers. It costs next to nothing itself."""
+
+    name = "steps"
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    async def reply(self, request: ModelRequest, emit: Any) -> ModelReply:
+        done = len(request.messages) // 2  # one user message, then a call and its result for each step
+        if done >= self.steps:
+            return ModelReply(assistant("done"), "end_turn", Usage(10, 5))
+        return ModelReply(assistant("", ToolCall("", "add", {"a": done, "b": 1})), "tool_use", Usage(10, 5))
+
+
+class Deltas:
+    name = "deltas"
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    async def reply(self, request: ModelRequest, emit: Any) -> ModelReply:
+        for _ in range(self.count):
+            await emit("word ")
+        return ModelReply(assistant("word " * self.count), "end_turn")
+
+
+async def runs(journal: Any, steps: int, at_once: int, function: Any = add) -> None:
+    agent = Agent(Steps(steps), [function], journal=journal, stops=NO_LIMITS)
+    results = await asyncio.gather(*[agent.run(f"task {n}") for n in range(at_once)])
+    assert all(result.output == "done" and len(result.steps) == steps + 1 for result in results)
+
+
+async def cpu(work: Callable[[], Awaitable[Any]]) -> float:
+    await work()  # warm: imports, schemas, pages
+    best = float("inf")
+    for _ in range(ROUNDS):
+        begun = time.process_time()
+        await work()
+        best = min(best, time.process_time() - begun)
+    return best
+
+
+def row(name: str, value: float, unit: str, limit: float) -> None:
+    mark = "ok " if value <= limit else "OVER"
+    print(f"{mark} {name:<66} {value:9.3f} {unit:<4} (limit {limit:g})", flush=True)
+
+
+async def bench_step() -> None:
+    for name, function in (("async tool", add), ("plain function, in a thread", add_in_thread)):
+        took = await cpu(lambda function=function: runs(MemoryJournal(), 20, 50, function))
+        row(f"a step, memory journal, 50 runs at once, {name}", took / 1000 * 1000, "ms", 0.15)
+    with tempfile.TemporaryDirectory() as folder:
+        journal = SqliteJournal(Path(folder) / "journal.db")
+        took = await cpu(lambda: runs(journal, 20, 50))
+        row("a step, SQLite journal, 50 runs at once", took / 1000 * 1000, "ms", 0.45)
+        took = await cpu(lambda: runs(journal, 20, 1))
+        row("a step, SQLite journal, one run alone", took / 20 * 1000, "ms", float("inf"))
+        await journal.close()
+
+
+async def bench_delta() -> None:
+    agent = Agent(Deltas(20_000), journal="memory")
+
+    async def read() -> None:
+        seen = 0
+        async for chunk in agent.run("go"):
+            seen += chunk.type == "delta"
+        assert seen == 20_000
+
+    row("a delta, from the model to the reader", await cpu(read) / 20_000 * 1e6, "µs", 5)
+
+
+async def bench_growth() -> None:
+    short = await cpu(lambda: runs(MemoryJournal(), 10, 100)) / 1000
+    long = await cpu(lambda: runs(MemoryJournal(), 1000, 1)) / 1000
+    row("a step of 1,000 in one run, against a step of 10", long / short, "x", 1.2)
+
+
+async def bench_import() -> None:
+    for name, statement in (("import kaname", "import kaname"), ("…and its Agent and tool", "from kaname import Agent, tool")):
+        code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        best = min(float(subprocess.check_output([sys.executable, "-c", code], env=environment)) for _ in range(8))
+        row(name, best * 1000, "ms", 60)
+
+
+BENCHES = {"step": bench_step, "delta": bench_delta, "growth": bench_growth, "import": bench_import}
+
+
+def calibrate() -> float:
+    """CPU ms of a fixed piece of work: how fast this core is right now. Here it has been seen between 20 and 40."""
+    value = {"a": [1, 2, 3], "b": "x" * 50, "c": {"d": None, "e": True}}
+
+    def once() -> float:
+        begun = time.process_time()
+        for _ in range(2500):
+            json.dumps(json.loads(json.dumps(value)))
+        return time.process_time() - begun
+
+    return min(once() for _ in range(3)) * 1000
+
+
+async def main() -> None:
+    print(f"    this core, by a fixed piece of work: {calibrate():.1f} ms")
+    for name in sys.argv[1:] or BENCHES:
+        await BENCHES[name]()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,111 @@
+"""Values: small frozen classes with slots, like `@dataclass(frozen=True, slots=True)`.
+
+The standard decorator generates and compiles six methods for every class. With some fifty classes that is most of what
+importing kaname would cost, and its frozen `__init__` is slow, on every fact of every step. Here only `__init__` is
+generated; the rest is inherited. Type checkers see dataclasses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import get_annotations
+from typing import Any, TypeVar, cast, dataclass_transform
+
+T = TypeVar("T")
+NOT_GIVEN: Any = type("NotGiven", (), {"__repr__": lambda self: "NOT_GIVEN"})()
+
+
+class _Factory:
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+
+
+def field(*, factory: Callable[[], T]) -> T:
+    """A default that is made anew for every value."""
+    return cast(T, _Factory(factory))
+
+
+class Mutable:
+    """The same without the promise: for the few things that change in place."""
+
+    __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
+    __hash__: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__match_args__)
+
+    def __repr__(self) -> str:
+        shown = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__match_args__])
+        return f"{type(self).__qualname__}({shown})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple([getattr(self, name) for name in self.__match_args__])
+
+
+class Record(Mutable):
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *[getattr(self, name) for name in self.__match_args__]))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a {type(self).__name__} cannot be changed; make another with replace()")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a {type(self).__name__} cannot be changed; make another with replace()")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def record(cls: type[T]) -> type[T]:
+    return _made(cls, Record)
+
+
+@dataclass_transform(field_specifiers=(field,))
+def mutable(cls: type[T]) -> type[T]:
+    return _made(cls, Mutable)
+
+
+def _made(cls: type[T], base: type) -> type[T]:
+    names = tuple(get_annotations(cls))
+    given = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
+    body = {key: value for key, value in cls.__dict__.items() if key not in given and key not in ("__dict__", "__weakref__")}
+    made = type(cls.__name__, (base,), {**body, "__slots__": names, "__match_args__": names, "_defaults_": given})
+    made.__init__ = _initialiser(made, names, given)  # type: ignore[misc]
+    return cast(type[T], made)
+
+
+def _initialiser(cls: type, names: tuple[str, ...], given: dict[str, Any]) -> Callable[..., None]:
+    """Written out for the class: it fills the slots directly, past the `__setattr__` that refuses."""
+    scope: dict[str, Any] = {"NOT_GIVEN": NOT_GIVEN}
+    parameters, lines = ["self"], []
+    for name in names:
+        scope[f"set_{name}"] = cls.__dict__[name].__set__
+        value = name
+        if name not in given:
+            parameters.append(name)
+        elif isinstance(given[name], _Factory):
+            scope[f"make_{name}"] = given[name].make
+            parameters.append(f"{name}=NOT_GIVEN")
+            value = f"make_{name}() if {name} is NOT_GIVEN else {name}"
+        else:
+            scope[f"default_{name}"] = given[name]
+            parameters.append(f"{name}=default_{name}")
+        lines.append(f"    set_{name}(self, {value})")
+    exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines), scope)
+    return cast(Callable[..., None], scope["__init__"])
+
+
+def replace(value: T, **changes: Any) -> T:
+    """The same value with some fields changed."""
+    names = cast(Mutable, value).__match_args__
+    return type(value)(**{**{name: getattr(value, name) for name in names}, **changes})
+
+
+def defaults(cls: type) -> dict[str, Any]:
+    """Every field and its default, `NOT_GIVEN` where it has none."""
+    given: dict[str, Any] = cls._defaults_  # type: ignore[attr-defined]
+    found = {name: given.get(name, NOT_GIVEN) for name in cls.__match_args__}  # type: ignore[attr-defined]
+    return {name: value.make() if isinstance(value, _Factory) else value for name, value in found.items()}
