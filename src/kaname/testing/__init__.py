@@ -1,1 +1,21 @@
-"""For people who extend it."""
+"""For people who extend it: contracts for every port, a crash check, recorded runs as tests, a scripted model."""
+
+from ..models.scripted import ScriptedModel, call
+from . import crash
+from .contracts import ModelContract, PolicyContract, SinkContract, StrategyContract, ToolContract
+from .frozen import freeze, save_run
+from .journal_contract import JournalContract
+
+__all__ = [
+    "JournalContract",
+    "ModelContract",
+    "PolicyContract",
+    "ScriptedModel",
+    "SinkContract",
+    "StrategyContract",
+    "ToolContract",
+    "call",
+    "crash",
+    "freeze",
+    "save_run",
+]

@@ -1,0 +1,220 @@
+"""What every part of a port promises, as tests. Subclass, say how to make yours, and let pytest (or unittest) find it.
+
+    class TestMyJournal(JournalContract):
+        def make(self):
+            return MyJournal()
+
+The tests are plain functions that bring their own event loop: no plugin is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ..api.agent import Agent
+from ..core.codec import decode_body, encode_body
+from ..core.errors import BadArguments
+from ..core.events import Body, Event, ModelReplied, Opened, Received
+from ..core.messages import ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, assistant, user
+from ..core.state import State, evolve
+from ..core.steps import CallModel, CallTools, Finish
+from ..kernel.ports import Model, Policy, Sink, Strategy
+from ..models.scripted import ScriptedModel, call
+from ..tools.registry import as_action
+from . import samples
+
+
+class ModelContract(ABC):
+    """`request` is what the model under test is sent; give it one that yours can answer."""
+
+    request = ModelRequest((user("Say hello."),), (ToolSpec("add", "Add.", {"type": "object", "properties": {}}),))
+
+    @abstractmethod
+    def make(self) -> Model:
+        """A model that can answer the request."""
+
+    async def _reply(self) -> tuple[ModelReply, str]:
+        shown: list[str] = []
+
+        async def emit(text: str, kind: str = "text", call_id: str = "") -> None:
+            shown.extend([text] if kind == "text" else [])
+
+        return await self.make().reply(self.request, emit), "".join(shown)
+
+    def test_it_has_a_name(self) -> None:
+        assert isinstance(self.make().name, str)
+
+    def test_the_reply_is_the_assistants(self) -> None:
+        reply, _ = asyncio.run(self._reply())
+        assert isinstance(reply, ModelReply)
+        assert reply.message.role == "assistant"
+        assert reply.stop_reason in ("tool_use", "end_turn", "max_tokens", "stop_sequence", None)
+
+    def test_what_is_streamed_is_what_is_said(self) -> None:
+        reply, shown = asyncio.run(self._reply())
+        assert shown == reply.message.text
+
+    def test_the_reply_can_be_recorded(self) -> None:
+        reply, _ = asyncio.run(self._reply())
+        fact = ModelReplied(reply, CallModel())
+        assert decode_body(*encode_body(fact)) == fact
+
+    def test_it_lets_itself_be_cancelled(self) -> None:
+        async def go() -> None:
+            stuck = asyncio.Event()
+
+            async def emit(text: str, kind: str = "text", call_id: str = "") -> None:
+                stuck.set()
+                await asyncio.sleep(60)
+
+            task = asyncio.create_task(self.make().reply(self.request, emit))
+            waiter = asyncio.create_task(stuck.wait())
+            await asyncio.wait([task, waiter], return_when=asyncio.FIRST_COMPLETED)
+            waiter.cancel()
+            task.cancel()
+            done, _ = await asyncio.wait([task], timeout=1)
+            assert done, "the model went on after it was cancelled"
+
+        asyncio.run(go())
+
+
+class ToolContract(ABC):
+    """`args`: arguments that are right for the tool; `wrong`: some that are not."""
+
+    args: Mapping[str, Any] = MappingProxyType({})
+    wrong: Any = "[1, 2"
+
+    @abstractmethod
+    def make(self) -> Any:
+        """A tool, in any of the forms that an agent takes."""
+
+    def test_it_can_be_shown_to_a_model(self) -> None:
+        action = as_action(self.make())
+        assert action.name
+        assert action.description
+        assert json.loads(json.dumps(action.parameters))["type"] == "object"
+
+    def test_right_arguments_are_taken(self) -> None:
+        action = as_action(self.make())
+        action.prepare(ToolCall("c", action.name, dict(self.args)))
+        action.prepare(ToolCall("c", action.name, json.dumps(dict(self.args))))
+
+    def test_wrong_arguments_are_answered(self) -> None:
+        action = as_action(self.make())
+        try:
+            action.prepare(ToolCall("c", action.name, self.wrong))
+        except BadArguments:
+            return
+        raise AssertionError("wrong arguments were taken")
+
+    def test_an_agent_can_use_it(self) -> None:
+        made = self.make()
+        name = as_action(made).name
+        agent = Agent(ScriptedModel([call(name, **dict(self.args)), "done"]), [made], journal="memory")
+        result = asyncio.run(_awaited(agent))
+        if result.stop.kind != "waiting":
+            (used, _) = result.steps
+            finished = next(iter(result.state.results.values()))
+            assert isinstance(finished, ToolResult)
+            assert finished.error is None, finished.error
+            json.dumps(finished.output)
+            assert used.action == name
+
+
+class PolicyContract(ABC):
+    """A policy that allows an ordinary call must not change it; one that refuses must say so in a result or a stop."""
+
+    allows = True
+
+    @abstractmethod
+    def make(self) -> Policy:
+        """A policy."""
+
+    def _run(self) -> Any:
+        def echo(text: str) -> str:
+            """Echo."""
+            return text
+
+        agent = Agent(ScriptedModel([call("echo", text="hi"), "done"]), [echo], policies=[self.make()], journal="memory")
+        return asyncio.run(_awaited(agent))
+
+    def test_a_run_ends_in_order(self) -> None:
+        result = self._run()
+        if self.allows:
+            assert result.stop.kind == "completed"
+            assert result.output == "done"
+            assert [step.observation for step in result.steps] == ["hi", None]
+        else:
+            refused = [r for r in result.state.results.values() if r.error]
+            assert refused or result.stop.kind != "completed"
+
+    def test_it_keeps_nothing_between_runs_that_would_mix_them(self) -> None:
+        made = self.make()
+
+        async def go() -> list[Any]:
+            def echo(text: str) -> str:
+                """Echo."""
+                return text
+
+            agent = Agent(
+                ScriptedModel(lambda r: call("echo", text=r.messages[0].text) if len(r.messages) == 1 else r.messages[0].text),
+                [echo],
+                policies=[made],
+                journal="memory",
+            )
+            return await asyncio.gather(*[agent.run(f"text {number}") for number in range(20)])
+
+        if self.allows:
+            results = asyncio.run(go())
+            assert [result.output for result in results] == [f"text {number}" for number in range(20)]
+
+
+class SinkContract(ABC):
+    @abstractmethod
+    def make(self) -> Sink:
+        """A sink."""
+
+    def test_it_takes_every_event(self) -> None:
+        async def go() -> None:
+            sink = self.make()
+            for event in samples.events():
+                outcome = sink(event)
+                if outcome is not None and hasattr(outcome, "__await__"):
+                    await outcome
+
+        asyncio.run(go())
+
+    def test_it_hears_a_run(self) -> None:
+        agent = Agent(ScriptedModel(["hello"]), sinks=[self.make()], journal="memory")
+        result = asyncio.run(_awaited(agent))
+        assert not result.state.questions
+        assert result.output == "hello"
+
+
+class StrategyContract(ABC):
+    @abstractmethod
+    def make(self) -> Strategy:
+        """A strategy."""
+
+    def test_same_facts_same_step(self) -> None:
+        said = ModelReplied(ModelReply(assistant("hi"), "end_turn"), CallModel())
+        facts: list[Body] = [Opened(), Received(user("hello")), said]
+        for length in range(2, len(facts) + 1):
+            steps = []
+            for _ in range(3):
+                state = State()
+                for number, fact in enumerate(facts[:length], 1):
+                    evolve(state, Event("r", number, float(number), "agent", fact))
+                strategy = self.make()
+                steps += [strategy.next(state), strategy.next(state)]
+            assert isinstance(steps[0], CallModel | CallTools | Finish)
+            assert all(step == steps[0] for step in steps)
+
+
+async def _awaited(agent: Agent) -> Any:
+    return await agent.run("go")

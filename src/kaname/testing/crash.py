@@ -1,0 +1,105 @@
+"""Kill an agent at every fact, and see that nothing is lost and nothing irreversible happens twice.
+
+    from kaname.testing import crash
+
+    def test_my_agent_survives():
+        crash.check("my_app:make_agent", "Pay invoice 42")
+
+Real processes die by SIGKILL: right before each fact, right after each fact, and at random moments in between. Each run is
+then resumed by a new process and compared with one that was left in peace. `make_agent` takes no arguments; its journal is
+replaced by a SQLite file of the check's own, and `KANAME_CRASH_FOLDER` names a folder for the outside world of one run.
+Its model should answer the same to the same messages, as `ScriptedModel` does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import ConfigError
+from ..core.record import record
+
+WORKER = "kaname.testing.crash_worker"
+
+
+class CrashCheckFailed(AssertionError): ...
+
+
+@record
+class Report:
+    """`kills`: processes that died by SIGKILL. `in_doubt`: questions about interrupted calls, asked instead of repeating."""
+
+    kills: int
+    runs: int
+    facts: int
+    resumed: int
+    in_doubt: int
+    reconciled: int
+    problems: tuple[str, ...]
+
+
+def check(
+    make_agent: str | Callable[[], Any],
+    user_input: str,
+    *,
+    answers: Mapping[str, Any] | None = None,
+    moments: tuple[str, ...] = ("before", "after"),
+    random_kills: int = 0,
+    deaths: int = 1,
+    same_output: bool = True,
+    timeout: float = 600.0,
+) -> Report:
+    """Raises `CrashCheckFailed` with every broken promise; else tells what was tried.
+
+    `answers`: what to answer to questions whose key starts so; by default `approve:` is "yes" and `in-doubt:` is "skip".
+    `random_kills`: so many more deaths, at random times. `deaths=2`: the life after a death dies too. `same_output=False`:
+    for a model that never answers twice alike.
+    """
+    if not hasattr(os, "fork"):
+        raise ConfigError("the crash check needs a system that can fork a process, such as Linux or macOS")
+    with tempfile.TemporaryDirectory(prefix="kaname-crash-") as folder:
+        order = {
+            "target": _spec(make_agent),
+            "input": user_input,
+            "answers": {"approve:": "yes", "in-doubt:": "skip", **(answers or {})},
+            "moments": list(moments),
+            "random_kills": random_kills,
+            "deaths": deaths,
+            "same_output": same_output,
+            "folder": folder,
+            "path": [entry or os.getcwd() for entry in sys.path],
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", WORKER],
+            input=json.dumps(order),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        outcome = Path(folder) / "report.json"
+        if done.returncode != 0 or not outcome.exists():
+            raise CrashCheckFailed(f"the check could not be carried out:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        told = json.loads(outcome.read_text())
+        report = Report(**{**told, "problems": tuple(told["problems"])})
+    if report.problems:
+        listed = "\n".join([f"- {problem}" for problem in report.problems[:20]])
+        raise CrashCheckFailed(f"{len(report.problems)} broken promises in {report.kills} kills:\n{listed}")
+    return report
+
+
+def _spec(make_agent: str | Callable[[], Any]) -> str:
+    if isinstance(make_agent, str):
+        return make_agent
+    name = make_agent.__qualname__
+    if "<" in name or "." in name:
+        raise ConfigError(f"{name} cannot be imported by another process; use a function at the top of a module")
+    module = make_agent.__module__
+    return f"{inspect.getfile(make_agent) if module == '__main__' else module}:{name}"

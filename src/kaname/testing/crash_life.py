@@ -1,0 +1,130 @@
+"""One life of an agent under test: a forked process that runs until it ends, waits, or is killed at the appointed moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..core.events import Event
+from ..core.messages import ToolCall, ToolResult
+from ..core.record import record
+from ..core.runs import RunInfo
+from ..journals.sqlite import SqliteJournal
+from ..kernel.ports import Action, Lease, Repair, ToolContext
+
+RUN = "crash-check"
+
+
+@record
+class Death:
+    """Die `moment` ("before" or "after") the fact `fact` is written, or `seconds` after the start."""
+
+    moment: str = ""
+    fact: int = 0
+    seconds: float = 0.0
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)  # the signal may take a moment; nothing more happens in this process
+
+
+class DyingJournal:
+    """The real journal, in a process that dies at the appointed fact."""
+
+    def __init__(self, journal: SqliteJournal, death: Death) -> None:
+        self._journal, self._death = journal, death
+
+    async def append(self, events: Sequence[Event], epoch: int) -> None:
+        hit = any(event.seq == self._death.fact for event in events)
+        if hit and self._death.moment == "before":
+            die()
+        await self._journal.append(events, epoch)
+        if hit and self._death.moment == "after":
+            die()
+
+    async def claim(self, run: str, *, takeover: bool = False) -> Lease:
+        return await self._journal.claim(run, takeover=takeover)
+
+    async def release(self, run: str, epoch: int) -> None:
+        await self._journal.release(run, epoch)
+
+    def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
+        return self._journal.read(run, after)
+
+    async def runs(self, **wanted: Any) -> list[RunInfo]:
+        return await self._journal.runs(**wanted)
+
+    async def delete(self, run: str, *, cascade: bool = False) -> None:
+        await self._journal.delete(run, cascade=cascade)
+
+    async def close(self) -> None:
+        await self._journal.close()
+
+
+class WatchedTool:
+    """Writes down, past every buffer, when the tool's own code begins and ends."""
+
+    def __init__(self, tool: Action, log: Path) -> None:
+        self._tool, self._log = tool, log
+        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
+        self.effect, self.timeout = tool.effect, tool.timeout
+        self.undo: Repair | None = None if tool.undo is None else self._watched("undo", tool.undo)
+        self.reconcile: Repair | None = None if tool.reconcile is None else self._watched("reconcile", tool.reconcile)
+
+    def prepare(self, call: ToolCall) -> Any:
+        return self._tool.prepare(call)
+
+    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
+        self._note("begin", context)
+        result = await self._tool.act(prepared, context)
+        self._note("end", context)
+        return result
+
+    def _watched(self, what: str, repair: Repair) -> Repair:
+        async def run(prepared: Any, context: ToolContext) -> ToolResult | None:
+            found = await repair(prepared, context)
+            self._note(f"{what}:{'nothing' if found is None else 'found'}", context)
+            return found
+
+        return run
+
+    def _note(self, what: str, context: ToolContext) -> None:
+        line = json.dumps([what, self.effect, self.name, context.idempotency_key]) + "\n"
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(descriptor, line.encode())
+        os.close(descriptor)
+
+
+def live(agent: Any, user_input: str, folder: Path, death: Death, answers: dict[str, Any] | None) -> dict[str, Any]:
+    """Start (`answers` is None) or resume; what became of it."""
+    agent.journal = DyingJournal(SqliteJournal(folder / "journal.db"), death)
+    for name, tool in agent.tools.items():
+        agent.tools._tools[name] = WatchedTool(tool, folder / "effects.log")
+    if death.seconds:
+        timer = threading.Timer(death.seconds, die)
+        timer.daemon = True
+        timer.start()
+
+    async def go() -> Any:
+        try:
+            if answers is None:
+                return await agent.run(user_input, run_id=RUN)
+            return await agent.resume(RUN, answers)
+        finally:
+            await agent.journal.close()
+
+    result = asyncio.run(go())
+    return {"stop": result.stop.kind, "output": repr(result.output), "questions": list(result.questions)}
+
+
+def random_death(longest: float, seed: int) -> Death:
+    return Death(seconds=max(0.001, random.Random(seed).random() * longest))

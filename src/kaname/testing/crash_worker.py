@@ -1,0 +1,199 @@
+"""The crash check's own process: it imports the agent once and forks every life from there."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..core.codec import encode
+from ..core.events import ModelReplied, ToolFinished, ToolStarted
+from ..journals.sqlite import SqliteJournal
+from .crash_life import RUN, Death, live, random_death
+
+_LIVES = 50
+
+
+def load(spec: str) -> Callable[[], Any]:
+    home, _, name = spec.partition(":")
+    if home.endswith(".py"):
+        found = importlib.util.spec_from_file_location("kaname_crash_target", home)
+        assert found is not None
+        assert found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        found.loader.exec_module(module)
+    else:
+        module = importlib.import_module(home)
+    return getattr(module, name)  # type: ignore[no-any-return]
+
+
+class Trial:
+    """One run with one appointed death, and what came of it."""
+
+    def __init__(self, order: dict[str, Any], make_agent: Callable[[], Any], name: str, death: Death) -> None:
+        self.order, self.make_agent, self.death, self.name = order, make_agent, death, name
+        self.folder = Path(order["folder"]) / name
+        self.folder.mkdir()
+        self.kills = self.resumed = self.in_doubt = 0
+        self.problems: list[str] = []
+        self.before_death: list[str] = []
+        self.outcome: dict[str, Any] = {}
+
+    def run(self) -> Trial:
+        death = self.death
+        answers: dict[str, Any] | None = None
+        for _ in range(_LIVES):
+            killed, told = self._fork(death, answers)
+            if killed:
+                self.kills += 1
+                self.before_death = self.facts()
+                again = Death(self.death.moment or "after", len(self.before_death) + 2)  # in the life after: its second fact
+                death = again if self.kills < self.order["deaths"] else Death()
+                answers = {} if self.before_death else None  # died before its first fact: the caller starts it again
+                self.resumed += answers is not None
+                continue
+            if "error" in told:
+                self.problems.append(f"{self.name}: {told['error']}")
+                return self
+            self.outcome = told
+            if not told["questions"]:
+                return self
+            self.in_doubt += sum(key.startswith("in-doubt:") for key in told["questions"])
+            answers = {key: self._answer(key) for key in told["questions"]}
+        self.problems.append(f"{self.name}: still not finished after {_LIVES} lives")
+        return self
+
+    def _answer(self, key: str) -> Any:
+        return next((answer for start, answer in self.order["answers"].items() if key.startswith(start)), "yes")
+
+    def _fork(self, death: Death, answers: dict[str, Any] | None) -> tuple[bool, dict[str, Any]]:
+        told = self.folder / "told.json"
+        told.unlink(missing_ok=True)
+        if (child := os.fork()) == 0:
+            os.environ["KANAME_CRASH_FOLDER"] = str(self.folder)
+            try:
+                told.write_text(json.dumps(live(self.make_agent(), self.order["input"], self.folder, death, answers)))
+            except BaseException:  # noqa: BLE001  a child process ends here, whatever happened in it
+                told.write_text(json.dumps({"error": traceback.format_exc()}))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        return killed, {} if killed else json.loads(told.read_text())
+
+    def facts(self) -> list[str]:
+        async def read() -> list[str]:
+            journal = SqliteJournal(self.folder / "journal.db")
+            try:
+                return [encode(event) async for event in journal.read(RUN)]
+            finally:
+                await journal.close()
+
+        facts: list[str] = _in_child(lambda: asyncio.run(read()), self.folder / "facts.json")
+        return facts
+
+    def judge(self, peaceful: Trial) -> None:
+        """Hold it against the run that was left in peace."""
+        facts = self.facts()
+        if facts[: len(self.before_death)] != self.before_death:
+            self.problems.append(f"{self.name}: recorded facts changed or went missing")
+        if self.outcome and self.outcome["stop"] != peaceful.outcome["stop"]:
+            self.problems.append(f"{self.name}: ended {self.outcome['stop']}, not {peaceful.outcome['stop']}")
+        if self.order["same_output"] and self.outcome and self.outcome["output"] != peaceful.outcome["output"]:
+            self.problems.append(f"{self.name}: answered {self.outcome['output']}, not {peaceful.outcome['output']}")
+        self.problems += [f"{self.name}: {problem}" for problem in (*self._repeated(facts, peaceful), *self._effects())]
+
+    def _repeated(self, facts: list[str], peaceful: Trial) -> Iterator[str]:
+        finished: set[str] = set()
+        replies = 0
+        for data in map(json.loads, facts):
+            kind, body = data["type"], data["body"]
+            replies += kind == ModelReplied.__name__
+            if kind == ToolStarted.__name__ and body["call"]["id"] in finished:
+                yield f"call {body['call']['id']} was started again after it had finished"
+            if kind == ToolFinished.__name__:
+                if body["result"]["call_id"] in finished:
+                    yield f"call {body['result']['call_id']} finished twice"
+                finished.add(body["result"]["call_id"])
+        wanted = sum(json.loads(fact)["type"] == ModelReplied.__name__ for fact in peaceful.facts())
+        if self.order["same_output"] and replies != wanted:
+            yield f"{replies} model replies recorded, {wanted} without a death"
+
+    def _effects(self) -> Iterator[str]:
+        begun: Counter[str] = Counter()
+        allowed: Counter[str] = Counter()
+        names: dict[str, str] = {}
+        retried = any(start.startswith("in-doubt") and a == "retry" for start, a in self.order["answers"].items())
+        for what, effect, name, key in self.effects():
+            if effect in ("irreversible", "compensable"):
+                names[key] = f"{name} ({effect})"
+                begun[key] += what == "begin"
+                allowed[key] += what in ("undo:nothing", "undo:found", "reconcile:nothing") or (what == "begin" and retried)
+        for key, times in begun.items():
+            if times > 1 + allowed[key]:
+                yield f"{names[key]} took effect {times} times for {key}"
+
+    def effects(self) -> list[Any]:
+        log = self.folder / "effects.log"
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def _in_child(work: Callable[[], Any], answer: Path) -> Any:
+    """Threads and event loops belong to the children: this process must stay fit to fork."""
+    if (child := os.fork()) == 0:
+        try:
+            answer.write_text(json.dumps(work()))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    return json.loads(answer.read_text())
+
+
+def sweep(order: dict[str, Any]) -> dict[str, Any]:
+    make_agent = load(order["target"])
+    begun = time.monotonic()
+    peaceful = Trial(order, make_agent, "peaceful", Death()).run()
+    took = time.monotonic() - begun
+    if peaceful.problems:
+        raise SystemExit(peaceful.problems[0])
+    facts = len(peaceful.facts())
+    deaths = [Death(moment, fact) for fact in range(1, facts + 1) for moment in order["moments"]]
+    deaths += [random_death(took, seed) for seed in range(order["random_kills"])]
+    trials: list[Trial] = []
+    for death in deaths:
+        name = f"{death.moment}-{death.fact}" if death.moment else f"random-{len(trials)}-at-{death.seconds:.3f}s"
+        trial = Trial(order, make_agent, name, death).run()
+        trial.judge(peaceful)
+        trials.append(trial)
+        if death.moment and not trial.kills:
+            trial.problems.append(f"{name}: nobody died there, so nothing was shown")
+    return {
+        "kills": sum(trial.kills for trial in trials),
+        "runs": len(trials),
+        "facts": facts,
+        "resumed": sum(trial.resumed for trial in trials),
+        "in_doubt": sum(trial.in_doubt for trial in trials),
+        "reconciled": sum(entry[0].startswith("reconcile") for trial in trials for entry in trial.effects()),
+        "problems": [problem for trial in trials for problem in trial.problems],
+    }
+
+
+def main() -> None:
+    order = json.loads(sys.stdin.read())
+    sys.path[:] = order["path"]
+    importlib.import_module("pydantic")  # once, for all the lives to come
+    report = sweep(order)
+    (Path(order["folder"]) / "report.json").write_text(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

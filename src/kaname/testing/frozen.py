@@ -1,0 +1,92 @@
+"""A recorded run as a regression test: replayed offline, it must take the same decisions.
+
+    test_refund = freeze("tests/runs/refund.jsonl", make_agent)
+
+`save_run` writes such a file from any journal; a result can be frozen as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ..api.agent import Agent, describe
+from ..api.replay import replay
+from ..api.result import Result
+from ..core.codec import decode, encode
+from ..core.errors import ConfigError
+from ..core.events import Event, Opened
+from ..journals.memory import MemoryJournal
+from ..kernel.load import read_run
+from ..kernel.ports import Journal
+
+
+async def record_of(journal: Journal, run: str) -> list[Event]:
+    """The run's facts, after those of the runs that it went on from: all that a replay needs."""
+    events = await read_run(journal, run)
+    first = events[0].body
+    if isinstance(first, Opened) and first.base is not None:
+        earlier, upto = first.base
+        before = await record_of(journal, earlier)
+        return [*[e for e in before if e.run != earlier or e.seq <= upto], *events]
+    return events
+
+
+async def save_run(journal: Journal, run: str, path: str | Path) -> Path:
+    """Write the run to a file, one fact a line. It holds what was said: keep secrets out of it, or out of the repository."""
+    return _write(Path(path), [encode(event) for event in await record_of(journal, run)])
+
+
+def _write(target: Path, lines: list[str]) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return target
+
+
+def read_recording(path: str | Path) -> list[Event]:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as problem:
+        raise ConfigError(
+            f"the recording {path} cannot be read: {problem}; make it with save_run(journal, run, path)"
+        ) from problem
+    return [decode(line) for line in lines if line.strip()]
+
+
+def freeze(
+    run: str | Path | Result | list[Event],
+    agent: Agent | Callable[[], Agent],
+    *,
+    rerun_pure_tools: bool = False,
+) -> Callable[[], None]:
+    """A test: it raises `ReplayDiverged`, with the place and the difference, when the agent no longer decides as recorded.
+
+    `rerun_pure_tools`: run the pure tools for real and compare what they return, to catch a change in their code as well.
+    """
+
+    def test() -> None:
+        made = agent() if callable(agent) and not isinstance(agent, Agent) else agent
+        assert isinstance(made, Agent)
+        asyncio.run(_replay(run, made, rerun_pure_tools))
+
+    return test
+
+
+async def _replay(run: str | Path | Result | list[Event], agent: Agent, rerun_pure_tools: bool) -> None:
+    if isinstance(run, Result):
+        events = await record_of(agent.journal, run.run)
+    elif isinstance(run, list):
+        events = run
+    else:
+        events = read_recording(run)
+    journal = MemoryJournal()
+    name = ""
+    for name, group in groupby(events, key=lambda event: event.run):
+        lease = await journal.claim(name)
+        await journal.append(list(group), lease.epoch)
+        await journal.release(name, lease.epoch)
+    outcome: Any = await replay(agent.recipe, journal, name, describe(agent.recipe), rerun_pure_tools=rerun_pure_tools)
+    outcome.raise_for_difference()

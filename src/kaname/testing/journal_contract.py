@@ -1,0 +1,184 @@
+"""What a journal promises."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
+from ..core.events import Event, ModelReplied, Noted, Opened, Received, Stopped
+from ..core.messages import ModelReply, Usage, assistant, user
+from ..core.steps import CallModel, Stop
+from ..kernel.ports import Journal
+from . import samples
+
+
+def _raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaitable[None]:
+    async def check() -> None:
+        try:
+            await work()
+        except kind:
+            return
+        raise AssertionError(f"expected {kind.__name__}")
+
+    return check()
+
+
+def _opening(run: str, session: str = "", base: tuple[str, int] | None = None) -> list[Event]:
+    opened = Opened(session, "", base)
+    return [Event(run, 1, 1.0, "agent", opened), Event(run, 2, 2.0, "agent", Received(user(f"hello {run}")))]
+
+
+def _note(run: str, seq: int) -> Event:
+    return Event(run, seq, float(seq), "agent", Noted(user(f"note {seq} of {run}")))
+
+
+class JournalContract(ABC):
+    @abstractmethod
+    def make(self) -> Journal:
+        """A new, empty journal."""
+
+    def reopen(self, journal: Journal) -> Journal | None:
+        """For a journal that outlives its object: another one on the same place. `None`: it does not."""
+        return None
+
+    def _with(self, test: Callable[[Journal], Awaitable[None]]) -> None:
+        async def go() -> None:
+            journal = self.make()
+            try:
+                await test(journal)
+            finally:
+                await journal.close()
+
+        asyncio.run(go())
+
+    def test_facts_come_back_whole_and_in_order(self) -> None:
+        async def test(journal: Journal) -> None:
+            wanted = [e._replace(run="r") for e in samples.events() if e.body in samples.bodies()[:14]]
+            lease = await journal.claim("r")
+            assert lease.seq == 0
+            for event in wanted:
+                await journal.append([event], lease.epoch)
+            assert [event async for event in journal.read("r")] == wanted
+            assert [event.seq async for event in journal.read("r", after=5)] == list(range(6, len(wanted) + 1))
+
+        self._with(test)
+
+    def test_an_unknown_run_is_empty_and_cannot_be_written(self) -> None:
+        async def test(journal: Journal) -> None:
+            assert [event async for event in journal.read("nobody")] == []
+            await _raises(JournalError, lambda: journal.append(_opening("nobody"), 1))
+            await _raises(RunNotFound, lambda: journal.delete("nobody"))
+
+        self._with(test)
+
+    def test_a_gap_is_refused_and_changes_nothing(self) -> None:
+        async def test(journal: Journal) -> None:
+            lease = await journal.claim("r")
+            await journal.append(_opening("r"), lease.epoch)
+            await _raises(JournalError, lambda: journal.append([_note("r", 4)], lease.epoch))
+            assert [event.seq async for event in journal.read("r")] == [1, 2]
+
+        self._with(test)
+
+    def test_one_owner_at_a_time(self) -> None:
+        async def test(journal: Journal) -> None:
+            lease = await journal.claim("r")
+            await journal.append(_opening("r"), lease.epoch)
+            await _raises(RunBusy, lambda: journal.claim("r"))
+            await journal.release("r", lease.epoch)
+            again = await journal.claim("r")
+            assert again.epoch > lease.epoch
+            assert again.seq == 2
+
+        self._with(test)
+
+    def test_who_was_overtaken_cannot_write(self) -> None:
+        async def test(journal: Journal) -> None:
+            lease = await journal.claim("r")
+            await journal.append(_opening("r"), lease.epoch)
+            newer = await journal.claim("r", takeover=True)
+            await _raises(RunSuperseded, lambda: journal.append([_note("r", 3)], lease.epoch))
+            await journal.append([_note("r", 3)], newer.epoch)
+
+        self._with(test)
+
+    def test_a_stop_gives_the_run_free(self) -> None:
+        async def test(journal: Journal) -> None:
+            lease = await journal.claim("r")
+            await journal.append([*_opening("r"), Event("r", 3, 3.0, "agent", Stopped(Stop("completed"), 1))], lease.epoch)
+            assert (await journal.claim("r")).seq == 3
+
+        self._with(test)
+
+    def test_many_writers_keep_their_order(self) -> None:
+        async def test(journal: Journal) -> None:
+            async def write(run: str) -> list[int]:
+                lease = await journal.claim(run)
+                await journal.append(_opening(run), lease.epoch)
+                acknowledged: list[int] = []
+
+                async def one(seq: int) -> None:
+                    await journal.append([_note(run, seq)], lease.epoch)
+                    acknowledged.append(seq)
+
+                await asyncio.gather(*[one(seq) for seq in range(3, 23)])
+                return acknowledged
+
+            runs = [f"r{number}" for number in range(20)]
+            for order in await asyncio.gather(*[write(run) for run in runs]):
+                assert order == list(range(3, 23))
+            for run in runs:
+                read = [event async for event in journal.read(run)]
+                assert [event.seq for event in read] == list(range(1, 23))
+                assert all(run in event.body.message.text for event in read[1:])  # type: ignore[union-attr]
+
+        self._with(test)
+
+    def test_the_index_knows_the_runs(self) -> None:
+        async def test(journal: Journal) -> None:
+            for run, session in (("a", "s1"), ("b", "s1"), ("c", "")):
+                lease = await journal.claim(run)
+                await journal.append(_opening(run, session), lease.epoch)
+            lease = await journal.claim("d")
+            reply = ModelReply(assistant("hi"), "end_turn", Usage(3, 4, 0, 0.5))
+            more = [Event("d", 3, 9.0, "agent", ModelReplied(reply, CallModel()))]
+            await journal.append(
+                [*_opening("d"), *more, Event("d", 4, 9.5, "agent", Stopped(Stop("completed"), "hi"))], lease.epoch
+            )
+            assert {card.run for card in await journal.runs()} == {"a", "b", "c", "d"}
+            assert [card.run for card in await journal.runs(session="s1")] == ["b", "a"]
+            assert [card.run for card in await journal.runs(limit=1, session="s1")] == ["b"]
+            (card,) = await journal.runs(status="completed")
+            assert (card.run, card.cost, card.input, card.output, card.title) == ("d", 0.5, 3, 4, "hello d")
+            assert (card.created, card.updated, card.seq) == (1.0, 9.5, 4)
+
+        self._with(test)
+
+    def test_deleting_takes_what_depends_on_it_only_when_told(self) -> None:
+        async def test(journal: Journal) -> None:
+            for run, base in (("a", None), ("b", ("a", 2)), ("c", ("b", 2))):
+                lease = await journal.claim(run)
+                await journal.append(_opening(run, "", base), lease.epoch)
+                await _raises(RunBusy, lambda run=run: journal.delete(run))  # type: ignore[misc]
+                await journal.release(run, lease.epoch)
+            await _raises(JournalError, lambda: journal.delete("a"))
+            assert len(await journal.runs()) == 3
+            await journal.delete("a", cascade=True)
+            assert await journal.runs() == []
+            assert [event async for event in journal.read("a")] == []
+
+        self._with(test)
+
+    def test_what_was_acknowledged_outlives_the_object(self) -> None:
+        async def test(journal: Journal) -> None:
+            lease = await journal.claim("r")
+            await journal.append(_opening("r"), lease.epoch)
+            other = self.reopen(journal)
+            if other is not None:
+                assert [event async for event in other.read("r")] == _opening("r")
+                await other.close()
+
+        self._with(test)

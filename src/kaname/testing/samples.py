@@ -1,0 +1,38 @@
+"""One of every fact and delta: for whoever must show that theirs can take them all."""
+
+from __future__ import annotations
+
+from ..core import events as facts
+from ..core.events import Body, Event
+from ..core.messages import Media, Message, ModelReply, Text, Thinking, ToolCall, ToolResult, Usage, user
+from ..core.steps import CallModel, Stop
+
+
+def bodies() -> list[Body]:
+    call = ToolCall("c3_0", "weather", {"city": "京都"})
+    said = Message("assistant", (Thinking("hm", "sig"), Text("let me look"), call))
+    photo = Media("image/png", "aGk=")
+    result = ToolResult({"sky": "晴れ"}, None, "c3_0", "weather", media=(photo,), usage=Usage(1, 2, 0, None))
+    return [
+        facts.Opened("s1", "u1", ("other", 4), {"instructions": "be kind", "tools": {"weather": "abc"}}),
+        facts.Received(user("hello")),
+        facts.ModelReplied(ModelReply(said, "tool_use", Usage(10, 5, 2, 0.01), "m"), CallModel(note="go"), "f00d"),
+        facts.ToolStarted(call, "pure", "run:c3_0"),
+        facts.ToolFinished(result),
+        facts.Asked("approve:c3_0", "Run it?", ("yes", "no"), "c3_0"),
+        facts.Answered("approve:c3_0", {"args": {"city": "Nara"}}),
+        facts.HandedOff("expert"),
+        facts.Warned("sink", "printer on fire"),
+        facts.Noted(user("go on")),
+        facts.Resumed(2, True),
+        facts.Stopped(Stop("completed"), {"n": 1}),
+        facts.Stopped(Stop("failed", "no key", "ModelError")),
+        facts.Unknown("Dreamed", {"of": ["electric", "sheep"]}),
+        facts.Delta("text"),
+        facts.Delta("hm", "thinking"),
+        facts.Delta("50 %", "progress", "c3_0"),
+    ]
+
+
+def events(run: str = "sample") -> list[Event]:
+    return [Event(run, number, 1_700_000_000.0 + number, "agent", body) for number, body in enumerate(bodies(), 1)]

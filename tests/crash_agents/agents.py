@@ -1,0 +1,115 @@
+"""Agents that the crash tests kill: parallel tools, timeouts, approvals, every class of effect."""
+
+import asyncio
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from kaname import Agent, Approve, ScriptedModel, ToolContext, call, tool
+
+
+@tool(effect="pure")
+def add(a: int, b: int) -> int:
+    """Add."""
+    time.sleep(0.002)
+    return a + b
+
+
+@tool(effect="idempotent")
+async def put(key: str, context: ToolContext) -> str:
+    """Put."""
+    await asyncio.sleep(0.002)
+    return f"put {key} as {context.idempotency_key.split(':')[1]}"
+
+
+@tool
+async def pay(yen: int) -> str:
+    """Pay."""
+    await asyncio.sleep(0.003)
+    return f"paid {yen}"
+
+
+@tool(timeout=0.02, effect="pure")
+async def slow() -> str:
+    """Never in time."""
+    await asyncio.sleep(30)
+    return "late"
+
+
+class Answer(BaseModel):
+    total: int
+
+
+def parallel() -> Agent:
+    script = [
+        [call("add", a=1, b=2), call("pay", yen=5), call("put", key="x")],
+        [call("pay", yen=6), call("add", a=3, b=4)],
+        "all done",
+    ]
+    return Agent(ScriptedModel(script), [add, pay, put], name="parallel")
+
+
+def approvals() -> Agent:
+    script = [[call("pay", yen=1), call("add", a=1, b=1)], call("pay", yen=2), '{"total": 3}', '{"total": 3}']
+    return Agent(ScriptedModel(script), [pay, add], policies=[Approve("pay")], output=Answer, name="approvals")
+
+
+def timeouts() -> Agent:
+    script = [[call("slow"), call("pay", yen=9)], call("nothing_of_the_kind"), call("add", a="one", b=2), "gave up on it"]
+    return Agent(ScriptedModel(script), [slow, pay, add], name="timeouts")
+
+
+def undecodable_at_first() -> Agent:
+    script = [call("add", a=1, b=2), "3", "not json", '{"total": "three"}', '{"total": 3}']
+    return Agent(ScriptedModel(script), [add], output=Answer, name="decoder")
+
+
+def with_a_bank() -> Agent:
+    """A bank that can be asked whether a payment was made, and hotel rooms that can be given back."""
+    folder = Path(os.environ["KANAME_CRASH_FOLDER"]) / "bank.db"
+
+    def bank() -> sqlite3.Connection:
+        connection = sqlite3.connect(folder, isolation_level=None, timeout=30)
+        connection.execute("CREATE TABLE IF NOT EXISTS payments (key TEXT, yen INTEGER)")
+        connection.execute("CREATE TABLE IF NOT EXISTS rooms (key TEXT)")
+        return connection
+
+    @tool
+    async def transfer(yen: int, context: ToolContext) -> str:
+        """Transfer money."""
+        bank().execute("INSERT INTO payments VALUES (?, ?)", (context.idempotency_key, yen))
+        await asyncio.sleep(0.002)
+        return f"transferred {yen}"
+
+    @transfer.reconciles
+    async def find(yen: int, context: ToolContext) -> str | None:
+        row = bank().execute("SELECT yen FROM payments WHERE key = ?", (context.idempotency_key,)).fetchone()
+        return f"transferred {row[0]}" if row else None
+
+    @tool(effect="compensable")
+    async def book(context: ToolContext) -> str:
+        """Book a room."""
+        bank().execute("INSERT INTO rooms VALUES (?)", (context.idempotency_key,))
+        await asyncio.sleep(0.002)
+        return f"rooms: {bank().execute('SELECT count(*) FROM rooms').fetchone()[0]}"
+
+    @book.undoes
+    def give_back(context: ToolContext) -> None:
+        bank().execute("DELETE FROM rooms WHERE key = ?", (context.idempotency_key,))
+
+    return Agent(ScriptedModel([[call("transfer", yen=7), call("book")], "booked and paid"]), [transfer, book], name="bank")
+
+
+def broken() -> Agent:
+    """Claims that its payments can be repeated, which is not true: the check must notice."""
+
+    @tool(effect="irreversible", name="pay")
+    async def careless(yen: int) -> str:
+        await asyncio.sleep(0.002)
+        return "paid"
+
+    careless.reconciles(lambda: None)  # "it never happened", without looking
+    return Agent(ScriptedModel([call("pay", yen=1), "ok"]), [careless], name="broken")

@@ -1,0 +1,91 @@
+"""What several tests use: small tools, readers of runs, a valid-history check, a journal that dies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kaname import MemoryJournal, ScriptedModel, call, tool
+from kaname.core.events import Event
+from kaname.core.messages import Message, ToolResult
+
+
+@tool(effect="pure")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(effect="pure")
+def fail(why: str = "no reason") -> str:
+    """Fail."""
+    raise ValueError(why)
+
+
+def adding() -> ScriptedModel:
+    return ScriptedModel([call("add", a=3, b=4), "the sum is 7"])
+
+
+async def chunks(run: Any) -> list[Any]:
+    return [chunk async for chunk in run]
+
+
+async def facts(agent: Any, run: str) -> list[Event]:
+    return [event async for event in agent.journal.read(run)]
+
+
+async def kinds(agent: Any, run: str) -> list[str]:
+    return [type(event.body).__name__ for event in await facts(agent, run)]
+
+
+def assert_valid_history(messages: Sequence[Message]) -> None:
+    """As providers want it: every call is answered once, right after it, in order; no result without its call."""
+    waiting: list[str] = []
+    seen: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            (result,) = message.parts
+            assert isinstance(result, ToolResult)
+            assert waiting, f"a result without a call: {result}"
+            assert waiting.pop(0) == result.call_id
+        else:
+            assert not waiting, f"unanswered: {waiting}"
+            waiting = [c.id for c in message.calls]
+            assert not seen & set(waiting), "a call id was used twice"
+            seen |= set(waiting)
+    assert not waiting, f"unanswered: {waiting}"
+
+
+class Died(BaseException):
+    """The process is gone, as far as a test inside one process can have it."""
+
+
+class MortalJournal(MemoryJournal):
+    """Dies at the appointed append, and stays dead until it is revived."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+        self.after = False
+        self.dead = False
+
+    def revive(self, left: int | None = None, *, after: bool = False) -> None:
+        self.left, self.after, self.dead = left, after, False
+        for record in self._records.values():
+            record.held = False  # its owner is dead
+
+    async def append(self, events: Sequence[Event], epoch: int) -> None:
+        if self.dead:
+            raise Died
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                self.dead = True
+                if self.after:
+                    await super().append(events, epoch)
+                raise Died
+        await super().append(events, epoch)
+
+    async def release(self, run: str, epoch: int) -> None:
+        if not self.dead:
+            await super().release(run, epoch)
