@@ -37,7 +37,7 @@ def _parse(text: str) -> Any:
         for mend in (_without_trailing_commas, _python_literal):
             try:
                 return mend(text)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
                 continue
         raise ValueError(f"not valid JSON: {strict.msg} at line {strict.lineno}, column {strict.colno}") from None
 

@@ -38,14 +38,14 @@ class MemoryJournal:
         record = self._records.get(run)
         if record is None:
             raise RunNotFound(not_found(run))
-        if record.epoch != epoch:
+        if record.epoch != epoch or not record.held:
             raise RunSuperseded(superseded(run))
         if events[0].seq != record.card.seq + 1:
             raise JournalError(gap(run, record.card.seq, events[0].seq))
         for event in events:
             record.events.append(event)
             index(record.card, event)
-        record.held = record.held and not isinstance(events[-1].body, Stopped)
+        record.held = not isinstance(events[-1].body, Stopped)
 
     async def release(self, run: str, epoch: int) -> None:
         record = self._records.get(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from logging import getLogger
 
 from ..core.errors import AgentError
 from ..core.events import Delta, Event, Fact, Resumed, ToolStarted, Warned
@@ -78,7 +79,11 @@ class Scope:
             if isinstance(outcome, Failure) and sink in self._sinks:
                 self._sinks.remove(sink)  # before the warning, which the others are told
                 name = getattr(sink, "__qualname__", type(sink).__name__)
-                await self.record(Warned("sink", f"{name} failed and hears no more of this run: {outcome}"))
+                text = f"{name} failed and hears no more of this run: {outcome}"
+                if self.state.stop is None:
+                    await self.record(Warned("sink", text))
+                else:  # the run is over, and its journal closed
+                    getLogger("kaname").warning("%s (run %s)", text, self.run)
 
 
 async def silent(text: str, kind: str = "text", call_id: str = "") -> None:

@@ -1,0 +1,266 @@
+"""The journals: their contract, and what SQLite's troubles look like to a user."""
+
+import asyncio
+import gc
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from kaname import Agent, ConfigError, JournalError, MemoryJournal, ModelError, RunBusy, ScriptedModel, SqliteJournal
+from kaname.core.errors import JournalCorrupt, JournalFull, JournalLocked, JournalTooNew
+from kaname.journals import sqlite_file
+from kaname.journals.choose import choose
+from kaname.testing import JournalContract
+from tests.parts import add, adding
+
+
+class TestMemoryJournal(JournalContract):
+    def make(self):
+        return MemoryJournal()
+
+
+class TestSqliteJournal(JournalContract):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path):
+        self.folder = tmp_path
+
+    def make(self):
+        return SqliteJournal(self.folder / "journal.db")
+
+    def reopen(self, journal):
+        return SqliteJournal(journal.path)
+
+
+@pytest.fixture
+async def journal(tmp_path):
+    made = SqliteJournal(tmp_path / "journal.db", patience=0.2)
+    yield made
+    await made.close()
+
+
+async def test_commits_survive_a_power_cut(journal):
+    await Agent(adding(), [add], journal=journal).run("go")
+    connection = sqlite_file.connect(journal.path, patience=1)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    connection.close()
+    assert oct(os.stat(journal.path).st_mode)[-3:] == "600"
+
+
+async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(tmp_path):
+    path = tmp_path / "journal.db"
+    small = SqliteJournal(path, max_bytes=120_000)
+
+    def script(request):
+        return "x" * 200_000 if len(request.messages) == 1 else "short"
+
+    run = Agent(ScriptedModel(script), journal=small).run("go")
+    with pytest.raises(JournalFull, match="no room left.*everything before it is safe"):
+        await run
+    await small.close()
+    roomy = SqliteJournal(path)
+    assert [e.seq async for e in roomy.read(run.run)] == [1, 2]
+    result = await Agent(ScriptedModel(["there is room now"]), journal=roomy).resume(run.run)
+    assert result.output == "there is room now"
+    await roomy.close()
+
+
+async def test_one_runs_trouble_is_not_the_others(tmp_path):
+    small = SqliteJournal(tmp_path / "journal.db", max_bytes=200_000)
+
+    def script(request):
+        return "x" * 400_000 if "big" in request.messages[0].text else "small"
+
+    agent = Agent(ScriptedModel(script), journal=small)
+    runs = [agent.run("big" if n == 3 else f"small {n}") for n in range(10)]
+    outcomes = await asyncio.gather(*runs, return_exceptions=True)
+    assert isinstance(outcomes[3], JournalFull)
+    assert [o.output for n, o in enumerate(outcomes) if n != 3] == ["small"] * 9
+    await small.close()
+
+
+async def test_in_the_same_process_a_run_that_broke_off_can_be_taken_up(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db", max_bytes=120_000)
+    script = ScriptedModel(lambda r: "x" * 200_000 if huge else "fine")
+    agent, huge = Agent(script, journal=journal), True
+    run = agent.run("go")
+    with pytest.raises(JournalFull):
+        await run
+    huge = False
+    assert (await agent.resume(run.run)).output == "fine"
+    await journal.close()
+
+
+async def test_a_file_that_stays_locked(journal):
+    await Agent(adding(), [add], journal=journal).run("go")
+    holder = sqlite3.connect(journal.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(JournalLocked, match="stayed locked by another program"):
+        await Agent(adding(), [add], journal=journal).run("go")
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert (await Agent(adding(), [add], journal=journal).run("go")).completed
+
+
+async def test_reading_while_another_program_writes(journal):
+    result = await Agent(adding(), [add], journal=journal).run("go")
+    holder = sqlite3.connect(journal.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    assert len([event async for event in journal.read(result.run)]) == 7
+    assert len(await journal.runs()) == 1
+    holder.execute("ROLLBACK")
+    holder.close()
+
+
+@pytest.mark.parametrize("content", [b"this is not a database at all" * 100, b"SQLite format 3\x00" + b"\xff" * 8000])
+async def test_a_damaged_file_is_named_and_left_alone(tmp_path, content):
+    path = tmp_path / "journal.db"
+    path.write_bytes(content)
+    journal = SqliteJournal(path)
+    with pytest.raises(JournalCorrupt, match="damaged or not a journal.*recover"):
+        await Agent(adding(), [add], journal=journal).run("go")
+    await journal.close()
+    assert path.read_bytes() == content
+
+
+async def test_a_damaged_fact_is_told(journal):
+    result = await Agent(adding(), [add], journal=journal).run("go")
+    connection = sqlite3.connect(journal.path)
+    connection.execute("UPDATE facts SET body = '{\"mess' WHERE seq = 3")
+    connection.commit()
+    connection.close()
+    with pytest.raises(JournalCorrupt, match="ModelReplied fact cannot be read"):
+        await Agent(adding(), [add], journal=journal).resume(result.run)
+
+
+async def test_a_journal_from_the_future_is_not_touched(tmp_path):
+    path = tmp_path / "journal.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.execute("CREATE TABLE dreams (sheep TEXT)")
+    connection.commit()
+    connection.close()
+    journal = SqliteJournal(path)
+    with pytest.raises(JournalTooNew, match="written by a newer kaname.*schema 99"):
+        await Agent(adding(), [add], journal=journal).run("go")
+    with pytest.raises(JournalTooNew):
+        await journal.runs()
+    await journal.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("dreams",)]
+    connection.close()
+
+
+async def test_an_old_journal_is_migrated_with_its_facts(tmp_path, monkeypatch):
+    path = tmp_path / "journal.db"
+    every = sqlite_file.MIGRATIONS
+    monkeypatch.setattr(sqlite_file, "MIGRATIONS", every[:1])
+    old = SqliteJournal(path)
+    result = await Agent(adding(), [add], journal=old).run("go")
+    await old.close()
+    monkeypatch.setattr(sqlite_file, "MIGRATIONS", every)
+    new = SqliteJournal(path)
+    assert (await Agent(adding(), [add], journal=new).resume(result.run)).output == "the sum is 7"
+    await new.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(every),)
+    assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE 'runs_by%'").fetchone() == (3,)
+    connection.close()
+
+
+async def test_a_place_that_cannot_be_written():
+    journal = SqliteJournal("/proc/kaname/journal.db")
+    with pytest.raises(JournalError, match=r"cannot be opened.*KANAME_JOURNAL"):
+        await Agent(adding(), [add], journal=journal).run("go")
+    await journal.close()
+
+
+def test_which_journal_is_used(tmp_path, monkeypatch):
+    assert isinstance(choose("memory"), MemoryJournal)
+    first = choose(tmp_path / "a.db")
+    assert choose(str(tmp_path / "a.db")) is first, "one writer thread a file"
+    assert str(choose(None).path) == str(tmp_path / "state" / "kaname" / "journal.db")
+    monkeypatch.setenv("KANAME_JOURNAL", str(tmp_path / "b.db"))
+    assert choose(None).path == tmp_path / "b.db"
+    monkeypatch.setenv("KANAME_JOURNAL", "memory")
+    assert isinstance(choose(None), MemoryJournal)
+    with pytest.raises(ConfigError):
+        choose(object())
+
+
+async def test_a_journal_serves_several_event_loops(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    agent = Agent(adding(), [add], journal=journal)
+    results = await asyncio.gather(*[asyncio.to_thread(agent.run_sync, "go") for _ in range(4)])
+    assert [r.output for r in results] == ["the sum is 7"] * 4
+    await journal.close()
+    gc.collect()
+
+
+WORKER = """
+    import asyncio, sys
+    from kaname import Agent, ScriptedModel, RunBusy
+    path, run = sys.argv[1:]
+    slow = ScriptedModel(["x" * 4000], pace=0.01)
+    async def main():
+        try:
+            async for chunk in Agent(slow, journal=path).resume(run):
+                print("holding", flush=True)
+                await asyncio.sleep(30)
+        except RunBusy as busy:
+            print("told:", busy, flush=True)
+    asyncio.run(main())
+"""
+
+
+async def test_two_processes_resume_one_run_one_wins_the_other_is_told(tmp_path):
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path)
+    agent = Agent(ScriptedModel(lambda r: "done" if ready else ModelError("down")), journal=journal)
+    ready = False
+    run = agent.run("go")
+    with pytest.raises(ModelError):
+        await run
+    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(path), run.run]
+    winner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert (await asyncio.to_thread(winner.stdout.readline)).strip() == "holding"
+    loser = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+    assert "told:" in loser.stdout
+    assert f"being executed by process {winner.pid}" in loser.stdout
+    with pytest.raises(RunBusy):
+        await agent.resume(run.run)
+    winner.kill()
+    winner.wait()
+    ready = True
+    assert (await agent.resume(run.run)).output == "done", "the dead one's lock is gone with it"
+    winner.stdout.close()
+    await journal.close()
+
+
+async def test_who_was_thought_dead_and_comes_back_cannot_write(tmp_path):
+    path = tmp_path / "journal.db"
+    one, other = SqliteJournal(path), SqliteJournal(path)
+    event = asyncio.Event()
+
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request, emit):
+            await event.wait()
+            return await ScriptedModel(["too late"]).reply(request, emit)
+
+    sleeping = Agent(Slow(), journal=one).run("go").start()
+    while not await other.runs():
+        await asyncio.sleep(0.01)
+    result = await Agent(ScriptedModel(["taken over"]), journal=other).resume(sleeping.run, takeover=True)
+    assert result.output == "taken over"
+    event.set()
+    with pytest.raises(JournalError, match="taken over by somebody else"):
+        await sleeping
+    assert (await Agent(Slow(), journal=one).resume(sleeping.run)).output == "taken over"
+    await one.close()
+    await other.close()
