@@ -111,7 +111,7 @@ async def test_a_tool_call_from_parsing_to_the_model():
     run = agent.run("go", session_id="s", user_id="u")
     seen = await chunks(run)
     assert order == ["guard {'city': 'Kyoto',}", "execute"]
-    assert known == [("s", "u", "guide", f"{run.run}:c3_0")]
+    assert known == [("s", "u", "guide", f"{run.run}:c1_0")]
     (response,) = [c for c in seen if c["type"] == "tool_response"]
     assert response["data"]["content"] == {"city": "Kyoto", "sky": "clear"}
     assert response["data"]["content_preview"] == '{"city": "Kyoto", "sky": "clear"}'
@@ -128,9 +128,9 @@ async def test_messages_calls_and_definitions_in_the_openai_shapes():
         {
             "role": "assistant",
             "content": "",
-            "tool_calls": [{"id": "c3_0", "type": "function", "function": {"name": "add", "arguments": '{"a": 3, "b": 4}'}}],
+            "tool_calls": [{"id": "c1_0", "type": "function", "function": {"name": "add", "arguments": '{"a": 3, "b": 4}'}}],
         },
-        {"role": "tool", "tool_call_id": "c3_0", "name": "add", "content": "7"},
+        {"role": "tool", "tool_call_id": "c1_0", "name": "add", "content": "7"},
         {"role": "assistant", "content": "the sum is 7"},
     ]
     (shown,) = agent.available_tools
@@ -309,7 +309,7 @@ async def test_results_of_any_type_and_size():
 
     for number, (_, wanted) in enumerate(values):
         result = await Agent(ScriptedModel([call("give", n=number), "ok"]), [give], journal="memory").run("go")
-        assert result.state.results["c3_0"].output == wanted
+        assert result.state.results["c1_0"].output == wanted
 
     huge = "0123456789" * 1_000_000
 
@@ -324,4 +324,4 @@ async def test_results_of_any_type_and_size():
     seen = shown[-1].parts[0].shown
     assert len(seen) < 50_000
     assert "9,960,000 of 10,000,000 characters are left out" in seen
-    assert result.state.results["c3_0"].output == huge, "the journal keeps the whole"
+    assert result.state.results["c1_0"].output == huge, "the journal keeps the whole"

@@ -57,7 +57,7 @@ class State:
     output: Any = None
     attempt: int = 1
     seq: int = 0  # of this run's last fact
-    facts: int = 0  # folded in all, a base's among them: call ids are minted from it
+    replied: int = 0  # replies in all, those of the runs before among them: call ids are minted from it
     time: float = 0.0
 
     @property
@@ -91,7 +91,6 @@ def call_identity(call: ToolCall) -> Hashable:
 def evolve(state: State, event: Event) -> State:
     """Take one fact in. The state is changed in place: a run has one, and appending is what keeps it fast."""
     state.seq = event.seq
-    state.facts += 1
     body = event.body
     kind = type(body)
     if state.time and kind not in _PAUSES:
@@ -138,6 +137,7 @@ def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
     state.messages.append(reply.message)
     state.replies.append(body)
     state.judging, state.noted = True, False
+    state.replied += 1
     spent.steps += 1
     _charge(state, reply.usage)
     for call in reply.message.calls:

@@ -48,7 +48,7 @@ async def ask(step: CallModel, scope: Scope) -> None:
         return await model.reply(request, scope.emit if request.stream else silent)
 
     reply = await around_model(agent.policies, reply_to, scope)(request)
-    await scope.record(ModelReplied(mint(reply, scope.state.facts + 1), sent, fingerprint(agent, tools, sent)))
+    await scope.record(ModelReplied(mint(reply, scope.state.replied + 1), sent, fingerprint(agent, tools, sent)))
 
 
 async def show_all(state: State, agent: Recipe) -> tuple[Message, ...]:
@@ -67,7 +67,7 @@ def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
 
 
 def mint(reply: ModelReply, number: int) -> ModelReply:
-    """Our own call ids: providers repeat theirs, or have none."""
+    """Our own call ids: providers repeat theirs, or have none. The same after a crash as without one."""
     message = reply.message
     if not any(type(part) is ToolCall for part in message.parts):
         return reply

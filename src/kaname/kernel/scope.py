@@ -74,16 +74,17 @@ class Scope:
             await self._tell_sinks(event)
 
     async def _tell_sinks(self, event: Event) -> None:
-        for sink in tuple(self._sinks):
-            outcome = await attempt(sink, event)
-            if isinstance(outcome, Failure) and sink in self._sinks:
-                self._sinks.remove(sink)  # before the warning, which the others are told
-                name = getattr(sink, "__qualname__", type(sink).__name__)
-                text = f"{name} failed and hears no more of this run: {outcome}"
-                if self.state.stop is None:
-                    await self.record(Warned("sink", text))
-                else:  # the run is over, and its journal closed
-                    getLogger("kaname").warning("%s (run %s)", text, self.run)
+        failures = [(sink, outcome) for sink in self._sinks if isinstance(outcome := await attempt(sink, event), Failure)]
+        for sink, failure in failures:
+            if sink in self._sinks:
+                self._sinks.remove(sink)
+                await self._warn(f"{getattr(sink, '__qualname__', type(sink).__name__)} failed and hears no more: {failure}")
+
+    async def _warn(self, text: str) -> None:
+        if self.state.stop is None:
+            await self.record(Warned("sink", text))
+        else:  # the run is over, and nothing more is written
+            getLogger("kaname").warning("sink %s (run %s)", text, self.run)
 
 
 async def silent(text: str, kind: str = "text", call_id: str = "") -> None:

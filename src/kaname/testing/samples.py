@@ -9,18 +9,18 @@ from ..core.steps import CallModel, Stop
 
 
 def bodies() -> list[Body]:
-    call = ToolCall("c3_0", "weather", {"city": "京都"})
+    call = ToolCall("c1_0", "weather", {"city": "京都"})
     said = Message("assistant", (Thinking("hm", "sig"), Text("let me look"), call))
     photo = Media("image/png", "aGk=")
-    result = ToolResult({"sky": "晴れ"}, None, "c3_0", "weather", media=(photo,), usage=Usage(1, 2, 0, None))
+    result = ToolResult({"sky": "晴れ"}, None, "c1_0", "weather", media=(photo,), usage=Usage(1, 2, 0, None))
     return [
         facts.Opened("s1", "u1", ("other", 4), {"instructions": "be kind", "tools": {"weather": "abc"}}),
         facts.Received(user("hello")),
         facts.ModelReplied(ModelReply(said, "tool_use", Usage(10, 5, 2, 0.01), "m"), CallModel(note="go"), "f00d"),
-        facts.ToolStarted(call, "pure", "run:c3_0"),
+        facts.ToolStarted(call, "pure", "run:c1_0"),
         facts.ToolFinished(result),
-        facts.Asked("approve:c3_0", "Run it?", ("yes", "no"), "c3_0"),
-        facts.Answered("approve:c3_0", {"args": {"city": "Nara"}}),
+        facts.Asked("approve:c1_0", "Run it?", ("yes", "no"), "c1_0"),
+        facts.Answered("approve:c1_0", {"args": {"city": "Nara"}}),
         facts.HandedOff("expert"),
         facts.Warned("sink", "printer on fire"),
         facts.Noted(user("go on")),
@@ -30,7 +30,7 @@ def bodies() -> list[Body]:
         facts.Unknown("Dreamed", {"of": ["electric", "sheep"]}),
         facts.Delta("text"),
         facts.Delta("hm", "thinking"),
-        facts.Delta("50 %", "progress", "c3_0"),
+        facts.Delta("50 %", "progress", "c1_0"),
     ]
 
 

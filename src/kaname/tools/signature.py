@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from ..core.errors import ConfigError
@@ -35,7 +36,7 @@ class Signature:
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
     """Built when the tool is first used: pydantic is slow to load, and a program may never get that far."""
     from pydantic import ConfigDict, TypeAdapter, create_model
-    from pydantic.errors import PydanticSchemaGenerationError
+    from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
     hints = _hints(function, name)
     _, described = parse(function)
@@ -60,8 +61,10 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         model = create_model(f"{name}_arguments", __config__=config, **fields)
         adapter: TypeAdapter[Any] = TypeAdapter(model)
         return Signature(_tidy(adapter.json_schema()), context, names, adapter)
-    except PydanticSchemaGenerationError as problem:
-        raise ConfigError(f"tool {name}: a parameter has a type that has no JSON schema: {problem.message}") from problem
+    except (PydanticSchemaGenerationError, PydanticUserError) as problem:
+        raise ConfigError(
+            f"tool {name}: a parameter has a type that cannot be shown to a model: {problem.message}"
+        ) from problem
 
 
 def _field(parameter: inspect.Parameter, about: str | None) -> Any:
@@ -80,12 +83,20 @@ def _field(parameter: inspect.Parameter, about: str | None) -> Any:
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
-        return get_type_hints(inspect.unwrap(function), include_extras=True)
+        return get_type_hints(_plain(function), include_extras=True)
     except NameError as problem:
         raise ConfigError(
             f"tool {name}: {problem}; a type used in its signature must be importable at module level, not only under "
             "TYPE_CHECKING"
         ) from problem
+
+
+def _plain(function: Any) -> Any:
+    """The function inside a partial, a wrapper, or an object that can be called."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _first_text(hint: Any) -> str | None:

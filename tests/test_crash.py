@@ -1,0 +1,46 @@
+"""Real processes, killed with SIGKILL at every fact, right before, right after, twice, and at random moments."""
+
+import pytest
+
+from kaname import ConfigError
+from kaname.testing import crash
+
+AGENTS = "tests.crash_agents.agents"
+kills = {}
+
+
+@pytest.mark.parametrize("agent", ["parallel", "approvals", "timeouts", "undecodable_at_first", "with_a_bank"])
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_killed_at_every_fact(agent, deaths):
+    report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, random_kills=15 if deaths == 1 else 0)
+    kills[agent, deaths] = report.kills
+    assert report.problems == ()
+    assert report.kills >= report.facts * 2
+    if agent == "with_a_bank":
+        assert report.reconciled > 0
+        assert report.in_doubt == 0
+    if agent == "parallel":
+        assert report.in_doubt > 0
+
+
+def test_there_were_at_least_300_kills():
+    """Runs after the others; alone, it has nothing to count."""
+    if len(kills) < 10:
+        pytest.skip("only some of the crash tests ran, so their kills are not all counted")
+    assert sum(kills.values()) >= 300, kills
+
+
+def test_the_check_notices_a_broken_promise():
+    with pytest.raises(crash.CrashCheckFailed, match=r"pay \(irreversible\) took effect 2 times"):
+        crash.check(f"{AGENTS}:broken", "go")
+
+
+def test_the_check_takes_a_function_and_says_when_it_cannot():
+    from tests.crash_agents.agents import undecodable_at_first
+
+    report = crash.check(undecodable_at_first, "go", moments=("after",))
+    assert report.kills == report.facts
+    with pytest.raises(ConfigError, match="cannot be imported by another process"):
+        crash.check(lambda: None, "go")
+    with pytest.raises(crash.CrashCheckFailed, match="could not be carried out"):
+        crash.check("tests.crash_agents.agents:nothing", "go")
