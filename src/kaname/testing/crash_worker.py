@@ -129,15 +129,21 @@ class Trial:
             yield f"{replies} model replies recorded, {wanted} without a death"
 
     def _effects(self) -> Iterator[str]:
+        """Nothing irreversible twice, unless it was undone, looked up and found missing, or a person said so."""
         begun: Counter[str] = Counter()
         allowed: Counter[str] = Counter()
+        ended: set[str] = set()
         names: dict[str, str] = {}
         retried = any(start.startswith("in-doubt") and a == "retry" for start, a in self.order["answers"].items())
         for what, effect, name, key in self.effects():
-            if effect in ("irreversible", "compensable"):
-                names[key] = f"{name} ({effect})"
-                begun[key] += what == "begin"
-                allowed[key] += what in ("undo:nothing", "undo:found", "reconcile:nothing") or (what == "begin" and retried)
+            if effect not in ("irreversible", "compensable"):
+                continue
+            names[key] = f"{name} ({effect})"
+            begun[key] += what == "begin"
+            allowed[key] += what.startswith("undo:") or (what == "begin" and retried)
+            if what == "reconcile:nothing":
+                allowed[key] += key not in ended  # what had ended cannot be missing: such a look-up did not look
+            ended |= {key} if what == "end" else set()
         for key, times in begun.items():
             if times > 1 + allowed[key]:
                 yield f"{names[key]} took effect {times} times for {key}"

@@ -1,0 +1,76 @@
+"""The rules of the house that no linter knows: lengths, one broad `except`, and every requirement with its test.
+
+python scripts/house.py
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "kaname"
+FILE_LINES, FUNCTION_LINES, LOOP_LINES = 400, 60, 60
+CATCH_ALL = {"testing/crash_worker.py"}  # a forked child reports whatever ends it; the product's own is kernel/boundary.py
+
+
+def lengths() -> Iterator[str]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        name = path.relative_to(SOURCE).as_posix()
+        if (lines := text.count("\n")) > FILE_LINES:
+            yield f"{name}: {lines} lines, the limit is {FILE_LINES}"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                long = (node.end_lineno or 0) - node.lineno + 1
+                if long > FUNCTION_LINES:
+                    yield f"{name}: {node.name} has {long} lines, the limit is {FUNCTION_LINES}"
+    if (lines := (SOURCE / "kernel" / "loop.py").read_text().count("\n")) > LOOP_LINES:
+        yield f"kernel/loop.py: {lines} lines do not fit on one screen of {LOOP_LINES}"
+
+
+def broad_excepts() -> Iterator[str]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            caught = "" if node.type is None else ast.unparse(node.type)
+            reraises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in node.body)
+            if caught in ("", "Exception", "BaseException") and not reraises and name not in CATCH_ALL:
+                yield f"{name}:{node.lineno}: a broad except; other people's errors are caught in kernel/boundary.py"
+
+
+def requirements() -> Iterator[str]:
+    known: dict[str, object] = {}
+    exec((ROOT / "tests" / "designs" / "requirements.py").read_text(encoding="utf-8"), known)
+    numbers, still_open = set(known["REQUIREMENTS"]), set(known["OPEN"])  # type: ignore[call-overload]
+    shown: set[str] = set()
+    for path in sorted((ROOT / "tests" / "designs").glob("test_*.py")):
+        for mark in re.findall(r"@pytest\.mark\.requirement\(([^)]*)\)", path.read_text(encoding="utf-8")):
+            named = re.findall(r"[A-E]\d+", mark)
+            for number in set(named) - numbers:
+                yield f"{path.name} names {number}, which is no requirement"
+            shown |= set(named)
+    for number in sorted(numbers - shown - still_open):
+        yield f"requirement {number} has no test and is not listed as open"
+    for number in sorted(still_open & shown):
+        yield f"requirement {number} has a test and is still listed as open"
+    for number in sorted(still_open - numbers):
+        yield f"{number} is listed as open and is no requirement"
+    print(f"requirements: {len(shown & numbers)} shown by tests, {len(still_open)} open, {len(numbers)} in all")
+
+
+def main() -> int:
+    broken = [*lengths(), *broad_excepts(), *requirements()]
+    for line in broken:
+        print(f"  {line}")
+    print(f"house: {'in order' if not broken else f'{len(broken)} rules broken'}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

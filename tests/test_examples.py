@@ -1,0 +1,32 @@
+"""Every example runs, on a machine that has nothing of ours, and prints what it says it prints."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path, tmp_path):
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "KANAME_LANG": "en", "PYTHONWARNINGS": "error"}
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    promised = re.findall(r"^#   (.+)$", path.read_text(encoding="utf-8").split("# prints:")[1], re.M)
+    assert promised
+    place = 0
+    for line in promised:
+        found = done.stdout.find(line, place)
+        assert found >= 0, f"{line!r} is not printed (in this order):\n{done.stdout}"
+        place = found + 1
+
+
+def test_they_are_numbered():
+    assert [path.name[:2] for path in EXAMPLES] == [f"{n:02}" for n in range(1, len(EXAMPLES) + 1)]
