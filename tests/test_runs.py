@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import tracemalloc
+import warnings
 
 import pytest
 
@@ -11,6 +12,7 @@ from kaname import (
     Agent,
     ConfigError,
     Halt,
+    InvalidState,
     JournalError,
     ModelReply,
     Policy,
@@ -274,3 +276,50 @@ async def test_chunks_say_what_they_hold():
         first["nonsense"]
     assert first.get("nonsense") is None
     assert "Chunk({'time'" in repr(first)
+
+
+async def test_an_abort_while_it_waits_for_its_turn_in_the_session():
+    agent = Agent(ScriptedModel(["word " * 500], pace=0.01), journal="memory")
+    first = agent.run("one", session_id="s").start()
+    await asyncio.sleep(0.01)
+    second = agent.run("two", session_id="s").start()
+    await asyncio.sleep(0.01)
+    second.abort("never mind")
+    result = await second
+    assert (result.stop.kind, result.stop.detail, result.text) == ("cancelled", "never mind", "")
+    first.abort()
+    assert (await first).stop.kind == "cancelled"
+    assert len(await agent.journal.runs()) == 1
+
+
+async def test_two_readers_of_one_run_are_told():
+    run = Agent(ScriptedModel(["word " * 50], pace=0.01), journal="memory").run("go")
+    first = asyncio.create_task(chunks(run))
+    await asyncio.sleep(0.03)
+    with pytest.raises(InvalidState, match="one reader at a time"):
+        await chunks(run)
+    assert (await first)[-1]["kind"] == "completed"
+
+
+def test_a_forked_process_has_threads_and_a_journal_of_its_own(tmp_path):
+    """As in a server that loads the program and then forks its workers."""
+    import os
+
+    def block() -> str:
+        """Block."""
+        return f"{os.getpid()}"
+
+    def go() -> str:
+        return agent.run_sync("go").steps[0].observation
+
+    agent = Agent(ScriptedModel([call("block"), "ok"]), [block], journal=tmp_path / "j.db")
+    assert go() == str(os.getpid())
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Python 3.12 warns of forking with threads, which is the point here
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if go() == str(os.getpid()) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert go() == str(os.getpid())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from types import TracebackType
@@ -15,6 +15,7 @@ from ..core.errors import ConfigError
 from ..core.language import say
 from ..core.messages import Message, user
 from ..core.openai_shape import from_openai, to_openai
+from ..core.state import State
 from ..journals.choose import choose
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextBuilder, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
@@ -27,7 +28,7 @@ from ..strategies.stop import Rule, Rules, with_defaults
 from ..tools.registry import ToolRegistry
 from .begin import Beginnings, new_run_id
 from .result import Result, result_of
-from .run import Run
+from .run import Run, View
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,13 +230,13 @@ class Agent:
     def _described(self) -> Mapping[str, Any]:
         return describe(self.recipe)
 
-    def _view(self, scope: Scope) -> Result:
-        return result_of(scope.run, scope.state, None if self._output is None else self._output.typed)
+    def _view(self, run: str, state: State) -> Result:
+        return result_of(run, state, None if self._output is None else self._output.typed)
 
-    def _remembering(self, conversation: str) -> Callable[[Scope], Result]:
-        def view(scope: Scope) -> Result:
-            result = self._view(scope)
-            if conversation and conversation == self._conversation:
+    def _remembering(self, conversation: str) -> View:
+        def view(run: str, state: State) -> Result:
+            result = self._view(run, state)
+            if state.messages and conversation and conversation == self._conversation:
                 self._head = result
             return result
 

@@ -115,7 +115,11 @@ class Beginnings:
             )
         state.seq = 0
         scope = self._scope(run, lease.epoch, state, channel)
-        await scope.record(*facts)
+        try:
+            await scope.record(*facts)
+        except BaseException:
+            await self.journal.release(run, lease.epoch)
+            raise
         scope.inherited = dict(state.started)
         return scope
 

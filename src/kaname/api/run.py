@@ -13,6 +13,7 @@ from ..core.chunks import Chunk
 from ..core.errors import JournalError
 from ..core.events import Stopped
 from ..core.language import say
+from ..core.state import State
 from ..core.steps import Stop
 from ..kernel.channel import Channel
 from ..kernel.loop import drive
@@ -22,13 +23,14 @@ from .result import Result
 _POLL = 0.02
 
 Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
+View = Callable[[str, State], Result]
 
 
 class _Work:
     """The task behind a `Run`. It does not know the `Run`, so that one that nobody holds any more can be noticed."""
 
-    def __init__(self, begin: Begin, view: Callable[[Scope], Result], abort_event: Any) -> None:
-        self._begin, self._view, self._abort_event = begin, view, abort_event
+    def __init__(self, run: str, begin: Begin, view: View, abort_event: Any) -> None:
+        self.run, self._begin, self._view, self._abort_event = run, begin, view, abort_event
         self.channel = Channel()
         self.aborted = ""
         self.scope: Scope | None = None
@@ -54,7 +56,12 @@ class _Work:
                 if scope.failure is not None:
                     scope.failure.run = scope.run
                     raise scope.failure
-                return self._view(scope)
+                return self._view(scope.run, scope.state)
+        except asyncio.CancelledError:
+            if not self.aborted or self.scope is not None:
+                raise
+            _stay()  # stopped before it had begun
+            return self._view(self.run, State(stop=Stop("cancelled", self.aborted)))
         finally:
             self.channel.close()
             if watcher is not None:
@@ -70,9 +77,7 @@ class _Work:
                 await scope.record(Stopped(Stop("cancelled", self.aborted or _left_behind())))
             if not self.aborted:
                 raise
-            task = asyncio.current_task()
-            if task is not None:
-                task.uncancel()
+            _stay()
         finally:
             if scope.state.stop is None and scope.epoch:  # parked, or broken off: others may take it up
                 with suppress(JournalError):  # a journal that cannot even do this has said so already
@@ -94,9 +99,9 @@ class Run(AsyncIterator[Chunk]):
     After leaving an `async for` early, `await run` goes on to the result; a run that nobody holds any more is cancelled.
     """
 
-    def __init__(self, run: str, begin: Begin, view: Callable[[Scope], Result], abort_event: Any = None) -> None:
+    def __init__(self, run: str, begin: Begin, view: View, abort_event: Any = None) -> None:
         self.run = run
-        self._work = _Work(begin, view, abort_event)
+        self._work = _Work(run, begin, view, abort_event)
 
     def start(self) -> Self:
         """Begin now, without waiting for it."""
@@ -146,6 +151,12 @@ class Run(AsyncIterator[Chunk]):
 
     def __repr__(self) -> str:
         return f"<Run {self.run}>"
+
+
+def _stay() -> None:
+    """The cancellation was ours, and has done its work."""
+    if (task := asyncio.current_task()) is not None:
+        task.uncancel()
 
 
 def _left_behind() -> str:

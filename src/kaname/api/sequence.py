@@ -14,6 +14,7 @@ from ..core.events import Answered, Stopped
 from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
+from ..core.state import State
 from ..core.steps import Finish, Stop
 from ..kernel.boundary import Failure, attempt
 from ..kernel.channel import Channel
@@ -87,7 +88,7 @@ class AgentStepSequence:
         self,
         run: str,
         begin: Callable[[Channel], AbstractAsyncContextManager[Scope]],
-        view: Callable[[Scope], Result],
+        view: Callable[[str, State], Result],
     ) -> None:
         self.run = run
         self._begin, self._view = begin, view
@@ -146,7 +147,7 @@ class AgentStepSequence:
             raise stop_error(stop, self.run)
         if stop.kind != "completed" or stop.detail:  # ended at once, with nothing to hand over
             return None
-        result = self._view(scope)
+        result = self._view(self.run, scope.state)
         return FinalResponseStep(result.output, result.text)
 
     async def submit(self, call_id: str, output: Any = None, *, error: str | None = None) -> None:
@@ -181,7 +182,7 @@ class AgentStepSequence:
         """What the run came to so far."""
         if self._scope is None:
             raise InvalidState(say("the sequence has not begun", "まだ始まっていません"))
-        return self._view(self._scope)
+        return self._view(self.run, self._scope.state)
 
     async def aclose(self) -> None:
         """End the run here. What was done stays recorded, and `agent.resume(sequence.run)` can go on with it."""

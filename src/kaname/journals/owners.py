@@ -28,7 +28,8 @@ class Owner:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
-        self.name = f"{os.getpid()}-{uuid4().hex[:12]}"
+        self.process = os.getpid()
+        self.name = f"{self.process}-{uuid4().hex[:12]}"
         self._folder = folder
         self._path = folder / self.name
         self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)

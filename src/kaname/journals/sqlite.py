@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
@@ -49,7 +50,9 @@ class SqliteJournal:
         connection = connect(self.path, patience=self._patience, max_bytes=self._max_bytes)
         try:
             migrate(connection, self.path)
-            self._owner = self._owner or Owner(self.path.with_name(self.path.name + "-owners"))
+            if self._owner is None or self._owner.process != os.getpid():
+                self._owner = Owner(self.path.with_name(self.path.name + "-owners"))
+                self._held.clear()
         except BaseException:
             connection.close()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -38,12 +39,12 @@ class SqliteThread:
 
     def __init__(self, open_connection: Callable[[], sqlite3.Connection], path: Path, *, writes: bool, name: str) -> None:
         self._open, self._path, self._writes = open_connection, path, writes
+        self._name, self._starting, self._process = name, threading.Lock(), 0
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def transact(self, work: Work) -> asyncio.Future[Any]:
-        if self._thread.ident is None:
+        if self._process != os.getpid():  # not started yet, or in another process than this one, which was forked from it
             self._start()
         job = _Job(work, asyncio.get_running_loop())
         self._jobs.put(job)
@@ -51,20 +52,22 @@ class SqliteThread:
 
     def _start(self) -> None:
         with self._starting:  # the first work of two event loops may come at once
-            if self._thread.ident is None:
+            if self._process != os.getpid():
+                self._jobs, self._process = SimpleQueue(), os.getpid()
+                self._thread = threading.Thread(target=self._serve, args=(self._jobs,), name=self._name, daemon=True)
                 self._thread.start()
 
     def stop(self) -> None:
         """Finish what is queued, then end."""
-        if self._thread.ident is not None:
+        if self._thread is not None and self._process == os.getpid():
             self._jobs.put(None)
             self._thread.join()
 
-    def _serve(self) -> None:
+    def _serve(self, queue: SimpleQueue[_Job | None]) -> None:
         connection: sqlite3.Connection | None = None
         ending = False
         while not ending:
-            batch = self._next_batch()
+            batch = _next_batch(queue)
             ending = batch[-1] is None
             jobs = [job for job in batch if job is not None]
             try:
@@ -76,15 +79,6 @@ class SqliteThread:
             _deliver(jobs)
         if connection is not None:
             connection.close()
-
-    def _next_batch(self) -> list[_Job | None]:
-        batch = [self._jobs.get()]
-        while batch[-1] is not None and len(batch) < _BATCH:
-            try:
-                batch.append(self._jobs.get_nowait())
-            except Empty:
-                break
-        return batch
 
     def _run(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         if not self._writes:
@@ -126,6 +120,16 @@ class SqliteThread:
 
     def _explained(self, problem: sqlite3.Error | JournalError) -> JournalError:
         return problem if isinstance(problem, JournalError) else explain(problem, self._path)
+
+
+def _next_batch(queue: SimpleQueue[_Job | None]) -> list[_Job | None]:
+    batch = [queue.get()]
+    while batch[-1] is not None and len(batch) < _BATCH:
+        try:
+            batch.append(queue.get_nowait())
+        except Empty:
+            break
+    return batch
 
 
 def _deliver(jobs: Iterable[_Job]) -> None:

@@ -7,7 +7,9 @@ from collections import deque
 from time import time
 
 from ..core.chunks import Chunk, chunks_of, delta_chunk
+from ..core.errors import InvalidState
 from ..core.events import Delta, Event
+from ..core.language import say
 
 CAPACITY = 256
 
@@ -57,6 +59,8 @@ class Channel:
         while not self._chunks:
             if self.closed:
                 return None
+            if self._reader is not None:
+                raise InvalidState(say("a run has one reader at a time", "実行を同時に読めるのは一人だけです"))
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader

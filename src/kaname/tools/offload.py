@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,16 @@ _IDLE_SECONDS = 10.0
 _jobs: SimpleQueue[tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]] = SimpleQueue()
 _lock = threading.Lock()
 _idle = 0
+
+
+def _forget_threads() -> None:
+    """In a forked child: none of the threads came along."""
+    global _jobs, _lock, _idle
+    _jobs, _lock, _idle = SimpleQueue(), threading.Lock(), 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 async def off_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
