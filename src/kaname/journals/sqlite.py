@@ -15,7 +15,7 @@ from ..core.events import Event, Stopped
 from ..core.runs import RunInfo, index
 from ..kernel.ports import Lease
 from .owners import Owner
-from .sqlite_file import connect, migrate
+from .sqlite_file import connect
 from .sqlite_thread import SqliteThread
 from .wording import busy, gap, has_dependants, not_found, superseded
 
@@ -48,19 +48,13 @@ class SqliteJournal:
 
     def _open_to_write(self) -> sqlite3.Connection:
         connection = connect(self.path, patience=self._patience, max_bytes=self._max_bytes)
-        try:
-            migrate(connection, self.path)
-            if self._owner is None or self._owner.process != os.getpid():
-                self._owner = Owner(self.path.with_name(self.path.name + "-owners"))
-                self._held.clear()
-        except BaseException:
-            connection.close()
-            raise
+        if self._owner is None or self._owner.process != os.getpid():
+            self._owner = Owner(self.path.with_name(self.path.name + "-owners"))
+            self._held.clear()
         return connection
 
     def _open_to_read(self) -> sqlite3.Connection:
         connection = connect(self.path, patience=self._patience)
-        migrate(connection, self.path)
         connection.execute("PRAGMA query_only = ON")
         return connection
 

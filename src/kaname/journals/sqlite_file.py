@@ -35,7 +35,7 @@ MIGRATIONS = (
 
 
 def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sqlite3.Connection:
-    """A connection whose commits survive a power cut. `patience`: seconds to wait for other processes' locks."""
+    """A connection to a file of this version's schema, whose commits survive a power cut. `patience`: seconds to wait for other processes' locks."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its user only, from the first byte
@@ -49,11 +49,16 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
             )
         ) from problem
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    if max_bytes is not None:
-        (page,) = connection.execute("PRAGMA page_size").fetchone()
-        connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page)}")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        if max_bytes is not None:
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page)}")
+        migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
