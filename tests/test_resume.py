@@ -51,7 +51,7 @@ async def test_what_is_irreversible_is_asked_about_and_never_repeated_blindly():
     assert result.stop.kind == "waiting"
     ((key, question),) = result.questions.items()
     assert question.options == ("retry", "skip")
-    assert 'act({"n": 1}) was started before the process died and may already have taken effect' in question.prompt
+    assert 'act({"n": 1}) was started and interrupted, and may already have taken effect' in question.prompt
     assert len(log) == 1
     again = await agent.resume(run)
     assert again.stop.kind == "waiting", "asking again changes nothing"

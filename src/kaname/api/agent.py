@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from weakref import WeakValueDictionary
 
 from ..core.codec import digest
 from ..core.errors import ConfigError
@@ -26,9 +25,9 @@ from ..strategies.decode import Output
 from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
 from ..tools.registry import ToolRegistry
-from .begin import Beginnings, new_run_id
+from .begin import Beginnings, Recent, new_run_id
 from .result import Result, result_of
-from .run import Run, View
+from .run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +62,9 @@ class Agent:
     ) -> None:
         if not name:
             raise ConfigError(say("an agent needs a name", "エージェントには名前が必要です"))
+        for policy in (policies := tuple(policies)):
+            if not (hasattr(policy, "model") and hasattr(policy, "tool")):
+                raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
         self._output = None if output is None or output is str else Output(output)
         rules = with_defaults(stops)
         limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
@@ -80,9 +82,9 @@ class Agent:
         )
         self.journal = choose(journal)
         self.sinks = tuple(sinks)
-        self._turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
+        self._recent = Recent()
         self._conversation = ""  # the session of an open agent
-        self._head: Result | None = None  # where that conversation stands
+        self._head: tuple[str, State] | None = None  # the run where that conversation stands
 
     @property
     def name(self) -> str:
@@ -104,16 +106,16 @@ class Agent:
         `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
         belongs to; runs of one session take turns.
         """
+        for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
+            _check_id(name, value)
         run, message = run_id or new_run_id(), _message(user_input)
         conversation = self._conversation if session_id is None else ""
 
         def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            head = self._head.run if conversation and self._head is not None else None
-            session = session_id or conversation
-            base = head if conversation else None
-            return self._taking_turns(session_id or "", self._begin.new(run, message, session, user_id, base, channel))
+            base = (self._head[0] if self._head else "") if conversation else None
+            return self._remembering(self._begin.new(run, message, session_id or conversation, user_id, base, channel))
 
-        return Run(run, begin, self._remembering(conversation), abort_event)
+        return Run(run, begin, self._view, abort_event)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result:
         """The same, for code without an event loop."""
@@ -139,11 +141,11 @@ class Agent:
 
         run, message = new_run_id(), _message(user_input)
         recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
-        beginning = Beginnings(recipe, self.journal, self.sinks, self._described)
+        beginning = Beginnings(recipe, self.journal, self.sinks, self._described, self._recent)
         session = session_id or ""
 
         def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            return self._taking_turns(session, beginning.new(run, message, session, "", None, channel))
+            return beginning.new(run, message, session, "", None, channel)
 
         return AgentStepSequence(run, begin, self._view)
 
@@ -163,7 +165,7 @@ class Agent:
         """
         return Run(
             run,
-            lambda channel: self._begin.again(run, answers or {}, takeover, after, channel),
+            lambda channel: self._remembering(self._begin.again(run, answers or {}, takeover, after, channel)),
             self._view,
             abort_event,
         )
@@ -186,7 +188,7 @@ class Agent:
         changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
         changes |= {} if instructions is None else {"instructions": instructions}
         recipe = self.recipe.altered(**changes)
-        beginning = Beginnings(recipe, self.journal, self.sinks, describe(recipe))
+        beginning = Beginnings(recipe, self.journal, self.sinks, describe(recipe), self._recent)
         message = None if user_input is None else _message(user_input)
         new = new_run_id()
         return Run(new, lambda channel: beginning.fork(new, run, at, message, results or {}, channel), self._view, abort_event)
@@ -211,7 +213,7 @@ class Agent:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The open agent's conversation in the OpenAI shapes."""
-        return [] if self._head is None else [to_openai(message) for message in self._head.history]
+        return [] if self._head is None else [to_openai(message) for message in self._head[1].history]
 
     @property
     def available_tools(self) -> list[dict[str, Any]]:
@@ -224,7 +226,7 @@ class Agent:
 
     @cached_property
     def _begin(self) -> Beginnings:
-        return Beginnings(self.recipe, self.journal, self.sinks, self._described)
+        return Beginnings(self.recipe, self.journal, self.sinks, self._described, self._recent)
 
     @cached_property
     def _described(self) -> Mapping[str, Any]:
@@ -233,25 +235,15 @@ class Agent:
     def _view(self, run: str, state: State) -> Result:
         return result_of(run, state, None if self._output is None else self._output.typed)
 
-    def _remembering(self, conversation: str) -> View:
-        def view(run: str, state: State) -> Result:
-            result = self._view(run, state)
-            if state.messages and conversation and conversation == self._conversation:
-                self._head = result
-            return result
-
-        return view if conversation else self._view
-
     @asynccontextmanager
-    async def _taking_turns(self, session: str, begin: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
-        """Runs of one session wait for each other, so that each sees what the one before it said."""
-        if not session:
-            async with begin as scope:
+    async def _remembering(self, begin: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
+        """Whatever becomes of a run of the open agent's conversation, the conversation stands there now."""
+        async with begin as scope:
+            try:
                 yield scope
-            return
-        turn = self._turns.setdefault((id(asyncio.get_running_loop()), session), asyncio.Lock())
-        async with turn, begin as scope:
-            yield scope
+            finally:
+                if self._conversation and scope.state.session == self._conversation:
+                    self._head = (scope.run, scope.state)
 
 
 def describe(recipe: Recipe) -> Mapping[str, Any]:
@@ -259,6 +251,11 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
     model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
     return {"instructions": recipe.instructions, "model": model, "tools": tools}
+
+
+def _check_id(name: str, value: str | None) -> None:
+    if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
+        raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
 
 
 def _message(given: Input) -> Message:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..core.errors import InvalidState, JournalError, nearest
 from ..core.events import Answered, Fact, Opened, Received, Resumed, ToolFinished
 from ..core.language import say
-from ..core.messages import Message, ToolResult
-from ..core.state import State
+from ..core.messages import Message
+from ..core.record import replace
+from ..core.runs import RunInfo
+from ..core.state import State, copy_of
 from ..kernel.channel import Channel
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal, Recipe, Sink
+from ..kernel.replies import must_be_json
 from ..kernel.scope import Scope
+from ..tools.results import to_result
 
 
 def new_run_id() -> str:
@@ -24,23 +31,62 @@ def new_run_id() -> str:
     return f"{time.time_ns() // 1_000_000:011x}{os.urandom(7).hex()}"
 
 
+class Recent:
+    """The last states of some runs, so that a long conversation is not read back whole for every turn of it."""
+
+    def __init__(self, size: int = 32) -> None:
+        self._states: OrderedDict[str, State] = OrderedDict()
+        self._size = size
+
+    def keep(self, run: str, state: State) -> None:
+        self._states[run] = state
+        while len(self._states) > self._size:
+            self._states.popitem(last=False)
+
+    async def load(self, journal: Journal, card: RunInfo) -> State:
+        known = self._states.get(card.run)
+        return copy_of(known) if known is not None and known.seq == card.seq else await load(journal, card.run)
+
+
+_turns: WeakValueDictionary[tuple[int, int, str], asyncio.Lock] = WeakValueDictionary()
+
+
+@asynccontextmanager
+async def taking_turns(journal: Journal, session: str) -> AsyncIterator[None]:
+    """Runs of one session wait for each other, so that each sees what the one before it said."""
+    if not session:
+        yield
+        return
+    place = (id(asyncio.get_running_loop()), id(journal), session)
+    turn = _turns.get(place)
+    if turn is None:
+        turn = _turns[place] = asyncio.Lock()
+    async with turn:
+        yield
+
+
 class Beginnings:
     """The three beginnings, for one agent's recipe and journal."""
 
-    def __init__(self, recipe: Recipe, journal: Journal, sinks: Sequence[Sink], described: Mapping[str, Any]) -> None:
-        self.recipe, self.journal, self.sinks, self.described = recipe, journal, sinks, described
+    def __init__(
+        self, recipe: Recipe, journal: Journal, sinks: Sequence[Sink], described: Mapping[str, Any], recent: Recent
+    ) -> None:
+        self.recipe, self.journal, self.sinks, self.described, self.recent = recipe, journal, sinks, described, recent
 
     @asynccontextmanager
     async def new(
         self, run: str, message: Message, session: str, user: str, base: str | None, channel: Channel
     ) -> AsyncIterator[Scope]:
         """`base`: the run whose conversation this one goes on with; by default the session's last."""
-        if base is None and session:
-            last = await self.journal.runs(session=session, limit=1)
-            base = last[0].run if last else None
-        state = await load(self.journal, base) if base else State()
-        opened = Opened(session, user, (base, state.seq) if base else None, self.described)
-        yield await self._open(run, state, [opened, Received(message)], channel)
+        async with taking_turns(self.journal, session if base is None else ""):
+            before = await self.journal.runs(run=base, limit=1) if base else []
+            if not base and session:
+                before = await self.journal.runs(session=session, limit=1)
+            state = await self.recent.load(self.journal, before[0]) if before else State()
+            opened = Opened(session, user, (before[0].run, state.seq) if before else None, self.described)
+            scope = await self._open(run, state, [opened, Received(message)], channel)
+            yield scope
+            self.recent.keep(run, scope.state)
 
     @asynccontextmanager
     async def again(
@@ -68,9 +114,11 @@ class Beginnings:
             facts = [Answered(key, answer) for key, answer in known.items()]
             await scope.record(Resumed(state.attempt + 1, renewed=state.stop is not None), *facts)
         except BaseException:
-            await self.journal.release(run, lease.epoch)
+            with suppress(JournalError):
+                await self.journal.release(run, lease.epoch)
             raise
         yield scope
+        self.recent.keep(run, scope.state)
 
     @asynccontextmanager
     async def fork(
@@ -99,9 +147,7 @@ class Beginnings:
             if call_id not in state.open or call_id in state.results:
                 waiting = [call.id for call in state.pending]
                 raise InvalidState(f"at fact {at} no call {call_id!r} waits for a result{nearest(call_id, waiting)}")
-            result = value if isinstance(value, ToolResult) else ToolResult(value)
-            named = ToolResult(result.output, result.error, call_id, state.open[call_id].name, result.shown)
-            facts.append(ToolFinished(named))
+            facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
         if message is not None:
             facts.append(Received(message))
         yield await self._open(run, state, facts, channel)
@@ -118,7 +164,8 @@ class Beginnings:
         try:
             await scope.record(*facts)
         except BaseException:
-            await self.journal.release(run, lease.epoch)
+            with suppress(JournalError):  # the trouble that is being told
+                await self.journal.release(run, lease.epoch)
             raise
         scope.inherited = dict(state.started)
         return scope
@@ -138,4 +185,5 @@ def _check_answers(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
                     f"{key!r} という質問はありません{nearest(key, state.questions)}",
                 )
             )
-    return {key: answer for key, answer in answers.items() if key in state.questions}
+    fresh = {key: answer for key, answer in answers.items() if key in state.questions}
+    return {key: must_be_json(answer, f"the answer to {key!r}") for key, answer in fresh.items()}

@@ -112,10 +112,10 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     policies = tuple([policy for policy in recipe.policies if not isinstance(policy, Timeout | Deadline)])
     offline = recipe.altered(model=ReplayModel(events), tools=tools, policies=policies)
     journal, run = MemoryJournal(), events[0].run
-    lease = await journal.claim(run)
     times = iter([event.time for event in events])
-    scope = Scope(run, offline, journal, epoch=lease.epoch, state=state, clock=lambda: next(times, events[-1].time))
+    scope = Scope(run, offline, journal, epoch=0, state=state, clock=lambda: next(times, events[-1].time))
     for inbox in _inboxes(events):
+        scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
         await scope.record(*inbox)
         scope.failure = None
         await drive(scope)

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, suppress
 from inspect import iscoroutinefunction
+from time import time
 from types import TracebackType
 from typing import Any, Self
 
 from ..core.chunks import Chunk
-from ..core.errors import JournalError
-from ..core.events import Stopped
+from ..core.errors import ConfigError, JournalError
+from ..core.events import Event, Stopped
 from ..core.language import say
 from ..core.state import State
 from ..core.steps import Stop
@@ -33,6 +34,7 @@ class _Work:
         self.run, self._begin, self._view, self._abort_event = run, begin, view, abort_event
         self.channel = Channel()
         self.aborted = ""
+        self.awaiting = 0
         self.scope: Scope | None = None
         self.task: asyncio.Task[Result] | None = None
 
@@ -42,14 +44,18 @@ class _Work:
         return self.task
 
     def abort(self, reason: str) -> None:
-        if self.task is not None and not self.task.done() and not self.aborted:
-            self.aborted = reason
-            self.channel.end_soon()
+        if self.aborted or (self.task is not None and self.task.done()):
+            return
+        self.aborted = reason
+        self.channel.end_soon()
+        if self.task is not None:
             self.task.cancel()
 
     async def _run(self) -> Result:
         watcher = None if self._abort_event is None else asyncio.create_task(self._watch(self._abort_event))
         try:
+            if self.aborted:
+                raise asyncio.CancelledError
             async with self._begin(self.channel) as scope:
                 self.scope = scope
                 await self._drive(scope)
@@ -60,12 +66,17 @@ class _Work:
         except asyncio.CancelledError:
             if not self.aborted or self.scope is not None:
                 raise
-            _stay()  # stopped before it had begun
-            return self._view(self.run, State(stop=Stop("cancelled", self.aborted)))
+            _stay()
+            return await self._never_begun()
         finally:
             self.channel.close()
             if watcher is not None:
                 watcher.cancel()
+
+    async def _never_begun(self) -> Result:
+        stopped = Stopped(Stop("cancelled", self.aborted))
+        await self.channel.event(Event(self.run, 0, time(), "", stopped))
+        return self._view(self.run, State(stop=stopped.stop))
 
     async def _drive(self, scope: Scope) -> None:
         """The loop, and an orderly end when it is cancelled: what was recorded stays, and the journal says how it ended."""
@@ -100,6 +111,8 @@ class Run(AsyncIterator[Chunk]):
     """
 
     def __init__(self, run: str, begin: Begin, view: View, abort_event: Any = None) -> None:
+        if abort_event is not None and not hasattr(abort_event, "is_set"):
+            raise ConfigError(f"abort_event is an asyncio.Event, a threading.Event or the like, not {abort_event!r}")
         self.run = run
         self._work = _Work(run, begin, view, abort_event)
 
@@ -116,8 +129,20 @@ class Run(AsyncIterator[Chunk]):
         return self._result().__await__()
 
     async def _result(self) -> Result:
-        self._work.channel.mute()
-        return await self._work.start()
+        work = self._work
+        work.channel.mute()
+        task = work.start()
+        work.awaiting += 1
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if work.awaiting == 1 and not task.done():  # the last who waited for it was cancelled: so is the run
+                task.cancel()
+                await asyncio.wait([task])
+                _heard(task)
+            raise
+        finally:
+            work.awaiting -= 1
 
     def __aiter__(self) -> Self:
         return self
@@ -142,15 +167,22 @@ class Run(AsyncIterator[Chunk]):
         if self._work.task is not None:
             self._work.channel.mute()
             await asyncio.wait([self._work.task])
+            _heard(self._work.task)
 
     def __del__(self) -> None:
-        task = self._work.task
+        task = self._work.task if hasattr(self, "_work") else None
         if task is not None and not task.done():
             with suppress(RuntimeError):  # the loop is closed: the task is gone as well
                 task.get_loop().call_soon_threadsafe(self._work.abort, _left_behind())
 
     def __repr__(self) -> str:
         return f"<Run {self.run}>"
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Nobody is left to be told how it ended; the journal knows."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _stay() -> None:

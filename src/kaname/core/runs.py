@@ -45,7 +45,9 @@ def _opened(card: RunInfo, body: Opened, event: Event) -> None:
 
 
 def _received(card: RunInfo, body: Received, event: Event) -> None:
-    card.title = card.title or " ".join(body.message.text.split())[:_TITLE]
+    if not card.title:
+        title = " ".join(body.message.text.split())[:_TITLE]
+        card.title = title.encode("utf-8", "replace").decode()  # half a surrogate pair fits no column
     card.status, card.questions = "running", 0
 
 

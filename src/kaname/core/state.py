@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from copy import copy
 from typing import Any
 
 from .events import (
@@ -20,7 +21,7 @@ from .events import (
     ToolStarted,
 )
 from .messages import NOTHING, Message, ToolCall, ToolResult, Usage
-from .record import field, mutable
+from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
@@ -44,6 +45,7 @@ class State:
     messages: list[Message] = field(factory=list)
     turn_start: int = 0  # where this turn's messages begin
     open: dict[str, ToolCall] = field(factory=dict)  # the last reply's calls, in its order, until all are answered
+    unanswered: int = 0  # of them
     judging: bool = False  # the last reply has not been acted on yet
     noted: bool = False  # the note for the next model call is already in the messages
     replies: list[ModelReplied] = field(factory=list)  # of this turn
@@ -78,6 +80,12 @@ class State:
         return self.history[self.turn_start :]
 
 
+def copy_of(state: State) -> State:
+    """A state to go on from, while the other stays as it is."""
+    names = ("messages", "open", "replies", "started", "results", "questions", "answers")
+    return replace(state, **{name: copy(getattr(state, name)) for name in names})
+
+
 def call_identity(call: ToolCall) -> Hashable:
     args: Any = call.args
     if isinstance(args, str):
@@ -85,7 +93,10 @@ def call_identity(call: ToolCall) -> Hashable:
             args = read_json(args)
         except ValueError:
             args = call.args
-    return (call.name, identity(args))
+    try:
+        return (call.name, identity(args))
+    except RecursionError:  # nested deeper than anybody means it
+        return (call.name, repr(len(args)))
 
 
 def evolve(state: State, event: Event) -> State:
@@ -116,11 +127,13 @@ def _resumed(state: State, body: Resumed, event: Event) -> None:
     state.stop, state.output = None, None
     if body.renewed:
         state.spent = Spent()
+        if not state.open:  # the last reply led nowhere: ask anew instead of judging it again
+            state.replies, state.judging = [], False
 
 
 def _received(state: State, body: Received, event: Event) -> None:
     state.messages.extend(_answers_to_open_calls(state))
-    state.open, state.started, state.questions = {}, {}, {}
+    state.open, state.unanswered, state.started, state.questions = {}, 0, {}, {}
     state.turn_start = len(state.messages)
     state.messages.append(body.message)
     state.replies, state.judging, state.noted = [], False, False
@@ -141,6 +154,7 @@ def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
     spent.steps += 1
     _charge(state, reply.usage)
     for call in reply.message.calls:
+        state.unanswered += call.id not in state.open and call.id not in state.results
         state.open[call.id] = call
         spent.by_tool[call.name] = spent.by_tool.get(call.name, 0) + 1
         key = call_identity(call)
@@ -154,9 +168,11 @@ def _tool_started(state: State, body: ToolStarted, event: Event) -> None:
 def _tool_finished(state: State, body: ToolFinished, event: Event) -> None:
     result = body.result
     state.started.pop(result.call_id, None)
-    state.results[result.call_id] = result
     _charge(state, result.usage)
-    if result.call_id in state.open and all(call in state.results for call in state.open):
+    if result.call_id in state.open and result.call_id not in state.results:
+        state.unanswered -= 1
+    state.results[result.call_id] = result
+    if state.open and state.unanswered == 0:
         state.messages.extend([Message("tool", (state.results[call],)) for call in state.open])
         state.open, state.judging = {}, False
 

@@ -69,6 +69,15 @@ def identity(value: Any) -> Hashable:
     return value if isinstance(value, str | int | float) or value is None else repr(value)
 
 
+def shorten(text: str, limit: int) -> str:
+    """The beginning and the end of a long text, with a note of what is left out."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 10
+    note = f"\n\n[… {len(text) - limit:,} of {len(text):,} characters are left out here; ask for a smaller part …]\n\n"
+    return text[: limit - tail] + note + text[-tail:]
+
+
 def plain_text(value: Any) -> str:
     """A JSON value as a model reads it: text stays text."""
     if isinstance(value, str):

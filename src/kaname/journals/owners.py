@@ -32,8 +32,10 @@ class Owner:
         self.name = f"{self.process}-{uuid4().hex[:12]}"
         self._folder = folder
         self._path = folder / self.name
-        self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+        unlocked = folder / f".{self.name}"  # others pass over it: a file of its own name is always locked, or its owner dead
+        self._descriptor = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
         _lock(self._descriptor)
+        unlocked.rename(self._path)
         self.sweep()
 
     def is_alive(self, name: str) -> bool:
@@ -57,7 +59,8 @@ class Owner:
     def sweep(self) -> None:
         """Clear away what dead processes left behind."""
         for path in self._folder.iterdir():
-            self.is_alive(path.name)
+            if not path.name.startswith("."):
+                self.is_alive(path.name)
 
     def close(self) -> None:
         os.close(self._descriptor)

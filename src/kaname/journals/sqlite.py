@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,52 +35,68 @@ def _fetch(query: str, values: Any, connection: sqlite3.Connection) -> list[Any]
     return connection.execute(query, values).fetchall()
 
 
+class _Place:
+    """Where the journal is and who writes there. The threads know this much and not the journal, so that it can be let go."""
+
+    def __init__(self, path: Path, patience: float, max_bytes: int | None) -> None:
+        self.path, self.patience, self.max_bytes = path, patience, max_bytes
+        self.owner: Owner | None = None
+
+    def open_to_write(self) -> sqlite3.Connection:
+        connection = connect(self.path, patience=self.patience, max_bytes=self.max_bytes)
+        if self.owner is None or self.owner.process != os.getpid():
+            self.owner = Owner(self.path.with_name(self.path.name + "-owners"))
+        return connection
+
+    def open_to_read(self) -> sqlite3.Connection:
+        connection = connect(self.path, patience=self.patience)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+
+def _let_go(place: _Place, *threads: SqliteThread, wait: bool = False) -> None:
+    for thread in threads:
+        thread.stop(wait=wait)
+    if place.owner is not None and place.owner.process == os.getpid():
+        place.owner.close()
+        place.owner = None
+
+
 class SqliteJournal:
     """`patience`: seconds to wait while another process writes. `max_bytes`: a quota for the file, if one is wanted."""
 
     def __init__(self, path: str | Path, *, patience: float = 30.0, max_bytes: int | None = None) -> None:
         self.path = Path(path).expanduser().absolute()
-        self._patience, self._max_bytes = patience, max_bytes
-        self._held: dict[str, tuple[int, RunInfo]] = {}  # the runs executed through this journal: epoch and index card
-        self._owner: Owner | None = None
         self.closed = False
-        self._writer = SqliteThread(self._open_to_write, self.path, writes=True, name="kaname-journal-writer")
-        self._reader = SqliteThread(self._open_to_read, self.path, writes=False, name="kaname-journal-reader")
-
-    def _open_to_write(self) -> sqlite3.Connection:
-        connection = connect(self.path, patience=self._patience, max_bytes=self._max_bytes)
-        if self._owner is None or self._owner.process != os.getpid():
-            self._owner = Owner(self.path.with_name(self.path.name + "-owners"))
-            self._held.clear()
-        return connection
-
-    def _open_to_read(self) -> sqlite3.Connection:
-        connection = connect(self.path, patience=self._patience)
-        connection.execute("PRAGMA query_only = ON")
-        return connection
+        self._held: dict[str, tuple[str, int, RunInfo]] = {}  # the runs executed through this journal: owner, epoch, card
+        self._place = place = _Place(self.path, patience, max_bytes)
+        self._writer = SqliteThread(place.open_to_write, self.path, writes=True, name="kaname-journal-writer")
+        self._reader = SqliteThread(place.open_to_read, self.path, writes=False, name="kaname-journal-reader")
+        self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
-        def work(connection: sqlite3.Connection) -> tuple[RunInfo, int]:
-            assert self._owner is not None
+        def work(connection: sqlite3.Connection) -> tuple[str, int, RunInfo]:
+            owner = self._place.owner
+            assert owner is not None
             row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run,)).fetchone()
             if row is None:
-                connection.execute("INSERT INTO runs (run, epoch, owner) VALUES (?, 1, ?)", (run, self._owner.name))
-                return RunInfo(run), 1
-            epoch, owner = row
-            mine = owner == self._owner.name and run not in self._held  # broken off here, and not given back
-            if owner and not takeover and not mine and self._owner.is_alive(owner):
-                raise RunBusy(busy(run, "this process" if owner == self._owner.name else f"process {owner.split('-')[0]}"))
-            connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (epoch + 1, self._owner.name, run))
-            return RunInfo(*connection.execute(f"{_SELECT_CARD} WHERE run = ?", (run,)).fetchone()), epoch + 1
+                connection.execute("INSERT INTO runs (run, epoch, owner) VALUES (?, 1, ?)", (run, owner.name))
+                return owner.name, 1, RunInfo(run)
+            epoch, holder = row
+            broken_off = holder == owner.name and run not in self._held  # here, and not given back
+            if holder and not takeover and not broken_off and owner.is_alive(holder):
+                raise RunBusy(busy(run, "this process" if holder == owner.name else f"process {holder.split('-')[0]}"))
+            connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (epoch + 1, owner.name, run))
+            card = RunInfo(*connection.execute(f"{_SELECT_CARD} WHERE run = ?", (run,)).fetchone())
+            return owner.name, epoch + 1, card
 
-        card, epoch = await self._writer.transact(work)
-        self._held[run] = (epoch, card)
+        _, epoch, card = self._held[run] = await self._writer.transact(work)
         return Lease(epoch, card.seq)
 
     async def append(self, events: Sequence[Event], epoch: int) -> None:
         run = events[0].run
-        held, card = self._held.get(run, (0, None))
-        if card is None or held != epoch:
+        _, held, card = self._held.get(run, ("", 0, RunInfo(run)))
+        if held != epoch:
             raise RunSuperseded(superseded(run))
         before = card.seq
         if events[0].seq != before + 1:
@@ -99,10 +116,14 @@ class SqliteJournal:
         try:
             await self._writer.transact(work)
         except JournalError:
-            self._held.pop(run, None)  # the file is right, the card is not: whoever goes on claims the run anew
+            self._drop(run, epoch)  # the file is right, the card is not: whoever goes on claims the run anew
             raise
         if ends:
-            self._held.pop(run, None)
+            self._drop(run, epoch)
+
+    def _drop(self, run: str, epoch: int) -> None:
+        if run in self._held and self._held[run][1] == epoch:
+            del self._held[run]
 
     @staticmethod
     def _refusal(connection: sqlite3.Connection, run: str, epoch: int, before: int) -> JournalError:
@@ -112,8 +133,7 @@ class SqliteJournal:
         return RunSuperseded(superseded(run)) if row[0] != epoch else JournalError(gap(run, row[1], before + 1))
 
     async def release(self, run: str, epoch: int) -> None:
-        if self._held.get(run, (0, None))[0] == epoch:
-            del self._held[run]
+        self._drop(run, epoch)
         await self._writer.transact(
             lambda connection: connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ?", (run, epoch))
         )
@@ -145,7 +165,7 @@ class SqliteJournal:
                 row = connection.execute("SELECT owner FROM runs WHERE run = ?", (one,)).fetchone()
                 if row is None:
                     raise RunNotFound(not_found(one))
-                if row[0] and self._owner is not None and self._owner.is_alive(row[0]):
+                if row[0] and self._place.owner is not None and self._place.owner.is_alive(row[0]):
                     raise RunBusy(busy(one, f"process {row[0].split('-')[0]}"))
                 dependants = [other for (other,) in connection.execute("SELECT run FROM runs WHERE base = ?", (one,))]
                 if dependants and not cascade:
@@ -159,8 +179,5 @@ class SqliteJournal:
     async def close(self) -> None:
         """Finish what is queued and let go of the file. A journal that is closed cannot be used again."""
         self.closed = True
-        self._writer.stop()
-        self._reader.stop()
-        if self._owner is not None:
-            self._owner.close()
-            self._owner = None
+        self._finalizer.detach()
+        _let_go(self._place, self._writer, self._reader, wait=True)

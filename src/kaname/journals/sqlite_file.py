@@ -35,19 +35,12 @@ MIGRATIONS = (
 
 
 def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sqlite3.Connection:
-    """A connection to a file of this version's schema, whose commits survive a power cut. `patience`: seconds to wait for other processes' locks."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its user only, from the first byte
-    except OSError as problem:
-        raise JournalError(
-            say(
-                f"the journal {path} cannot be opened: {problem.strerror}; choose another file with Agent(journal=…) or "
-                'KANAME_JOURNAL, or journal="memory" to keep nothing',
-                f"ジャーナル {path} を開けません: {problem.strerror}。Agent(journal=…) か KANAME_JOURNAL で別のファイルを、"
-                '記録しない場合は journal="memory" を指定してください',
-            )
-        ) from problem
+    """A connection to a file of this version's schema, whose commits survive a power cut.
+
+    `patience`: seconds to wait for other processes' locks. `max_bytes`: how large the file may grow.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its user only, from the first byte
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -94,7 +87,7 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def explain(problem: sqlite3.Error, path: Path) -> JournalError:
+def explain(problem: BaseException, path: Path) -> JournalError:
     """Our error for SQLite's, with what to do about it."""
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
@@ -124,4 +117,19 @@ def explain(problem: sqlite3.Error, path: Path) -> JournalError:
                 f'別の場所に移して新しいファイルで始めるか、sqlite3 "{path}" .recover で読める部分を救出してください',
             )
         )
-    return JournalError(say(f"the journal {path} failed: {problem}", f"ジャーナル {path} のエラー: {problem}"))
+    if isinstance(problem, OSError):
+        return cannot_open(path, problem)
+    what = f"{type(problem).__name__}: {problem}"
+    return JournalError(say(f"the journal {path} cannot take this: {what}", f"ジャーナル {path} に書けません: {what}"))
+
+
+def cannot_open(path: Path, problem: OSError) -> JournalError:
+    why = problem.strerror or str(problem)
+    return JournalError(
+        say(
+            f"the journal {path} cannot be opened: {why}; choose another file with Agent(journal=…) or KANAME_JOURNAL, or "
+            'journal="memory" to keep nothing',
+            f"ジャーナル {path} を開けません: {why}。Agent(journal=…) か KANAME_JOURNAL で別のファイルを、"
+            '記録しない場合は journal="memory" を指定してください',
+        )
+    )

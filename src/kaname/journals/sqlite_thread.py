@@ -7,11 +7,14 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..core.errors import JournalError
+from ..core.language import say
+from ..kernel.boundary import Border
 from .sqlite_file import explain
 
 Work = Callable[[sqlite3.Connection], Any]
@@ -34,16 +37,22 @@ class _Job:
             self.future.set_result(self.outcome)
 
 
+Queue = SimpleQueue["_Job | None"]
+
+
 class SqliteThread:
     """`transact` runs work inside a transaction and returns when it is on disk; without `writes`, outside of any."""
 
     def __init__(self, open_connection: Callable[[], sqlite3.Connection], path: Path, *, writes: bool, name: str) -> None:
         self._open, self._path, self._writes = open_connection, path, writes
         self._name, self._starting, self._process = name, threading.Lock(), 0
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: Queue = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._closed = False
 
     def transact(self, work: Work) -> asyncio.Future[Any]:
+        if self._closed:
+            raise JournalError(say(f"the journal {self._path} is closed", f"ジャーナル {self._path} は閉じられています"))
         if self._process != os.getpid():  # not started yet, or in another process than this one, which was forked from it
             self._start()
         job = _Job(work, asyncio.get_running_loop())
@@ -57,44 +66,43 @@ class SqliteThread:
                 self._thread = threading.Thread(target=self._serve, args=(self._jobs,), name=self._name, daemon=True)
                 self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, *, wait: bool = True) -> None:
         """Finish what is queued, then end."""
+        self._closed = True
         if self._thread is not None and self._process == os.getpid():
             self._jobs.put(None)
-            self._thread.join()
+            if wait:
+                self._thread.join()
 
-    def _serve(self, queue: SimpleQueue[_Job | None]) -> None:
+    def _serve(self, queue: Queue) -> None:
         connection: sqlite3.Connection | None = None
         ending = False
         while not ending:
             batch = _next_batch(queue)
             ending = batch[-1] is None
             jobs = [job for job in batch if job is not None]
-            try:
+            with Border() as border:  # whatever happens, somebody waits for an answer, and others will come
                 connection = connection or self._open()
                 self._run(connection, jobs)
-            except (sqlite3.Error, JournalError) as problem:
+            if border.failure is not None:
                 for job in jobs:
-                    job.outcome = self._explained(problem)
+                    job.outcome = self._explained(border.failure.error)
             _deliver(jobs)
+            del batch, jobs
         if connection is not None:
             connection.close()
 
     def _run(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
-        if not self._writes:
-            for job in jobs:
-                self._one(connection, job)
-            return
-        try:
-            self._commit(connection, jobs)
-        except sqlite3.Error:
-            if len(jobs) == 1:
-                raise
-            for job in jobs:  # one job's trouble must not be the others': each again, alone
-                try:
-                    self._commit(connection, [job])
-                except sqlite3.Error as problem:
-                    job.outcome = self._explained(problem)
+        if self._writes:
+            with Border() as border:
+                self._commit(connection, jobs)
+            if border.failure is None:
+                return
+        for job in jobs:  # one job's trouble must not be the others': each alone
+            with Border() as border:
+                self._commit(connection, [job]) if self._writes else self._one(connection, job)
+            if border.failure is not None:
+                job.outcome = self._explained(border.failure.error)
 
     def _commit(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         connection.execute("BEGIN IMMEDIATE")
@@ -107,22 +115,23 @@ class SqliteThread:
                 connection.execute("ROLLBACK")
             raise
 
-    def _one(self, connection: sqlite3.Connection, job: _Job) -> None:
+    @staticmethod
+    def _one(connection: sqlite3.Connection, job: _Job) -> None:
         """A refusal (`JournalError`) is raised before anything is written, so the rest of the batch can go on."""
         try:
             job.outcome = job.work(connection)
         except JournalError as refusal:
             job.outcome = refusal
-        except sqlite3.Error as problem:
-            if self._writes:
-                raise
-            job.outcome = self._explained(problem)
 
-    def _explained(self, problem: sqlite3.Error | JournalError) -> JournalError:
-        return problem if isinstance(problem, JournalError) else explain(problem, self._path)
+    def _explained(self, problem: BaseException) -> JournalError:
+        if isinstance(problem, JournalError):
+            return problem
+        explained = explain(problem, self._path)
+        explained.__cause__ = problem
+        return explained
 
 
-def _next_batch(queue: SimpleQueue[_Job | None]) -> list[_Job | None]:
+def _next_batch(queue: Queue) -> list[_Job | None]:
     batch = [queue.get()]
     while batch[-1] is not None and len(batch) < _BATCH:
         try:
@@ -138,11 +147,8 @@ def _deliver(jobs: Iterable[_Job]) -> None:
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, mine in by_loop.items():
-        if not loop.is_closed():
-            try:
-                loop.call_soon_threadsafe(_deliver_all, mine)
-            except RuntimeError:  # closed between the two lines: nobody waits any more
-                continue
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_deliver_all, mine)
 
 
 def _deliver_all(jobs: list[_Job]) -> None:

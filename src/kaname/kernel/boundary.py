@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from inspect import isawaitable
 from traceback import extract_tb
@@ -9,6 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..core.errors import AgentError, Signal
+from ..core.values import shorten
+
+_LONGEST = 10_000
+Kinds = tuple[type[BaseException], ...]
 
 
 class Failure:
@@ -20,7 +25,10 @@ class Failure:
         self.error = error
 
     def __str__(self) -> str:
-        return f"{type(self.error).__name__}: {self.error}" if str(self.error) else type(self.error).__name__
+        text = "(its message cannot be shown)"
+        with Border():
+            text = str(self.error)
+        return shorten(f"{type(self.error).__name__}: {text}" if text else type(self.error).__name__, _LONGEST)
 
     @property
     def place(self) -> str:
@@ -30,11 +38,14 @@ class Failure:
 
 
 class Border:
-    """`with Border() as border: …` keeps what is raised inside in `border.failure`; the types in `passing` go on outwards."""
+    """`with Border() as border: …` keeps what is raised inside in `border.failure`; the types in `passing` go on outwards.
+
+    A cancellation goes on outwards too, unless nobody cancelled this task: then it is foreign code's own, and a failure.
+    """
 
     __slots__ = ("caught", "failure", "passing")
 
-    def __init__(self, passing: tuple[type[BaseException], ...] = (), caught: type[BaseException] = Exception) -> None:
+    def __init__(self, passing: Kinds = (), caught: Kinds = (Exception,)) -> None:
         self.passing, self.caught = passing, caught
         self.failure: Failure | None = None
 
@@ -42,15 +53,24 @@ class Border:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
-        if error is None or not isinstance(error, self.caught) or isinstance(error, self.passing):
+        if error is None or isinstance(error, self.passing):
+            return False
+        if not isinstance(error, self.caught) and not (isinstance(error, asyncio.CancelledError) and _nobody_cancelled()):
             return False
         self.failure = Failure(error)
         return True
 
 
-async def attempt(work: Callable[..., Any], *args: Any, passing: tuple[type[Exception], ...] = (AgentError, Signal)) -> Any:
+def _nobody_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() == 0
+
+
+async def attempt(
+    work: Callable[..., Any], *args: Any, passing: Kinds = (AgentError, Signal), caught: Kinds = (Exception,)
+) -> Any:
     """Run foreign code. What is meant for somebody further out passes; whatever else it raises comes back as a `Failure`."""
-    with Border(passing) as border:
+    with Border(passing, caught) as border:
         value = work(*args)
         return await value if isawaitable(value) else value
     return border.failure

@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from typing import Any
 
-from ..core.errors import Suspend
+from ..core.errors import BadArguments, JournalError, Signal, Suspend
 from ..core.events import ToolStarted
 from ..core.language import say
 from ..core.messages import ToolResult
+from ..core.values import plain_text
 from .boundary import Failure, attempt
-from .ports import Action, ToolContext
+from .ports import Repair, ToolContext
+from .scope import Scope
 
 RETRY, SKIP = "retry", "skip"
+_REPAIR_SECONDS = 300.0
 
 
-async def settle(tool: Action, started: ToolStarted, prepared: Any, context: ToolContext) -> ToolResult | None:
+async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
     """The call's result where it is known by now; `None` where it is safe to run it."""
-    match started.effect:
-        case "pure" | "idempotent":
-            return None
-        case "compensable" if tool.undo is not None:
-            outcome = await attempt(tool.undo, prepared, context)
-            return await _ask(tool, started, context, f"undoing it failed with {outcome}") if _failed(outcome) else None
-        case _ if tool.reconcile is not None:
-            outcome = await attempt(tool.reconcile, prepared, context)
-            if _failed(outcome):
-                return await _ask(tool, started, context, f"looking it up failed with {outcome}")
-            return outcome if isinstance(outcome, ToolResult) else None
-        case _:
-            return await _ask(tool, started, context, "")
+    call, tool = started.call, scope.agent.tools.get(started.call.name, None)
+    if started.effect in ("pure", "idempotent"):
+        return None
+    if tool is None:
+        return _ask(started, scope, "there is no such tool any more")
+    try:
+        prepared = tool.prepare(call)
+    except BadArguments as problem:
+        return _ask(started, scope, f"its arguments are no longer accepted: {problem}")
+    state = scope.state
+    context = ToolContext(scope.run, state.session, state.user, state.agent, call.id, started.key, started.attempt, scope)
+    if started.effect == "compensable" and tool.undo is not None:
+        outcome = await _repaired(tool.undo, prepared, context)
+        return _ask(started, scope, f"undoing it failed with {outcome}") if _failed(outcome) else None
+    if tool.reconcile is not None:
+        outcome = await _repaired(tool.reconcile, prepared, context)
+        if _failed(outcome):
+            return _ask(started, scope, f"looking it up failed with {outcome}")
+        return outcome if isinstance(outcome, ToolResult) else None
+    return _ask(started, scope, "")
+
+
+async def _repaired(repair: Repair, prepared: Any, context: ToolContext) -> Any:
+    async def within_time() -> Any:
+        async with asyncio.timeout(_REPAIR_SECONDS):
+            return await repair(prepared, context)
+
+    return await attempt(within_time, passing=(Signal, JournalError))
 
 
 def _failed(outcome: Any) -> bool:
     return isinstance(outcome, Failure) or (isinstance(outcome, ToolResult) and outcome.is_error)
 
 
-async def _ask(tool: Action, started: ToolStarted, context: ToolContext, why: str) -> ToolResult | None:
+def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
     key = f"in-doubt:{started.call.id}:{started.attempt}"  # with the attempt: an answer holds for one death, not for the next
-    match context.scope.state.answers.get(key):
-        case None:
-            raise Suspend(key, _question(tool, started, why), (RETRY, SKIP))
+    if key not in scope.state.answers:
+        raise Suspend(key, _question(started, why), (RETRY, SKIP))
+    match scope.state.answers[key]:
         case "retry":
             return None
         case {"result": value}:
@@ -49,12 +67,12 @@ async def _ask(tool: Action, started: ToolStarted, context: ToolContext, why: st
             return ToolResult(error="interrupted, and skipped by decision of the user: whether it took effect is unknown")
 
 
-def _question(tool: Action, started: ToolStarted, why: str) -> str:
-    args = json.dumps(started.call.args, ensure_ascii=False)
+def _question(started: ToolStarted, why: str) -> str:
+    call = f"{started.call.name}({plain_text(started.call.args)})"
     reason = f" ({why})" if why else ""
     return say(
-        f"{tool.name}({args}) was started before the process died and may already have taken effect{reason}. "
+        f"{call} was started and interrupted, and may already have taken effect{reason}. "
         'Answer "retry" to run it again, "skip" to go on without it, or {"result": …} if you know what it returned.',
-        f"{tool.name}({args}) は実行開始後にプロセスが落ちたため、すでに効果が出ている可能性があります{reason}。"
+        f"{call} は開始後に中断されたため、すでに効果が出ている可能性があります{reason}。"
         '再実行するなら "retry"、飛ばすなら "skip"、結果がわかっているなら {"result": …} と答えてください。',
     )

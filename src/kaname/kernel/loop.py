@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.errors import AgentError, Halt, JournalError, Signal, Suspend, UnexpectedError
-from ..core.events import Asked, Stopped
+from ..core.errors import AgentError, Halt, JournalError, Suspend, UnexpectedError
+from ..core.events import Stopped
 from ..core.state import State
 from ..core.steps import Finish, Step, Stop
 from .boundary import Border
@@ -21,12 +21,13 @@ async def drive(scope: Scope) -> State:
 async def advance(scope: Scope) -> None:
     """One step. A signal or a failure inside it becomes a fact, and the work done so far stays."""
     try:
-        with Border(passing=(AgentError, Signal)) as border:
-            await perform(decide(scope), scope)
+        with Border(passing=(AgentError, Halt)) as border:
+            try:
+                await perform(decide(scope), scope)
+            except Suspend as question:
+                await scope.ask(question)
         if bug := border.failure:
             raise UnexpectedError(f"{bug} (at {bug.place})") from bug.error
-    except Suspend as question:
-        await scope.record(Asked(question.key, question.prompt, question.options))
     except Halt as end:
         await scope.record(Stopped(end.stop))
     except JournalError:
@@ -43,8 +44,13 @@ def decide(scope: Scope) -> Step:
         return step
     for rule in scope.agent.stops:
         if (stop := rule(scope.state, step)) is not None:
-            return Finish(stop)
+            return Finish(stop) if isinstance(stop, Stop) else _not_a_stop(rule, stop)
     return step
+
+
+def _not_a_stop(rule: object, returned: object) -> Finish:
+    name = getattr(rule, "__qualname__", type(rule).__name__)
+    raise UnexpectedError(f"the stop rule {name} returned {returned!r}; expected a Stop, or None to go on")
 
 
 def finished(state: State) -> bool:

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from ..core.codec import digest
-from ..core.errors import BadArguments, ConfigError, JournalError, Signal, Suspend, ToolNotFoundError
-from ..core.events import Asked, HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
+from ..core.errors import BadArguments, ConfigError, Signal, Suspend, ToolNotFoundError, UnexpectedError
+from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, system, user
 from ..core.record import replace
 from ..core.state import State
@@ -16,13 +16,18 @@ from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
 from .ports import Recipe, ToolContext
+from .replies import must_be_json, take_in
 from .scope import Scope, silent
+
+_A_TOOLS = (Exception, SystemExit, BaseExceptionGroup)  # what a tool may do wrong without ending anything but itself
 
 
 async def perform(step: Step, scope: Scope) -> None:
     match step:
         case CallModel():
             await ask(step, scope)
+        case CallTools(()):
+            raise UnexpectedError(f"{type(scope.agent.strategy).__name__}.next wants to call tools, and names none")
         case CallTools((call,)):
             await use(call, scope)
         case CallTools(calls):
@@ -30,7 +35,9 @@ async def perform(step: Step, scope: Scope) -> None:
                 if isinstance(outcome, BaseException):  # the others have finished and are recorded
                     raise outcome
         case Finish(stop, output):
-            await scope.record(Stopped(stop, output))
+            await scope.record(Stopped(stop, must_be_json(output, "the output")))
+        case _:
+            raise UnexpectedError(f"{type(scope.agent.strategy).__name__}.next returned {step!r}, which is no step")
 
 
 async def ask(step: CallModel, scope: Scope) -> None:
@@ -48,7 +55,8 @@ async def ask(step: CallModel, scope: Scope) -> None:
         return await model.reply(request, scope.emit if request.stream else silent)
 
     reply = await around_model(agent.policies, reply_to, scope)(request)
-    await scope.record(ModelReplied(mint(reply, scope.state.replied + 1), sent, fingerprint(agent, tools, sent)))
+    taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1)
+    await scope.record(ModelReplied(taken, sent, fingerprint(agent, tools, sent)))
 
 
 async def show_all(state: State, agent: Recipe) -> tuple[Message, ...]:
@@ -66,18 +74,6 @@ def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
     return known[1]  # type: ignore[no-any-return]
 
 
-def mint(reply: ModelReply, number: int) -> ModelReply:
-    """Our own call ids: providers repeat theirs, or have none. The same after a crash as without one."""
-    message = reply.message
-    if not any(type(part) is ToolCall for part in message.parts):
-        return reply
-    parts = [
-        ToolCall(f"c{number}_{place}", part.name, part.args) if type(part) is ToolCall else part
-        for place, part in enumerate(message.parts)
-    ]
-    return ModelReply(Message(message.role, tuple(parts)), reply.stop_reason, reply.usage, reply.model)
-
-
 def fingerprint(agent: Recipe, tools: tuple[ToolSpec, ...], sent: CallModel) -> str:
     """Of all that was sent beside the messages. Kept per agent: it is the same for nearly every call of a run."""
     cached = agent.memo.setdefault("fingerprints", {})
@@ -93,18 +89,22 @@ async def use(call: ToolCall, scope: Scope) -> None:
         return await execute(call, scope)
 
     try:
-        result = await around_tool(scope.agent.policies, run_tool, scope)(call)
+        before = scope.inherited.get(call.id)
+        result = None if before is None else await settle(before, scope)
+        if result is None:
+            result = await around_tool(scope.agent.policies, run_tool, scope)(call)
     except Suspend as question:
-        in_doubt = call.id in scope.inherited
-        await scope.record(Asked(question.key, question.prompt, question.options, call.id, in_doubt))
+        await scope.ask(question, call.id)
         return
-    result = replace(result, call_id=call.id, name=call.name)
-    finished = ToolFinished(result)
+    if not isinstance(result, ToolResult):
+        raise UnexpectedError(f"a policy around {call.name} returned {repr(result)[:100]}; expected a ToolResult")
+    must_be_json(result.output, f"what {call.name} returned")
+    finished = ToolFinished(replace(result, call_id=call.id, name=call.name))
     await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
 
 
 async def execute(call: ToolCall, scope: Scope) -> ToolResult:
-    """Run the tool itself: check, settle what a former life left behind, write the intent down, act."""
+    """Run the tool itself: check the arguments, write the intent down, act."""
     tools = scope.agent.tools
     if (tool := tools.get(call.name, None)) is None:
         return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
@@ -112,15 +112,10 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
         prepared = tool.prepare(call)
     except BadArguments as problem:
         return ToolResult(error=str(problem))
-    before = scope.inherited.get(call.id)
-    started = ToolStarted(call, tool.effect, f"{scope.run}:{call.id}")
-    if before is not None:
-        started = replace(started, key=before.key, attempt=before.attempt + 1)
+    before = scope.inherited.pop(call.id, None)
+    key, attempts = (f"{scope.run}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
+    await scope.record(ToolStarted(call, tool.effect, key, attempts))
     state = scope.state
-    context = ToolContext(scope.run, state.session, state.user, state.agent, call.id, started.key, started.attempt, scope)
-    if before is not None and (known := await settle(tool, before, prepared, context)) is not None:
-        return known
-    scope.inherited.pop(call.id, None)
-    await scope.record(started)
-    result = await attempt(tool.act, prepared, context, passing=(Signal, JournalError))
+    context = ToolContext(scope.run, state.session, state.user, state.agent, call.id, key, attempts, scope)
+    result = await attempt(tool.act, prepared, context, passing=(Signal,), caught=_A_TOOLS)
     return ToolResult(error=str(result)) if isinstance(result, Failure) else result

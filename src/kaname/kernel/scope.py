@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from inspect import isawaitable
 from logging import getLogger
 
-from ..core.errors import AgentError
-from ..core.events import Delta, Event, Fact, Resumed, ToolStarted, Warned
+from ..core.errors import AgentError, Suspend, UnexpectedError
+from ..core.events import Asked, Delta, Event, Fact, Stopped, ToolStarted, Warned
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
 from .ports import Journal, Recipe, Sink
+
+_SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
 
 
 class Scope:
@@ -47,17 +51,45 @@ class Scope:
             self._seq += 1
             events.append(Event(self.run, self._seq, now, agent, body))
         self._appending.extend(events)
-        await self.journal.append(events, self.epoch)  # 1. durable
+        cancelled = await self._append(events)  # 1. durable
         last = events[-1].seq
         while self._appending and self._appending[0].seq <= last:  # an earlier one too, whose recorder was cancelled
             event = self._appending.popleft()
             evolve(self.state, event)  # 2. true
             if self._sinks or (self.channel is not None and not self.channel.muted):
                 await self._publish(event)  # 3. seen
+        if cancelled:
+            raise asyncio.CancelledError
 
-    async def resume(self, *, renewed: bool) -> None:
-        """Tell the journal and the reader that another life of this run begins."""
-        await self.record(Resumed(self.state.attempt + 1, renewed))
+    async def _append(self, events: list[Event]) -> bool:
+        """Whether a cancellation came meanwhile: the end of a run is written to its end before anybody hears of it."""
+        appending = self.journal.append(events, self.epoch)
+        try:
+            if not isinstance(events[-1].body, Stopped):
+                await appending
+                return False
+            task = asyncio.ensure_future(appending)
+            await asyncio.wait([task])
+            task.result()
+        except asyncio.CancelledError:
+            if not isinstance(events[-1].body, Stopped):
+                raise
+            await asyncio.wait([task])
+            task.result()
+            return True
+        except (TypeError, ValueError, RecursionError) as problem:
+            self._seq -= len(events)  # refused before it had a number: the next fact takes its place
+            for _ in events:
+                self._appending.pop()
+            raise UnexpectedError(f"a {type(events[-1].body).__name__} fact cannot be recorded: {problem}") from problem
+        return False
+
+    async def ask(self, question: Suspend, call_id: str = "") -> None:
+        """Park the run until somebody answers."""
+        if question.key in self.state.answers:
+            raise UnexpectedError(f"the question {question.key!r} was asked again, although it has been answered")
+        in_doubt = call_id in self.inherited
+        await self.record(Asked(question.key, question.prompt, question.options, call_id, in_doubt))
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
         """Show a piece of text without recording it."""
@@ -74,11 +106,22 @@ class Scope:
             await self._tell_sinks(event)
 
     async def _tell_sinks(self, event: Event) -> None:
-        failures = [(sink, outcome) for sink in self._sinks if isinstance(outcome := await attempt(sink, event), Failure)]
+        failures = []
+        for sink in self._sinks:
+            outcome = await attempt(self._tell, sink, event, passing=())
+            if isinstance(outcome, Failure):
+                failures.append((sink, outcome))
         for sink, failure in failures:
             if sink in self._sinks:
                 self._sinks.remove(sink)
                 await self._warn(f"{getattr(sink, '__qualname__', type(sink).__name__)} failed and hears no more: {failure}")
+
+    async def _tell(self, sink: Sink, event: Event) -> None:
+        outcome = sink(event)
+        if isawaitable(outcome):
+            ending = self.channel is not None and self.channel.unbounded
+            async with asyncio.timeout(_SINK_AT_THE_END if ending else _SINK_SECONDS):
+                await outcome
 
     async def _warn(self, text: str) -> None:
         if self.state.stop is None:

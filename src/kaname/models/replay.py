@@ -23,7 +23,7 @@ class ReplayModel:
     def from_file(cls, path: str) -> ReplayModel:
         """From a recording: a file with one fact a line, as `save_run` writes it."""
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            lines = Path(path).read_text(encoding="utf-8").split("\n")
         except OSError as problem:
             raise ConfigError(
                 say(f"the recording {path} cannot be read: {problem}", f"記録 {path} が読めません: {problem}")

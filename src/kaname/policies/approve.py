@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ..kernel.scope import Scope
 
 
+_YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "allow", "true", "はい", "許可", "承認"})
+_NO = frozenset({"no", "n", "deny", "denied", "false", "", "いいえ", "拒否", "却下"})
+
+
 class Approve(Policy):
     """`Approve("pay", "delete")`, or `Approve(when=lambda call: …)`; with neither, every call is asked about.
 
@@ -39,11 +43,13 @@ class Approve(Policy):
             asked = f"{call.name}({plain_text(call.args)})"
             raise Suspend(key, say(f"Run {asked}?", f"{asked} を実行しますか?"), ("yes", "no"))
         match answers[key]:
-            case True | "yes":
+            case True:
+                return await next(call)
+            case str(word) if word.strip().lower() in _YES:
                 return await next(call)
             case {"args": dict(args)}:
                 return await next(replace(call, args=args))
-            case str(reason) if reason.lower() != "no":
+            case str(reason) if reason.strip().lower() not in _NO:
                 return ToolResult(error=f"the user did not allow this call: {reason}")
             case _:
                 return ToolResult(error="the user did not allow this call")

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class HandOut(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         key = f"result:{call.id}"
-        match scope.state.answers.get(key):
-            case None:
-                raise Suspend(key, say(f"The result of {call.name}?", f"{call.name} の結果は?"))
+        if key not in scope.state.answers:
+            raise Suspend(key, say(f"The result of {call.name}?", f"{call.name} の結果は?"))
+        match scope.state.answers[key]:
             case {"error": str(error)}:
                 return ToolResult(error=error)
             case {"output": output}:

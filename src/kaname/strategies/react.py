@@ -19,6 +19,7 @@ from .termination import (
 )
 
 FINAL = "Give your final answer now, as one JSON object that fits the required schema, and nothing else."
+GO_ON = "Go on."
 AGAIN = "That answer does not fit the required schema: {problem}. Give it again, corrected, and nothing else."
 
 
@@ -35,13 +36,14 @@ class React:
 
     def next(self, state: State) -> Step:
         if not state.judging:
-            return CallModel(schema=self._schema)
+            said_last = bool(state.messages) and state.messages[-1].role == "assistant"  # somebody asked it to go on
+            return CallModel(schema=self._schema, note=GO_ON if said_last else "")
         reply = state.replies[-1].reply
         match self.termination.decide(reply, state):
             case ContinueWithTools():
                 return CallTools(state.pending)
             case ContinueWithThinking(note):
-                return CallModel(schema=self._schema, note=note or "Go on.")
+                return CallModel(schema=self._schema, note=note or GO_ON)
             case TerminateWithOutput(text):
                 return self._answer(text, state)
             case TerminateImmediately(stop):

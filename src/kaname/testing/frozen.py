@@ -2,13 +2,14 @@
 
     test_refund = freeze("tests/runs/refund.jsonl", make_agent)
 
-`save_run` writes such a file from any journal; a result can be frozen as it is.
+`save_run` writes such a file from any journal; a result can be frozen as it is, with the agent whose journal holds it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from ..api.agent import Agent, describe
 from ..api.replay import replay
 from ..api.result import Result
 from ..core.codec import decode, encode
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Event, Opened
 from ..journals.memory import MemoryJournal
 from ..kernel.load import read_run
@@ -48,7 +49,7 @@ def _write(target: Path, lines: list[str]) -> Path:
 
 def read_recording(path: str | Path) -> list[Event]:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except OSError as problem:
         raise ConfigError(
             f"the recording {path} cannot be read: {problem}; make it with save_run(journal, run, path)"
@@ -70,14 +71,19 @@ def freeze(
     def test() -> None:
         made = agent() if callable(agent) and not isinstance(agent, Agent) else agent
         assert isinstance(made, Agent)
-        asyncio.run(_replay(run, made, rerun_pure_tools))
+        with ThreadPoolExecutor(1) as thread:  # a loop of its own, also where one is running already
+            thread.submit(lambda: asyncio.run(_replay(run, made, rerun_pure_tools))).result()
 
     return test
 
 
 async def _replay(run: str | Path | Result | list[Event], agent: Agent, rerun_pure_tools: bool) -> None:
     if isinstance(run, Result):
-        events = await record_of(agent.journal, run.run)
+        try:
+            events = await record_of(agent.journal, run.run)
+        except RunNotFound as problem:
+            hint = "pass the agent that ran it, or save it with save_run(journal, run, path) and freeze the file"
+            raise ConfigError(f"the agent's journal does not hold this run; {hint}") from problem
     elif isinstance(run, list):
         events = run
     else:

@@ -63,7 +63,7 @@ def _work() -> None:
                 _idle -= 1
             return
         outcome: Any = None
-        with Border(caught=BaseException) as border:  # sys.exit() in a tool is the tool's failure, not this thread's end
+        with Border(caught=(BaseException,)) as border:  # sys.exit() in a tool is the tool's failure, not this thread's end
             outcome = function()
         error = None if border.failure is None else border.failure.error
         if not loop.is_closed():

@@ -1,0 +1,50 @@
+"""A reply on its way in: checked for what it must be, and given call ids of our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.codec import dump
+from ..core.errors import UnexpectedError
+from ..core.messages import Media, Message, ModelReply, Text, Thinking, ToolCall, Usage
+
+_PARTS = (Text, Media, Thinking, ToolCall)
+
+
+def take_in(reply: Any, model: str, number: int) -> ModelReply:
+    """Call ids are minted here, because providers repeat theirs or have none: the same after a crash as without one."""
+    if not isinstance(reply, ModelReply):
+        raise _wrong(model, reply, "a ModelReply")
+    message = reply.message
+    if not isinstance(message, Message) or message.role != "assistant":
+        raise _wrong(model, message, "an assistant's Message in its reply")
+    if not isinstance(reply.usage, Usage):
+        raise _wrong(model, reply.usage, "a Usage in its reply")
+    parts = tuple([_part(part, model, number, place) for place, part in enumerate(message.parts)])
+    return ModelReply(Message("assistant", parts), reply.stop_reason, reply.usage, reply.model)
+
+
+def _part(part: Any, model: str, number: int, place: int) -> Any:
+    if type(part) is ToolCall:
+        if not isinstance(part.name, str) or not part.name:
+            raise _wrong(model, part, "a ToolCall with a name")
+        must_be_json(part.args, f"the arguments of {part.name}, as the model {model!r} returned them,")
+        return ToolCall(f"c{number}_{place}", part.name, part.args)
+    if not isinstance(part, _PARTS) or not isinstance(getattr(part, "text", ""), str):
+        raise _wrong(model, part, "texts, thinking, media and tool calls as the message's parts")
+    return part
+
+
+def must_be_json(value: Any, what: str) -> Any:
+    """The value, or an error that says what cannot be recorded."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    try:
+        dump(value)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise UnexpectedError(f"{what} cannot be recorded as JSON: {problem}") from problem
+    return value
+
+
+def _wrong(model: str, got: Any, expected: str) -> UnexpectedError:
+    return UnexpectedError(f"the model {model!r} returned {repr(got)[:100]}; expected {expected}")
