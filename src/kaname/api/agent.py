@@ -14,6 +14,7 @@ from ..core.errors import ConfigError
 from ..core.language import say
 from ..core.messages import Message, user
 from ..core.openai_shape import from_openai, to_openai
+from ..core.record import replace
 from ..core.state import State
 from ..journals.choose import choose
 from ..kernel.channel import Channel
@@ -24,6 +25,7 @@ from ..policies.timeout import Deadline, Timeout
 from ..strategies.decode import Output
 from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
+from ..strategies.termination import DuplicateDetectionPolicy
 from ..tools.registry import ToolRegistry
 from .begin import Beginnings, Recent, new_run_id
 from .result import Result, result_of
@@ -66,12 +68,15 @@ class Agent:
             if not (hasattr(policy, "model") and hasattr(policy, "tool")):
                 raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
         self._output = None if output is None or output is str else Output(output)
-        rules = with_defaults(stops)
+        if self._output is not None:
+            self._output.check()
+        strategy = self._with_output(strategy)
+        rules = with_defaults(stops, without=_judged_by(strategy))
         limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
-        self.tools = ToolRegistry(tools)
+        self.tools = ToolRegistry(_listed(tools))
         self.recipe = Recipe(
             name,
-            strategy or React(self._output),
+            strategy,
             None if model is None else resolve(model),
             self.tools,
             (*limits, *policies, Timeout()),
@@ -85,6 +90,12 @@ class Agent:
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
         self._head: tuple[str, State] | None = None  # the run where that conversation stands
+
+    def _with_output(self, strategy: Strategy | None) -> Strategy:
+        if strategy is None:
+            return React(self._output)
+        wants = self._output is not None and isinstance(strategy, React) and strategy.output is None
+        return replace(strategy, output=self._output) if wants else strategy
 
     @property
     def name(self) -> str:
@@ -140,6 +151,8 @@ class Agent:
         from .sequence import AgentStepSequence
 
         run, message = new_run_id(), _message(user_input)
+        if configuration is not None and not hasattr(configuration, "applied_to"):
+            raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")
         recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
         beginning = Beginnings(recipe, self.journal, self.sinks, self._described, self._recent)
         session = session_id or ""
@@ -244,6 +257,18 @@ class Agent:
             finally:
                 if self._conversation and scope.state.session == self._conversation:
                     self._head = (scope.run, scope.state)
+
+
+def _judged_by(strategy: Strategy) -> frozenset[str]:
+    """The kinds of limit that the strategy's own termination policy keeps: the defaults must not be tighter."""
+    own = isinstance(strategy, React) and isinstance(strategy.termination, DuplicateDetectionPolicy)
+    return frozenset({"duplicate", "tool_limit"}) if own else frozenset()
+
+
+def _listed(tools: Any) -> Iterable[Any]:
+    if isinstance(tools, Mapping | str) or not hasattr(tools, "__iter__"):
+        raise ConfigError(f"tools is a list of tools: write tools=[…], not {tools!r}")
+    return tools  # type: ignore[no-any-return]
 
 
 def describe(recipe: Recipe) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
-from itertools import groupby, zip_longest
+from itertools import groupby, takewhile, zip_longest
 from typing import Any
 
 from ..core.codec import encode_body
@@ -23,11 +23,11 @@ from ..core.events import (
     ToolFinished,
 )
 from ..core.messages import ToolCall, ToolResult
-from ..core.record import record
+from ..core.record import mutable, record
 from ..core.state import State
 from ..journals.memory import MemoryJournal
 from ..kernel.load import load, read_run
-from ..kernel.loop import drive
+from ..kernel.loop import advance, finished
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
 from ..models.replay import ReplayModel
@@ -113,31 +113,55 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     offline = recipe.altered(model=ReplayModel(events), tools=tools, policies=policies)
     journal, run = MemoryJournal(), events[0].run
     times = iter([event.time for event in events])
-    scope = Scope(run, offline, journal, epoch=0, state=state, clock=lambda: next(times, events[-1].time))
-    for inbox in _inboxes(events):
+    decided: list[Event] = []
+
+    def count(event: Event) -> None:
+        if _is_decision(event.body):
+            decided.append(event)
+
+    scope = Scope(run, offline, journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time))
+    for stage in _stages(events):
         scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
-        await scope.record(*inbox)
+        if stage.stopped is not None and scope.state.stop is None:
+            await scope.record(stage.stopped)
+            scope.epoch = (await journal.claim(run, takeover=True)).epoch
+        await scope.record(*stage.inbox)
         scope.failure = None
-        await drive(scope)
+        while not finished(scope.state) and (stage.upto is None or len(decided) < stage.upto):
+            await advance(scope)
     return [event async for event in journal.read(run)]
 
 
-def _inboxes(events: Sequence[Event]) -> Iterator[list[Any]]:
-    """What came from outside, grouped by where the run stood still and waited for it. A life after a crash is no such place."""
-    opening: list[Any] = []
-    for event in events:
-        if not isinstance(event.body, Opened | Received | ToolFinished):
-            break
-        opening.append(event.body)
-    yield opening
-    later = [e.body for e in events[len(opening) :]]
-    for outside, group in groupby(later, key=lambda body: isinstance(body, Resumed | Answered)):
-        if outside:
-            inbox = [
-                b for b in group if (isinstance(b, Resumed) and b.renewed) or (isinstance(b, Answered) and not _doubt(b.key))
-            ]
-            if inbox:
-                yield inbox
+@mutable
+class _Stage:
+    """A stretch between two moments when the run stood still: what came from outside then, and where it was stopped from
+    outside after so many decisions in all, if it was."""
+
+    stopped: Stopped | None
+    inbox: list[Any]
+    upto: int | None = None
+
+
+def _stages(events: Sequence[Event]) -> list[_Stage]:
+    """A life after a crash is no stage of its own: in a replay nobody dies."""
+    opening = [e.body for e in takewhile(lambda e: isinstance(e.body, Opened | Received | ToolFinished), events)]
+    stages = [_Stage(None, opening)]
+    decided = sum([_is_decision(body) for body in opening])
+    stopped: Stopped | None = None
+    stood_still = True
+    for event in events[len(opening) :]:
+        body = event.body
+        decided += _is_decision(body)
+        if isinstance(body, Stopped) and _is_outside(body):
+            stopped, stages[-1].upto = body, decided
+        came = (isinstance(body, Resumed) and body.renewed) or (isinstance(body, Answered) and not _doubt(body.key))
+        if came and not stood_still:
+            stages.append(_Stage(stopped, []))
+            stopped = None
+        if came:
+            stages[-1].inbox.append(body)
+        stood_still = came or (stood_still and isinstance(body, Resumed | Answered))
+    return stages
 
 
 def _doubt(key: str) -> bool:
@@ -158,10 +182,14 @@ def _first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> Diff
 
 def _decisions(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
     """What was decided, in order; what ran in parallel is put in the order of the calls."""
-    kept = [e for e in events if isinstance(e.body, _COMPARED) and not _is_outside(e.body)]
+    kept = [event for event in events if _is_decision(event.body)]
     for _, group in groupby(kept, key=lambda e: 0 if isinstance(e.body, ToolFinished | Asked) else e.seq):
         told = [(event.seq, " ".join(encode_body(event.body))) for event in group]  # type: ignore[arg-type]
         yield from sorted(told, key=lambda pair: pair[1]) if len(told) > 1 else told
+
+
+def _is_decision(body: Any) -> bool:
+    return isinstance(body, _COMPARED) and not _is_outside(body)
 
 
 def _is_outside(body: Any) -> bool:

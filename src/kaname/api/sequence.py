@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -23,6 +23,7 @@ from ..kernel.ports import Recipe, ToolContext
 from ..kernel.scope import Scope
 from ..policies.hand_out import HandOut
 from ..strategies.stop import Rule, max_steps, no_repeats, per_tool
+from ..tools.results import to_result
 from .result import Result, stop_error
 
 
@@ -80,8 +81,8 @@ class AgentConfiguration:
 class AgentStepSequence:
     """`async for step in sequence`, or `await sequence.next_step()` until it is `None`.
 
-    Nothing runs ahead of the caller but the tools of the current turn. Leaving the `async for` ends the run; to stop and go
-    on, pull with `next_step`.
+    Nothing runs ahead of the caller but the tools of the current turn. After leaving the `async for` early, pull on, or end
+    the run with `aclose()`; `async with agent.steps(…) as sequence` does that by itself.
     """
 
     def __init__(
@@ -94,7 +95,10 @@ class AgentStepSequence:
         self._begin, self._view = begin, view
         self._stack = AsyncExitStack()
         self._scope: Scope | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._queue: deque[SequenceStep] = deque()
+        self._called: set[str] = set()
+        self._told: set[str] = set()
         self._ended = False
         self._pulling = asyncio.Lock()
 
@@ -132,10 +136,12 @@ class AgentStepSequence:
         state = scope.state
         reply = state.replies[-1].reply.message
         for call in reply.calls:
+            if call.id not in self._called:
+                self._called.add(call.id)
+                self._queue.append(ToolCallStep(call, reply.text or reply.thinking))
             result = state.results.get(call.id)
-            if f"result:{call.id}" not in state.answers:
-                self._queue.append(ToolCallStep(call, reply.text))
-            if result is not None:
+            if result is not None and call.id not in self._told:
+                self._told.add(call.id)
                 self._queue.append(ToolResultStep(call, result))
         return bool(self._queue)
 
@@ -151,8 +157,10 @@ class AgentStepSequence:
         return FinalResponseStep(result.output, result.text)
 
     async def submit(self, call_id: str, output: Any = None, *, error: str | None = None) -> None:
-        """The result of a call that the caller ran."""
-        await self.answer(f"result:{call_id}", {"error": error} if error is not None else {"output": output})
+        """The result of a call that the caller ran: any value, or a `ToolResult`."""
+        result = to_result(output)
+        error = result.error if error is None else error
+        await self.answer(f"result:{call_id}", {"output": result.output} if error is None else {"error": error})
 
     async def answer(self, key: str, answer: Any) -> None:
         scope = await self._opened()
@@ -186,20 +194,26 @@ class AgentStepSequence:
 
     async def aclose(self) -> None:
         """End the run here. What was done stays recorded, and `agent.resume(sequence.run)` can go on with it."""
-        if self._scope is not None and not self._ended and self._scope.state.stop is None:
-            await self._scope.record(Stopped(Stop("cancelled", say("the caller stopped pulling", "途中で終了しました"))))
-        await self._close()
+        if not self._ended:
+            self._ended = True
+            await _finish(self._scope, self._stack)
 
     async def _close(self) -> None:
         self._ended = True
         await self._stack.aclose()
 
-    async def __aiter__(self) -> AsyncIterator[SequenceStep]:
-        try:
-            while (step := await self.next_step()) is not None:
-                yield step
-        finally:
-            await self.aclose()
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SequenceStep:
+        step = await self.next_step()
+        if step is None:
+            raise StopAsyncIteration
+        return step
+
+    def __del__(self) -> None:
+        if self._loop is not None and not self._ended and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_abandon, self._loop, self._scope, self._stack)
 
     async def __aenter__(self) -> Self:
         return self
@@ -213,6 +227,7 @@ class AgentStepSequence:
         if self._scope is None:
             channel = Channel()
             channel.mute()
+            self._loop = asyncio.get_running_loop()
             self._scope = await self._stack.enter_async_context(self._begin(channel))
         return self._scope
 
@@ -222,3 +237,19 @@ class AgentStepSequence:
             f"the sequence waits for: {keys}; hand results in with submit(call_id, output), answers with answer(key, …)",
             f"次の回答を待っています: {keys}。結果は submit(call_id, output)、回答は answer(key, …) で渡してください",
         )
+
+
+async def _finish(scope: Scope | None, stack: AsyncExitStack) -> None:
+    """An orderly end for a run that nobody pulls any more."""
+    if scope is not None and scope.state.stop is None:
+        await scope.record(Stopped(Stop("cancelled", say("the caller stopped pulling", "途中で終了しました"))))
+    await stack.aclose()
+
+
+_abandoned: set[asyncio.Task[None]] = set()
+
+
+def _abandon(loop: asyncio.AbstractEventLoop, scope: Scope | None, stack: AsyncExitStack) -> None:
+    task = loop.create_task(_finish(scope, stack))
+    _abandoned.add(task)  # the loop itself holds tasks only weakly
+    task.add_done_callback(_abandoned.discard)

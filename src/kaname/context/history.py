@@ -20,6 +20,7 @@ def window(messages: Sequence[Message], limit: int) -> Sequence[Message]:
     if len(messages) <= limit:
         return messages
     starts = [place for place in range(head, len(messages)) if messages[place].role == "user"]
+    starts = starts or [place for place in range(head, len(messages)) if messages[place].role != "tool"]
     room = limit - head
     keep = next((start for start in starts if len(messages) - start <= room), starts[-1] if starts else len(messages))
     return [*messages[:head], *messages[keep:]]

@@ -8,8 +8,9 @@ import re
 from collections.abc import Hashable
 from typing import Any
 
-_FENCE = re.compile(r"^\s*```[\w-]*[ \t]*\n(.*?)\n?\s*```\s*$", re.DOTALL)
-_STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(\s*[}\]])', re.DOTALL)
+_STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))|,(\s*[}\]])', re.DOTALL)  # a string may end with the text: linear
+_LANGUAGE = re.compile(r"[\w-]*[ \t]*\n|json\b", re.IGNORECASE)
+_NAMES = {"true": True, "false": False, "null": None}
 _LITERAL_LIMIT = 100_000
 _DEPTH_LIMIT = 100
 
@@ -27,8 +28,7 @@ def read_json(text: str) -> Any:
 
 
 def _parse(text: str) -> Any:
-    if fenced := _FENCE.match(text):
-        text = fenced.group(1)
+    text = _unfenced(text)
     try:
         return json.loads(text)
     except RecursionError:
@@ -42,6 +42,16 @@ def _parse(text: str) -> Any:
         raise ValueError(f"not valid JSON: {strict.msg} at line {strict.lineno}, column {strict.colno}") from None
 
 
+def _unfenced(text: str) -> str:
+    """What stands between ``` and ```, where that is all there is."""
+    fenced = text.strip()
+    if len(fenced) < 6 or not (fenced.startswith("```") and fenced.endswith("```")):
+        return text
+    inner = fenced[3:-3]
+    language = _LANGUAGE.match(inner)
+    return inner[language.end() :] if language else inner
+
+
 def _without_trailing_commas(text: str) -> Any:
     return json.loads(_STRING_OR_COMMA.sub(lambda found: found.group(1) or found.group(2), text))
 
@@ -49,11 +59,19 @@ def _without_trailing_commas(text: str) -> Any:
 def _python_literal(text: str) -> Any:
     if len(text) > _LITERAL_LIMIT or text.count("{") + text.count("[") + text.count("(") > _DEPTH_LIMIT:
         raise ValueError("too large to be read as a literal")
-    value = ast.literal_eval(text.strip())
+    tree = ast.parse(text.strip(), mode="eval")
+    value = ast.literal_eval(_JsonNames().visit(tree))
     json.dumps(value)  # a set, bytes or a complex number is no JSON value
     if not isinstance(value, dict | list):
         raise ValueError("only objects and lists are mended")
     return value
+
+
+class _JsonNames(ast.NodeTransformer):
+    """`true`, `false` and `null` between single quotes elsewhere."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(_NAMES[node.id]) if node.id in _NAMES else node
 
 
 def identity(value: Any) -> Hashable:

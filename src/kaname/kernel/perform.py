@@ -16,7 +16,7 @@ from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
 from .ports import Recipe, ToolContext
-from .replies import must_be_json, take_in
+from .replies import fit, must_be_json, take_in
 from .scope import Scope, silent
 
 _A_TOOLS = (Exception, SystemExit, BaseExceptionGroup)  # what a tool may do wrong without ending anything but itself
@@ -98,8 +98,7 @@ async def use(call: ToolCall, scope: Scope) -> None:
         return
     if not isinstance(result, ToolResult):
         raise UnexpectedError(f"a policy around {call.name} returned {repr(result)[:100]}; expected a ToolResult")
-    must_be_json(result.output, f"what {call.name} returned")
-    finished = ToolFinished(replace(result, call_id=call.id, name=call.name))
+    finished = ToolFinished(replace(fit(result, call.name), call_id=call.id, name=call.name))
     await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
 
 

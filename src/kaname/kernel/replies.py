@@ -6,8 +6,11 @@ from typing import Any
 
 from ..core.codec import dump
 from ..core.errors import UnexpectedError
-from ..core.messages import Media, Message, ModelReply, Text, Thinking, ToolCall, Usage
+from ..core.messages import Media, Message, ModelReply, Text, Thinking, ToolCall, ToolResult, Usage
+from ..core.record import replace
+from ..core.values import plain_text, shorten
 
+SHOWN_LIMIT, ERROR_LIMIT = 40_000, 10_000  # characters; about ten thousand tokens, and a quarter of that
 _PARTS = (Text, Media, Thinking, ToolCall)
 
 
@@ -44,6 +47,22 @@ def must_be_json(value: Any, what: str) -> Any:
     except (TypeError, ValueError, RecursionError) as problem:
         raise UnexpectedError(f"{what} cannot be recorded as JSON: {problem}") from problem
     return value
+
+
+def fit(result: ToolResult, tool: str) -> ToolResult:
+    """Cut what the model reads of a huge result, and say so; the journal keeps the whole."""
+    output = result.output
+    must_be_json(output, f"what {tool} returned")
+    if result.error is not None and len(result.error) > ERROR_LIMIT:
+        result = replace(result, error=shorten(result.error, ERROR_LIMIT))
+    if (
+        result.shown is not None
+        or isinstance(output, bool | int | float | None)
+        or (isinstance(output, str) and len(output) <= SHOWN_LIMIT)
+    ):
+        return result
+    text = plain_text(output)
+    return result if len(text) <= SHOWN_LIMIT else replace(result, shown=shorten(text, SHOWN_LIMIT))
 
 
 def _wrong(model: str, got: Any, expected: str) -> UnexpectedError:

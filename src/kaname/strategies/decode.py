@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ConfigError
+from ..core.codec import dump
+from ..core.errors import ConfigError, OutputDecodingFailed
+from ..core.steps import Stop
 from ..core.values import read_json
+from ..kernel.boundary import Border
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 _WRAP = "result"
+_FENCED = re.compile(r"```[\w-]*\n(.*?)\n```", re.DOTALL)
 
 
 class Output:
@@ -24,12 +29,8 @@ class Output:
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
         from pydantic import TypeAdapter
-        from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-        try:
-            return TypeAdapter(self.kind)
-        except (PydanticSchemaGenerationError, PydanticUserError) as problem:
-            raise ConfigError(f"output={self.kind!r} is not a type that pydantic can validate: {problem.message}") from problem
+        return TypeAdapter(self.kind)
 
     @cached_property
     def _plain(self) -> Mapping[str, Any]:
@@ -37,7 +38,18 @@ class Output:
 
     @cached_property
     def _wrapped(self) -> bool:
-        return self._plain.get("type") != "object" and "$ref" not in self._plain
+        shape = self._plain
+        if "$ref" in shape:  # a type that refers to itself
+            shape = shape["$defs"][shape["$ref"].rpartition("/")[2]]
+        return shape.get("type") != "object"
+
+    def check(self) -> None:
+        """Before anything starts: can this type be asked for at all?"""
+        with Border() as border:
+            _ = self.schema
+        if border.failure is not None:
+            what = f"output={self.kind!r} is not a type that pydantic can validate"
+            raise ConfigError(f"{what}: {border.failure}") from border.failure.error
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:
@@ -51,21 +63,37 @@ class Output:
         return outer
 
     def decode(self, text: str) -> Any:
-        """The checked value as JSON; `ValueError` says what does not fit."""
+        """The answer as JSON, after it was checked; `ValueError` says what does not fit."""
         from pydantic import ValidationError
 
-        data = read_json(text)
-        if self._wrapped and isinstance(data, dict) and set(data) == {_WRAP}:
-            data = data[_WRAP]
+        data = self._read(text)
         try:
-            return self._adapter.dump_python(self._adapter.validate_python(data), mode="json")
+            self._adapter.validate_json(dump(data))
         except ValidationError as problem:
             lines = [
                 f"{'.'.join([str(part) for part in p['loc']]) or 'answer'}: {p['msg']}"
                 for p in problem.errors(include_url=False)
             ]
-            raise ValueError("; ".join(lines)) from None
+            raise ValueError("; ".join(lines[:10])) from None
+        return data
+
+    def _read(self, text: str) -> Any:
+        try:
+            data = read_json(text)
+        except ValueError:
+            if len(blocks := _FENCED.findall(text)) == 1:  # an answer with words around it
+                data = read_json(blocks[0])
+            elif self._wrapped:  # a bare text where a text, a date or one of some words is wanted
+                data = text.strip()
+            else:
+                raise
+        return data[_WRAP] if self._wrapped and isinstance(data, dict) and set(data) == {_WRAP} else data
 
     def typed(self, value: Any) -> Any:
-        """The caller's type again, from the JSON that the journal keeps."""
-        return self._adapter.validate_python(value)
+        """The caller's type, from the JSON that the journal keeps."""
+        from pydantic import ValidationError
+
+        try:
+            return self._adapter.validate_json(dump(value))
+        except ValidationError as problem:
+            raise OutputDecodingFailed(Stop("undecodable", str(problem))) from problem

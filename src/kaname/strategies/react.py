@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.errors import UnexpectedError
 from ..core.record import field, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
@@ -46,8 +47,12 @@ class React:
                 return CallModel(schema=self._schema, note=note or GO_ON)
             case TerminateWithOutput(text):
                 return self._answer(text, state)
+            case TerminateImmediately(Stop(kind="completed")) if self.output is not None:
+                return self._answer("", state)  # nothing is no answer of the wanted form
             case TerminateImmediately(stop):
                 return Finish(stop)
+            case decision:
+                raise UnexpectedError(f"{type(self.termination).__name__}.decide returned {decision!r}, which is no decision")
 
     @property
     def _schema(self) -> Mapping[str, Any] | None:

@@ -46,7 +46,7 @@ class Rules:
     rules: tuple[StopRule, ...]
 
     def __or__(self, other: StopRule | Rules) -> Rules:
-        return Rules((*self.rules, *(other.rules if isinstance(other, Rules) else (other,))))
+        return Rules((*self.rules, *_flat(other)))
 
     def __ror__(self, other: StopRule) -> Rules:
         return Rules((other,)) | self
@@ -133,18 +133,24 @@ def cost(limit: float | str | None) -> Rule:
     return Rule("budget", None if limit is None else dollars(limit), judge)
 
 
-def with_defaults(given: Any) -> tuple[StopRule, ...]:
-    """The rules given, and the default of every kind that they do not mention."""
-    rules: tuple[StopRule, ...]
-    if given is None:
-        rules = ()
-    elif callable(given) and not isinstance(given, Rules):
-        rules = (given,)
-    else:
-        rules = tuple(given)
-    kinds = {rule.kind for rule in rules if isinstance(rule, Rule)}
+def with_defaults(given: Any, *, without: frozenset[str] = frozenset()) -> tuple[StopRule, ...]:
+    """The rules given, and the default of every kind that they (or `without`) do not mention."""
+    rules = tuple(_flat(given))
+    kinds = {rule.kind for rule in rules if isinstance(rule, Rule)} | without
     defaults = [rule for rule in (max_steps(10), no_repeats(2), per_tool(5)) if rule.kind not in kinds]
     return (*defaults, *rules)
+
+
+def _flat(given: Any) -> Iterator[StopRule]:
+    if given is None:
+        return
+    if isinstance(given, Rules | list | tuple):
+        for rule in given:
+            yield from _flat(rule)
+    elif callable(given):
+        yield given
+    else:
+        raise ConfigError(f"a stop rule is made by max_steps(…) and the like, or is a function (state, step), not {given!r}")
 
 
 def _first_over(step: Step, limit: float, count: Callable[[ToolCall], int]) -> ToolCall | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments
@@ -13,15 +14,8 @@ from ..core.values import read_json
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-_CONTAINERS = (
-    "dict_type",
-    "list_type",
-    "tuple_type",
-    "set_type",
-    "model_type",
-    "dataclass_type",
-    "model_attributes_type",
-)
+_MOST_LINES = 20
+_ROUNDS = 3
 
 
 def read_arguments(call: ToolCall) -> dict[str, Any]:
@@ -40,19 +34,18 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def validate(adapter: TypeAdapter[Any], name: str, args: dict[str, Any]) -> Any:
-    """Check against the types. A JSON text where an object or a list belongs is unpacked, once."""
+    """Check against the types. A JSON text where an object or a list belongs is unpacked, wherever it stands."""
     from pydantic import ValidationError
 
-    try:
-        return adapter.validate_python(args)
-    except ValidationError as first:
-        mended = _unpack_texts(args, first)
+    for attempts_left in reversed(range(_ROUNDS)):
         try:
-            if mended is not None:
-                return adapter.validate_python(mended)
-        except ValidationError as second:
-            first = second
-        raise BadArguments(describe(name, first)) from None
+            return adapter.validate_python(args)
+        except ValidationError as error:
+            unpacked = _unpack_texts(args, error) if attempts_left else None
+            if unpacked is None:
+                raise BadArguments(describe(name, error)) from None
+            args = unpacked
+    raise AssertionError("the last round returns or raises")
 
 
 def describe(name: str, error: ValidationError) -> str:
@@ -61,19 +54,40 @@ def describe(name: str, error: ValidationError) -> str:
     for problem in error.errors(include_url=False, include_context=False):
         place = ".".join([str(part) for part in problem["loc"]]) or "arguments"
         got = "" if problem["type"] == "missing" else f" (got {json.dumps(problem['input'], default=str)[:80]})"
-        lines.append(f"- {place}: {problem['msg']}{got}")
-    return f"the arguments of {name} do not fit:\n" + "\n".join(lines)
+        lines.append(f"{place}: {problem['msg']}{got}")
+    return listed(name, lines)
+
+
+def listed(name: str, mistakes: list[str]) -> str:
+    more = [f"- … and {len(mistakes) - _MOST_LINES} more"] if len(mistakes) > _MOST_LINES else []
+    return f"the arguments of {name} do not fit:\n" + "\n".join([*[f"- {m}" for m in mistakes[:_MOST_LINES]], *more])
 
 
 def _unpack_texts(args: dict[str, Any], error: ValidationError) -> dict[str, Any] | None:
+    """The arguments with every text unpacked that stands where the check wanted a container; `None` if there is none."""
     mended: dict[str, Any] | None = None
     for problem in error.errors(include_url=False, include_context=False):
-        field = problem["loc"][0] if problem["loc"] else None
-        value = args.get(field) if isinstance(field, str) else None
-        if problem["type"] in _CONTAINERS and isinstance(field, str) and isinstance(value, str):
-            try:
-                unpacked = read_json(value)
-            except ValueError:
-                continue
-            mended = {**(mended or args), field: unpacked}
-    return mended
+        text, place = problem["input"], problem["loc"]
+        if not isinstance(text, str) or text.strip()[:1] not in ("{", "["):
+            continue
+        try:
+            unpacked = read_json(text)
+        except ValueError:
+            continue
+        mended = deepcopy(args) if mended is None else mended
+        _put(mended, list(place), text, unpacked)
+    return None if mended == args else mended
+
+
+def _put(inside: Any, place: list[Any], text: str, unpacked: Any) -> None:
+    """Put it where the text stands. A place may name a branch of a union, which is no key: it is passed over."""
+    for part in place:
+        held = inside.get(part) if isinstance(inside, dict) else None
+        if isinstance(inside, list) and isinstance(part, int) and part < len(inside):
+            held = inside[part]
+        if held is None:
+            continue
+        if held == text:
+            inside[part] = unpacked
+            return
+        inside = held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ..core.durations import seconds
@@ -12,8 +13,8 @@ from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
 from ..core.values import plain_text
 from ..kernel.ports import Repair, Tool, ToolContext
-from .arguments import read_arguments
-from .function import DEFAULT_TIMEOUT, EFFECTS, run_function
+from .arguments import listed, read_arguments
+from .function import DEFAULT_TIMEOUT, EFFECTS, context_parameters, run_function
 from .results import to_result
 
 
@@ -35,12 +36,10 @@ class DefinedTool:
             )
         self.name: str = inner["name"]
         self.description: str = inner.get("description") or self.name
-        self.parameters: Mapping[str, Any] = inner.get("parameters") or {"type": "object", "properties": {}}
-        self.effect: Effect = definition.get("effect", "irreversible")
-        if self.effect not in EFFECTS:
-            raise ConfigError(f"tool {self.name}: effect {self.effect!r} is unknown{nearest(self.effect, EFFECTS)}")
-        timeout = definition.get("timeout", DEFAULT_TIMEOUT)
-        self.timeout = None if timeout is None else seconds(timeout)
+        schema = inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
+        self.parameters: Mapping[str, Any] = schema or {"type": "object", "properties": {}}
+        self.effect = _effect(self.name, definition.get("effect", "irreversible"))
+        self.timeout = _timeout(definition.get("timeout", DEFAULT_TIMEOUT))
         self._execute: Callable[..., Any] | None = definition.get("execute")
         if self._execute is None:
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
@@ -50,13 +49,14 @@ class DefinedTool:
 
         args = read_arguments(call)
         if mistakes := list(problems(args, self.parameters)):
-            raise BadArguments(f"the arguments of {self.name} do not fit:\n" + "\n".join([f"- {m}" for m in mistakes]))
+            raise BadArguments(listed(self.name, mistakes))
         return args
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if self._execute is None:
             return _from_caller(self.name, prepared, context)
-        return to_result(await run_function(self._execute, prepared, context))
+        wanted = dict.fromkeys(context_parameters(self._execute), context)
+        return await run_function(self._execute, {**prepared, **wanted}, context)
 
 
 def _from_caller(name: str, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
@@ -71,6 +71,16 @@ def _from_caller(name: str, prepared: dict[str, Any], context: ToolContext) -> T
     return to_result(answers[key])
 
 
+def _effect(name: str, effect: Any) -> Effect:
+    if effect not in EFFECTS:
+        raise ConfigError(f"tool {name}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
+    return effect  # type: ignore[no-any-return]
+
+
+def _timeout(given: float | str | None) -> float | None:
+    return None if given is None else seconds(given)
+
+
 class TextTool:
     """A class with `name`, `description` and `async execute(input_text)`: the model sends it one text."""
 
@@ -83,9 +93,11 @@ class TextTool:
     reconcile: Repair | None = None
 
     def __init__(self, tool: Tool) -> None:
+        if not isinstance(tool.name, str) or not tool.name:
+            raise ConfigError(f"the tool {tool!r} needs a name, not {tool.name!r}")
         self.name, self.description = tool.name, tool.description
-        self.effect: Effect = getattr(tool, "effect", "irreversible")
-        self.timeout: float | None = getattr(tool, "timeout", DEFAULT_TIMEOUT)
+        self.effect = _effect(self.name, getattr(tool, "effect", "irreversible"))
+        self.timeout = _timeout(getattr(tool, "timeout", DEFAULT_TIMEOUT))
         self._tool = tool
 
     def prepare(self, call: ToolCall) -> str:
@@ -102,4 +114,4 @@ class TextTool:
         return await self.execute(prepared)
 
     async def execute(self, input_text: str) -> ToolResult:
-        return to_result(await self._tool.execute(input_text))
+        return await run_function(partial(self._tool.execute, input_text), {}, None)

@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of its parameters: Google, NumPy and Sphinx styles."""
+"""What a docstring says of a function and of its parameters: Google, NumPy and Sphinx styles, English and Japanese."""
 
 from __future__ import annotations
 
@@ -6,54 +6,94 @@ import inspect
 import re
 from typing import Any
 
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params|引数)\s*:?\s*$")
-_OTHER = re.compile(r"^(Returns?|Raises|Yields?|Examples?|Notes?|See Also|戻り値|例外|例)\s*:?\s*$")
-_GOOGLE = re.compile(r"^\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*[::]\s*(.+)$")
-_NUMPY = re.compile(r"^(\w+)\s*:\s*\S.*$|^(\w+)$")
-_SPHINX = re.compile(r"^\s*:param\s+(?:[\w\[\], |]+\s+)?(\w+)\s*:\s*(.*)$")
+_PARAMETERS = {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters", "引数"}
+_DROPPED = {"returns", "return", "raises", "yields", "yield", "receives", "example", "examples"}
+_DROPPED |= {"戻り値", "返り値", "例外", "例"}
+_HEADING = re.compile(r"^(\w[\w ]*?)\s*[::]?\s*$")
+_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*[::]\s*(.*)$")
+_NUMPY_ENTRY = re.compile(r"^(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?$")
+_SPHINX = re.compile(r"^:param\s+(?:[\w\[\], |.]+\s+)?(\w+)\s*:\s*(.*)$")
 
 
 def parse(function: Any) -> tuple[str, dict[str, str]]:
-    """The description without its sections, and a text for each parameter that has one."""
-    lines = (inspect.getdoc(function) or "").splitlines()
-    summary: list[str] = []
-    params: dict[str, str] = {}
-    section, last = "", ""
+    """The description without what is said of parameters and returns, and a text for each parameter that has one."""
+    lines = (inspect.getdoc(function) or "").expandtabs(4).splitlines()
+    kept: list[str] = []
+    reader = _Parameters()
+    section = ""
     for number, line in enumerate(lines):
-        underlined = number + 1 < len(lines) and set(lines[number + 1].strip()) == {"-"}
-        if _SECTION.match(line.strip()) and not line.startswith(" "):
-            section = "numpy" if underlined else "google"
-        elif _OTHER.match(line.strip()) and not line.startswith(" "):
-            section = "other"
-        elif found := _SPHINX.match(line):
-            section, last = "sphinx", found.group(1)
-            params[last] = found.group(2).strip()
-        elif section == "google":
-            last = _google(line, params, last)
+        following = lines[number + 1] if number + 1 < len(lines) else ""
+        heading = _heading(line, following)
+        if heading:
+            section = "numpy" if heading in _PARAMETERS and _is_rule(following) else heading
+            reader.begin()
+        elif found := _SPHINX.match(line.strip()):
+            section = "sphinx"
+            reader.entry([found.group(1)], found.group(2), _indent(line))
+        elif re.match(r"^:(returns?|rtype|raises?|type)\b", line.strip()):
+            section = "returns"
+        elif section in _PARAMETERS:
+            reader.google(line)
         elif section == "numpy":
-            last = _numpy(line, params, last)
-        elif not section:
-            summary.append(line)
-    return "\n".join(summary).strip(), {name: text for name, text in params.items() if text}
+            reader.numpy(line)
+        elif section == "sphinx" and _indent(line):
+            reader.more(line)
+        if section in ("", "sphinx") and line.strip() and not line.strip().startswith(":") and not _indent(line):
+            section = ""
+        if section == "" or section not in (*_PARAMETERS, *_DROPPED, "numpy", "sphinx"):
+            kept.append(line)
+    return "\n".join(kept).strip(), {name: text.strip() for name, text in reader.texts.items() if text.strip()}
 
 
-def _google(line: str, params: dict[str, str], last: str) -> str:
-    indent = len(line) - len(line.lstrip())
-    if (found := _GOOGLE.match(line)) and 0 < indent <= 4:
-        params[found.group(1)] = found.group(2).strip()
-        return found.group(1)
-    if last and line.strip():
-        params[last] = f"{params[last]} {line.strip()}"
-    return last
+def _heading(line: str, following: str) -> str:
+    """A line that opens a section: not indented, a word or two, a colon and an indented line after it, or a rule under it."""
+    found = None if _indent(line) or not line.strip() else _HEADING.match(line)
+    if found is None:
+        return ""
+    name = found.group(1).strip().lower()
+    marked = line.rstrip().endswith((":", ":")) and (_indent(following) or not following.strip())
+    return name if _is_rule(following) or (marked and (name in _PARAMETERS | _DROPPED or _indent(following))) else ""
 
 
-def _numpy(line: str, params: dict[str, str], last: str) -> str:
-    if set(line.strip()) == {"-"}:
-        return last
-    if not line.startswith(" ") and (found := _NUMPY.match(line)):
-        name = found.group(1) or found.group(2)
-        params[name] = ""
-        return name
-    if last and line.strip():
-        params[last] = f"{params[last]} {line.strip()}".strip()
-    return last
+def _is_rule(line: str) -> bool:
+    return len(line.strip()) > 2 and set(line.strip()) <= {"-", "="}
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+class _Parameters:
+    """Collects the texts of parameters, line by line."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        self._last: list[str] = []
+        self._column: int | None = None
+
+    def entry(self, names: list[str], text: str, column: int) -> None:
+        self._last, self._column = names, column
+        self.texts |= dict.fromkeys(names, text)
+
+    def more(self, line: str) -> None:
+        for name in self._last:
+            self.texts[name] = f"{self.texts[name]} {line.strip()}"
+
+    def google(self, line: str) -> None:
+        found = _ENTRY.match(line.strip())
+        if found and (self._column is None or _indent(line) <= self._column):
+            self.entry([found.group(1)], found.group(2), _indent(line))
+        elif line.strip():
+            self.more(line)
+
+    def numpy(self, line: str) -> None:
+        if _is_rule(line) or not line.strip():
+            return
+        found = None if _indent(line) else _NUMPY_ENTRY.match(line)
+        if found:
+            self.entry([name.strip() for name in found.group(1).split(",")], "", 0)
+        else:
+            self.more(line)

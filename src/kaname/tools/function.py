@@ -8,9 +8,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, overload
 
 from ..core.durations import seconds
-from ..core.errors import BadArguments, ConfigError, nearest
+from ..core.errors import BadArguments, ConfigError, Signal, nearest
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
+from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Repair, ToolContext
 from .arguments import read_arguments
 from .offload import off_loop
@@ -38,8 +39,12 @@ class FunctionTool:
         reconcile: Callable[..., Any] | None = None,
         bound_to: Any = None,
     ) -> None:
-        self.function = function
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        inner: Any = function.function if isinstance(function, FunctionTool) else function
+        self._static, self._of_class = isinstance(inner, staticmethod), isinstance(inner, classmethod)
+        self.function: Callable[..., Any] = inner.__func__ if self._static or self._of_class else inner
+        if not callable(self.function) or isinstance(self.function, type):
+            raise ConfigError(f"@tool goes on a function, not on {self.function!r}")
+        self.name = name or _name_of(self.function)
         if effect not in EFFECTS:
             raise ConfigError(f"tool {self.name}: effect {effect!r} is unknown{nearest(effect, EFFECTS)}")
         self.effect: Effect = effect
@@ -51,7 +56,7 @@ class FunctionTool:
 
     def __get__(self, instance: Any, owner: type | None = None) -> FunctionTool:
         """A tool in a class body is a method: taken from an instance, it is bound to it."""
-        if instance is None:
+        if self._static or (instance is None and not self._of_class):
             return self
         return FunctionTool(
             self.function,
@@ -61,7 +66,7 @@ class FunctionTool:
             timeout=self.timeout,
             undo=self._undo,
             reconcile=self._reconcile,
-            bound_to=instance,
+            bound_to=owner if self._of_class else instance,
         )
 
     def __repr__(self) -> str:
@@ -80,8 +85,9 @@ class FunctionTool:
     @cached_property
     def description(self) -> str:
         from .docstrings import parse
+        from .signature import plain_function
 
-        return self._described or parse(self.function)[0] or self.name.replace("_", " ")
+        return self._described or parse(plain_function(self.function))[0] or self.name.replace("_", " ")
 
     @cached_property
     def signature(self) -> Signature:
@@ -97,19 +103,20 @@ class FunctionTool:
         return self.signature.bind(self.name, read_arguments(call))
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        if name := self.signature.context:
-            prepared = {**prepared, name: context}
-        return to_result(await run_function(self._callable(self.function), prepared, context))
+        if names := self.signature.context:
+            prepared = {**prepared, **dict.fromkeys(names, context)}
+        return await run_function(self._callable(self.function), prepared, context)
 
     async def execute(self, input_text: str) -> ToolResult:
         """Outside of a run, as the smallest tool protocol has it: a JSON object, or plain text for a tool of one argument."""
+        if self.signature.context:
+            raise ConfigError(f"tool {self.name} needs a run's context; give it to an agent instead")
         try:
             prepared = self.prepare(ToolCall("", self.name, self._from_text(input_text)))
         except BadArguments as problem:
             return ToolResult(error=str(problem))
-        if self.signature.context:
-            raise ConfigError(f"tool {self.name} needs a run's context; give it to an agent instead")
-        return to_result(await run_function(self._callable(self.function), prepared, None))
+        result = await attempt(run_function, self._callable(self.function), prepared, None, passing=(Signal,))
+        return ToolResult(error=str(result)) if isinstance(result, Failure) else result
 
     def _from_text(self, text: str) -> Any:
         required = self.parameters.get("required") or list(self.parameters.get("properties", {}))
@@ -130,13 +137,13 @@ class FunctionTool:
         repair = self._callable(function)
         wanted = inspect.signature(repair).parameters
         every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
-        takes_context = [n for n, hint in inspect.get_annotations(function, eval_str=True).items() if hint is ToolContext]
+        takes_context = context_parameters(function)
 
         async def run(prepared: dict[str, Any], context: ToolContext) -> ToolResult | None:
             args = {name: value for name, value in prepared.items() if every or name in wanted}
             args |= dict.fromkeys(takes_context, context)
-            value = await run_function(repair, args, context)
-            return None if value is None else to_result(value)
+            result = await run_function(repair, args, None)
+            return None if result.output is None and not result.is_error and not result.media else result
 
         return run
 
@@ -144,18 +151,48 @@ class FunctionTool:
         return function if self._bound_to is None else partial(function, self._bound_to)
 
 
-async def run_function(function: Callable[..., Any], args: dict[str, Any], context: ToolContext | None) -> Any:
+def _name_of(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def context_parameters(function: Callable[..., Any]) -> list[str]:
+    """The names of the parameters that want the run's context."""
+    from .signature import is_context, plain_function
+
+    hints = inspect.get_annotations(plain_function(function), eval_str=True)
+    return [name for name, hint in hints.items() if name != "return" and is_context(hint)]
+
+
+async def run_function(function: Callable[..., Any], args: dict[str, Any], context: ToolContext | None) -> ToolResult:
     """Async functions on the loop, the others off it. What a generator yields is shown at once and is the result together."""
     kind = function.func if isinstance(function, partial) else function
-    kind = kind if inspect.isroutine(kind) else getattr(kind, "__call__", kind)  # noqa: B004
-    if inspect.iscoroutinefunction(kind):
-        return await function(**args)
-    if inspect.isasyncgenfunction(kind):
-        return _joined([await _shown(piece, context) async for piece in function(**args)])
-    if inspect.isgeneratorfunction(kind):
-        return await _run_generator(function(**args), context)
-    value = await off_loop(function, **args)
-    return await value if inspect.isawaitable(value) else value
+    kind = kind if inspect.isroutine(kind) else type(kind).__call__
+    if inspect.iscoroutinefunction(kind) or inspect.isasyncgenfunction(kind):
+        value = function(**args)
+    else:
+        value = await off_loop(_called, function, args)
+    if inspect.isawaitable(value):
+        value = await value
+    if inspect.isasyncgen(value):
+        value = _joined([await _shown(piece, context) async for piece in value])
+    elif inspect.isgenerator(value):
+        value = await _run_generator(value, context)
+    return to_result(value) if not isinstance(value, _Done) else value.result
+
+
+class _Done:
+    """A result that was made where the function ran, off the loop."""
+
+    def __init__(self, result: ToolResult) -> None:
+        self.result = result
+
+
+def _called(function: Callable[..., Any], args: dict[str, Any]) -> Any:
+    value = function(**args)
+    live = inspect.isawaitable(value) or inspect.isasyncgen(value) or inspect.isgenerator(value)
+    return value if live else _Done(to_result(value))
 
 
 async def _run_generator(generator: Any, context: ToolContext | None) -> Any:

@@ -33,11 +33,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
 
 
-async def off_loop(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def off_loop(function: Callable[..., Any], /, *args: Any) -> Any:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
-    _submit((lambda: context.run(function, *args, **kwargs), loop, future))
+    _submit((lambda: context.run(function, *args), loop, future))
     return await future
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @record
 class Signature:
-    """`context` is the name of the parameter that takes the run's context, which the model never sees."""
+    """`context` names the parameters that take the run's context, which the model never sees."""
 
     parameters: Mapping[str, Any]
-    context: str
+    context: tuple[str, ...]
     names: Mapping[str, str]  # of the checking model's fields: a parameter may be called `json` or `_x`, a field may not
     adapter: TypeAdapter[Any]
 
@@ -36,54 +36,79 @@ class Signature:
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
     """Built when the tool is first used: pydantic is slow to load, and a program may never get that far."""
     from pydantic import ConfigDict, TypeAdapter, create_model
-    from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+    from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
     hints = _hints(function, name)
-    _, described = parse(function)
+    _, described = parse(plain_function(function))
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
-    context, extra = "", False
-    for parameter in inspect.signature(function).parameters.values():
+    context: list[str] = []
+    extra = False
+    for parameter in _parameters(function, name):
         hint = hints.get(parameter.name, Any)
-        if hint is ToolContext:
-            context = parameter.name
+        if is_context(hint):
+            context.append(parameter.name)
         elif parameter.kind is parameter.VAR_KEYWORD:
             extra = True
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise ConfigError(f"tool {name}: the parameter {parameter.name!r} cannot be passed by name, as models do")
         else:
             field = f"p{len(fields)}"
             names[field] = parameter.name
-            about = described.get(parameter.name) or _first_text(hint)
-            fields[field] = (hint, _field(parameter, about))
+            fields[field] = (_hint(parameter, hint), _field(parameter, hint, described.get(parameter.name)))
     config = ConfigDict(extra="allow" if extra else "forbid", arbitrary_types_allowed=False, protected_namespaces=())
     try:
         model = create_model(f"{name}_arguments", __config__=config, **fields)
         adapter: TypeAdapter[Any] = TypeAdapter(model)
-        return Signature(_tidy(adapter.json_schema()), context, names, adapter)
-    except (PydanticSchemaGenerationError, PydanticUserError) as problem:
-        raise ConfigError(
-            f"tool {name}: a parameter has a type that cannot be shown to a model: {problem.message}"
-        ) from problem
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a default that has no JSON: it is left out of the schema
+            return Signature(_tidy(adapter.json_schema()), tuple(context), names, adapter)
+    except (PydanticSchemaGenerationError, PydanticUserError, PydanticInvalidForJsonSchema) as problem:
+        what = "a parameter has a type that cannot be shown to a model"
+        raise ConfigError(f"tool {name}: {what}: {problem.message}") from problem
 
 
-def _field(parameter: inspect.Parameter, about: str | None) -> Any:
+def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError) as problem:
+        raise ConfigError(f"tool {name}: {problem}; wrap it in a function of your own") from problem
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise ConfigError(f"tool {name}: the parameter {parameter.name!r} cannot be passed by name, as models do")
+    return parameters
+
+
+def is_context(hint: Any) -> bool:
+    """`ToolContext`, also as `ToolContext | None` or inside `Annotated`."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return hint is ToolContext or ToolContext in get_args(hint)
+
+
+def _hint(parameter: inspect.Parameter, hint: Any) -> Any:
+    """`x: int = None` means that None may be sent."""
+    return hint | None if parameter.default is None and hint is not Any and not isinstance(hint, str) else hint
+
+
+def _field(parameter: inspect.Parameter, hint: Any, about: str | None) -> Any:
     from pydantic import Field
     from pydantic.fields import FieldInfo
 
     given = parameter.default
+    notes = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    if not any(isinstance(note, FieldInfo) and note.description for note in notes):
+        about = about or next((note for note in notes if isinstance(note, str)), None)
+    else:
+        about = None
     if isinstance(given, FieldInfo):  # def f(x: int = Field(3, ge=1))
-        field = copy(given)
-        field.alias = field.validation_alias = field.serialization_alias = parameter.name
-        field.description = field.description or about
-        return field
+        options = {key: value for key, value in given._attributes_set.items() if key != "annotation"}
+        return Field(**{"description": about, **options, "alias": parameter.name})
     default = ... if given is parameter.empty else given
-    return Field(default, alias=parameter.name, description=about)
+    return Field(default, alias=parameter.name, description=about) if about else Field(default, alias=parameter.name)
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
-        return get_type_hints(_plain(function), include_extras=True)
+        return get_type_hints(plain_function(function), include_extras=True)
     except NameError as problem:
         raise ConfigError(
             f"tool {name}: {problem}; a type used in its signature must be importable at module level, not only under "
@@ -91,19 +116,12 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         ) from problem
 
 
-def _plain(function: Any) -> Any:
+def plain_function(function: Any) -> Any:
     """The function inside a partial, a wrapper, or an object that can be called."""
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
     return function if inspect.isroutine(function) else type(function).__call__
-
-
-def _first_text(hint: Any) -> str | None:
-    """`Annotated[str, "the city"]`: the plain text is the description."""
-    if get_origin(hint) is Annotated:
-        return next((note for note in get_args(hint)[1:] if isinstance(note, str)), None)
-    return None
 
 
 def _tidy(schema: Any) -> Any:
