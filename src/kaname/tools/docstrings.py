@@ -51,8 +51,9 @@ def _heading(line: str, following: str) -> str:
     if found is None:
         return ""
     name = found.group(1).strip().lower()
-    marked = line.rstrip().endswith((":", ":")) and (_indent(following) or not following.strip())
-    return name if _is_rule(following) or (marked and (name in _PARAMETERS | _DROPPED or _indent(following))) else ""
+    colon = line.rstrip().endswith((":", ":"))
+    known = name in _PARAMETERS or name in _DROPPED
+    return name if _is_rule(following) or (colon and (known or _indent(following))) else ""
 
 
 def _is_rule(line: str) -> bool:

@@ -85,8 +85,13 @@ def is_context(hint: Any) -> bool:
 
 
 def _hint(parameter: inspect.Parameter, hint: Any) -> Any:
-    """`x: int = None` means that None may be sent."""
-    return hint | None if parameter.default is None and hint is not Any and not isinstance(hint, str) else hint
+    """`x: int = None` means that None may be sent; `x: int = Field(ge=1)` carries its limits in the default."""
+    if parameter.default is None and hint is not Any:
+        return hint | None
+    metadata = getattr(parameter.default, "metadata", ())
+    for limit in metadata if type(parameter.default).__name__ == "FieldInfo" else ():
+        hint = Annotated[hint, limit]
+    return hint
 
 
 def _field(parameter: inspect.Parameter, hint: Any, about: str | None) -> Any:
