@@ -80,8 +80,9 @@ async def cpu(work: Callable[[], Awaitable[Any]]) -> float:
 
 
 def row(name: str, value: float, unit: str, limit: float) -> None:
-    mark = "ok " if value <= limit else "OVER"
-    print(f"{mark} {name:<66} {value:9.3f} {unit:<4} (limit {limit:g})", flush=True)
+    mark = "ok  " if value <= limit else "OVER"
+    wanted = f"limit {limit:g}" if limit < float("inf") else "no limit"
+    print(f"{mark} {name:<76} {value:8.3f} {unit:<2}  {wanted:<10}  core {calibrate():.0f}", flush=True)
 
 
 async def bench_step() -> None:
@@ -140,7 +141,7 @@ def calibrate() -> float:
 
 
 async def main() -> None:
-    print(f"    this core, by a fixed piece of work: {calibrate():.1f} ms")
+    print("core: CPU ms of a fixed piece of work, right after the row was measured; 20 is this machine at its best")
     for name in sys.argv[1:] or BENCHES:
         await BENCHES[name]()
 

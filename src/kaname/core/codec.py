@@ -95,13 +95,19 @@ def _fact(kind: str, data: Any) -> Fact:
     return Unknown(kind, data) if known is None else _read(known, data)
 
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
+_escaped = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def dump(value: Any) -> str:
     """Compact JSON that any UTF-8 column takes; half a surrogate pair is escaped instead of refused."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _compact(value)
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
+        return _escaped(value)
     return text
 
 

@@ -96,8 +96,9 @@ def shorten(text: str, limit: int) -> str:
     return text[: limit - tail] + note + text[-tail:]
 
 
+_readable = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def plain_text(value: Any) -> str:
     """A JSON value as a model reads it: text stays text."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else _readable(value)

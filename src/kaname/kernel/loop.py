@@ -39,11 +39,12 @@ async def advance(scope: Scope) -> None:
 
 def decide(scope: Scope) -> Step:
     """Ask the strategy, then let the stop rules judge the step that it proposes."""
-    step = scope.agent.strategy.next(scope.state)
+    agent, state = scope.agent, scope.state
+    step = agent.strategy.next(state)
     if isinstance(step, Finish):
         return step
-    for rule in scope.agent.stops:
-        if (stop := rule(scope.state, step)) is not None:
+    for rule in agent.stops:
+        if (stop := rule(state, step)) is not None:
             return Finish(stop) if isinstance(stop, Stop) else _not_a_stop(rule, stop)
     return step
 

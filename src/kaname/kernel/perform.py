@@ -9,7 +9,6 @@ from ..core.codec import digest
 from ..core.errors import BadArguments, ConfigError, Signal, Suspend, ToolNotFoundError, UnexpectedError
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, system, user
-from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step
 from .boundary import Failure, attempt
@@ -98,7 +97,7 @@ async def use(call: ToolCall, scope: Scope) -> None:
         return
     if not isinstance(result, ToolResult):
         raise UnexpectedError(f"a policy around {call.name} returned {repr(result)[:100]}; expected a ToolResult")
-    finished = ToolFinished(replace(fit(result, call.name), call_id=call.id, name=call.name))
+    finished = ToolFinished(fit(result, call))
     await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from ..core.codec import dump
 from ..core.errors import UnexpectedError
 from ..core.messages import Media, Message, ModelReply, Text, Thinking, ToolCall, ToolResult, Usage
-from ..core.record import replace
 from ..core.values import plain_text, shorten
 
 SHOWN_LIMIT, ERROR_LIMIT = 40_000, 10_000  # characters; about ten thousand tokens, and a quarter of that
+_HUGE = 10**18
 _PARTS = (Text, Media, Thinking, ToolCall)
 
 
@@ -40,7 +40,7 @@ def _part(part: Any, model: str, number: int, place: int) -> Any:
 
 def must_be_json(value: Any, what: str) -> Any:
     """The value, or an error that says what cannot be recorded."""
-    if value is None or isinstance(value, str | bool):
+    if value is None or isinstance(value, str | bool | float) or (type(value) is int and -_HUGE < value < _HUGE):
         return value
     try:
         dump(value)
@@ -49,20 +49,16 @@ def must_be_json(value: Any, what: str) -> Any:
     return value
 
 
-def fit(result: ToolResult, tool: str) -> ToolResult:
-    """Cut what the model reads of a huge result, and say so; the journal keeps the whole."""
-    output = result.output
-    must_be_json(output, f"what {tool} returned")
-    if result.error is not None and len(result.error) > ERROR_LIMIT:
-        result = replace(result, error=shorten(result.error, ERROR_LIMIT))
-    if (
-        result.shown is not None
-        or isinstance(output, bool | int | float | None)
-        or (isinstance(output, str) and len(output) <= SHOWN_LIMIT)
-    ):
-        return result
-    text = plain_text(output)
-    return result if len(text) <= SHOWN_LIMIT else replace(result, shown=shorten(text, SHOWN_LIMIT))
+def fit(result: ToolResult, call: ToolCall) -> ToolResult:
+    """The result of that call. What the model reads of a huge one is cut, and says so; the journal keeps the whole."""
+    output, error, shown = result.output, result.error, result.shown
+    must_be_json(output, f"what {call.name} returned")
+    if error is not None and len(error) > ERROR_LIMIT:
+        error = shorten(error, ERROR_LIMIT)
+    if shown is None and not isinstance(output, int | float | None):
+        text = plain_text(output)
+        shown = shorten(text, SHOWN_LIMIT) if len(text) > SHOWN_LIMIT else None
+    return ToolResult(output, error, call.id, call.name, shown, result.media, result.transfer, result.usage)
 
 
 def _wrong(model: str, got: Any, expected: str) -> UnexpectedError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from logging import getLogger
 
@@ -51,7 +51,14 @@ class Scope:
             self._seq += 1
             events.append(Event(self.run, self._seq, now, agent, body))
         self._appending.extend(events)
-        cancelled = await self._append(events)  # 1. durable
+        cancelled = False
+        try:  # 1. durable
+            if type(bodies[-1]) is Stopped:
+                cancelled = await _unbroken(self.journal.append(events, self.epoch))
+            else:
+                await self.journal.append(events, self.epoch)
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise self._refused(events, problem) from problem
         last = events[-1].seq
         while self._appending and self._appending[0].seq <= last:  # an earlier one too, whose recorder was cancelled
             event = self._appending.popleft()
@@ -61,28 +68,12 @@ class Scope:
         if cancelled:
             raise asyncio.CancelledError
 
-    async def _append(self, events: list[Event]) -> bool:
-        """Whether a cancellation came meanwhile: the end of a run is written to its end before anybody hears of it."""
-        appending = self.journal.append(events, self.epoch)
-        try:
-            if not isinstance(events[-1].body, Stopped):
-                await appending
-                return False
-            task = asyncio.ensure_future(appending)
-            await asyncio.wait([task])
-            task.result()
-        except asyncio.CancelledError:
-            if not isinstance(events[-1].body, Stopped):
-                raise
-            await asyncio.wait([task])
-            task.result()
-            return True
-        except (TypeError, ValueError, RecursionError) as problem:
-            self._seq -= len(events)  # refused before it had a number: the next fact takes its place
-            for _ in events:
-                self._appending.pop()
-            raise UnexpectedError(f"a {type(events[-1].body).__name__} fact cannot be recorded: {problem}") from problem
-        return False
+    def _refused(self, events: list[Event], problem: Exception) -> UnexpectedError:
+        """A fact that is no JSON was refused before it had a place: the next one takes its number."""
+        self._seq -= len(events)
+        for _ in events:
+            self._appending.pop()
+        return UnexpectedError(f"a {type(events[-1].body).__name__} fact cannot be recorded: {problem}")
 
     async def ask(self, question: Suspend, call_id: str = "") -> None:
         """Park the run until somebody answers."""
@@ -128,6 +119,19 @@ class Scope:
             await self.record(Warned("sink", text))
         else:  # the run is over, and nothing more is written
             getLogger("kaname").warning("sink %s (run %s)", text, self.run)
+
+
+async def _unbroken(appending: Awaitable[None]) -> bool:
+    """Write the end of a run to its end, whatever comes; whether it was a cancellation that came."""
+    task = asyncio.ensure_future(appending)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        task.result()
+        return True
+    task.result()
+    return False
 
 
 async def silent(text: str, kind: str = "text", call_id: str = "") -> None:

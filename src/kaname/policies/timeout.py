@@ -18,6 +18,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Late(Exception):
+    """The time was up first."""
+
+
+async def within(seconds: float, work: Awaitable[T]) -> T:
+    """What `asyncio.timeout` does, without what it does besides: this stands around every call of every step."""
+    task = asyncio.current_task()
+    assert task is not None
+    rang, before = False, task.cancelling()
+
+    def ring() -> None:
+        nonlocal rang
+        rang = True
+        task.cancel()
+
+    alarm = asyncio.get_running_loop().call_later(seconds, ring)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if rang and task.uncancel() <= before:
+            raise Late from None
+        raise
+    finally:
+        alarm.cancel()
+
+
 class Timeout(Policy):
     """Innermost: the time of the call itself, not of a question or a retry around it. A tool's own `timeout` is kept here."""
 
@@ -25,28 +51,22 @@ class Timeout(Policy):
         self.model_seconds = model_seconds
 
     async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
-        limit = asyncio.timeout(self.model_seconds)
+        if self.model_seconds is None:
+            return await next(request)
         try:
-            async with limit:
-                return await next(request)
-        except TimeoutError as late:
-            if not limit.expired():
-                raise
-            raise ModelError(
-                say(f"no reply within {self.model_seconds:g} s", f"{self.model_seconds:g} 秒以内に返答がありません")
-            ) from late
+            return await within(self.model_seconds, next(request))
+        except Late:
+            limit = f"{self.model_seconds:g}"
+            raise ModelError(say(f"no reply within {limit} s", f"{limit} 秒以内に返答がありません")) from None
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         tool = scope.agent.tools.get(call.name, None)
         if tool is None or tool.timeout is None:
             return await next(call)
-        limit = asyncio.timeout(tool.timeout)
         try:
-            async with limit:
-                return await next(call)
-        except TimeoutError:
-            if not limit.expired():
-                raise
+            return await within(tool.timeout, next(call))
+        except Late:
+            pass
         after = "" if tool.effect == "pure" else "; it may or may not have taken effect, so check before you repeat it"
         return ToolResult(error=f"timed out after {tool.timeout:g} s{after}")
 
@@ -66,12 +86,9 @@ class Deadline(Policy):
     async def _within(self, work: Awaitable[T], scope: Scope) -> T:
         state = scope.state
         used = state.spent.seconds + max(0.0, scope.clock() - state.time)
-        limit = asyncio.timeout(self.seconds - used)
         try:
-            async with limit:
-                return await work
-        except TimeoutError:
-            if not limit.expired():
-                raise
+            return await within(max(0.0, self.seconds - used), work)
+        except Late:
+            pass
         used_up = say(f"the time limit of {self.seconds:g} s is used up", f"制限時間の {self.seconds:g} 秒を使い切りました")
         raise Halt(Stop("deadline", used_up))

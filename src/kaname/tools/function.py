@@ -105,7 +105,11 @@ class FunctionTool:
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if names := self.signature.context:
             prepared = {**prepared, **dict.fromkeys(names, context)}
-        return await run_function(self._callable(self.function), prepared, context)
+        return await run_function(self._callable(self.function), prepared, context, on_loop=self._on_loop)
+
+    @cached_property
+    def _on_loop(self) -> bool:
+        return runs_on_loop(self.function)
 
     async def execute(self, input_text: str) -> ToolResult:
         """Outside of a run, as the smallest tool protocol has it: a JSON object, or plain text for a tool of one argument."""
@@ -165,21 +169,29 @@ def context_parameters(function: Callable[..., Any]) -> list[str]:
     return [name for name, hint in hints.items() if name != "return" and is_context(hint)]
 
 
-async def run_function(function: Callable[..., Any], args: dict[str, Any], context: ToolContext | None) -> ToolResult:
+def runs_on_loop(function: Callable[..., Any]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    kind = function if inspect.isroutine(function) else type(function).__call__
+    return inspect.iscoroutinefunction(kind) or inspect.isasyncgenfunction(kind)
+
+
+async def run_function(
+    function: Callable[..., Any], args: dict[str, Any], context: ToolContext | None, *, on_loop: bool | None = None
+) -> ToolResult:
     """Async functions on the loop, the others off it. What a generator yields is shown at once and is the result together."""
-    kind = function.func if isinstance(function, partial) else function
-    kind = kind if inspect.isroutine(kind) else type(kind).__call__
-    if inspect.iscoroutinefunction(kind) or inspect.isasyncgenfunction(kind):
-        value = function(**args)
-    else:
-        value = await off_loop(_called, function, args)
+    if on_loop is None:
+        on_loop = runs_on_loop(function)
+    value = function(**args) if on_loop else await off_loop(_called, function, args)
+    if isinstance(value, _Done):
+        return value.result
     if inspect.isawaitable(value):
         value = await value
     if inspect.isasyncgen(value):
         value = _joined([await _shown(piece, context) async for piece in value])
     elif inspect.isgenerator(value):
         value = await _run_generator(value, context)
-    return to_result(value) if not isinstance(value, _Done) else value.result
+    return to_result(value)
 
 
 class _Done:
