@@ -14,7 +14,7 @@ from ..core.steps import CallModel, CallTools, Finish, Step
 from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
-from .ports import Recipe, ToolContext
+from .ports import ModelHandler, Recipe, ToolContext, ToolHandler
 from .replies import fit, must_be_json, take_in
 from .scope import Scope, silent
 
@@ -49,18 +49,34 @@ async def ask(step: CallModel, scope: Scope) -> None:
     sent = CallModel(bool(tools), None if tools else step.schema, step.note)
     messages = await (agent.context or show_all)(scope.state, agent)
     request = ModelRequest(messages, tools, sent.schema, agent.settings)
-
-    async def reply_to(request: ModelRequest) -> ModelReply:
-        return await model.reply(request, scope.emit if request.stream else silent)
-
-    reply = await around_model(agent.policies, reply_to, scope)(request)
+    reply = await joints(agent, scope)[0](request)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1)
     await scope.record(ModelReplied(taken, sent, fingerprint(agent, tools, sent)))
 
 
+def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
+    """The two things an agent does to the world, with the policies folded around them. Made once a run."""
+    if agent.name not in scope.joints:
+
+        async def reply_to(request: ModelRequest) -> ModelReply:
+            assert agent.model is not None
+            return await agent.model.reply(request, scope.emit if request.stream else silent)
+
+        async def run_tool(call: ToolCall) -> ToolResult:
+            return await execute(call, scope)
+
+        around = (around_model(agent.policies, reply_to, scope), around_tool(agent.policies, run_tool, scope))
+        scope.joints[agent.name] = around
+    return scope.joints[agent.name]
+
+
 async def show_all(state: State, agent: Recipe) -> tuple[Message, ...]:
     """The default context: the instructions and the whole history."""
-    return (system(agent.instructions), *state.history) if agent.instructions else state.history
+    if not agent.instructions:
+        return state.history
+    if "system" not in agent.memo:  # one and the same message, so that an adapter need encode it only once
+        agent.memo["system"] = system(agent.instructions)
+    return (agent.memo["system"], *state.history)
 
 
 def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
@@ -84,14 +100,11 @@ def fingerprint(agent: Recipe, tools: tuple[ToolSpec, ...], sent: CallModel) -> 
 
 
 async def use(call: ToolCall, scope: Scope) -> None:
-    async def run_tool(call: ToolCall) -> ToolResult:
-        return await execute(call, scope)
-
     try:
         before = scope.inherited.get(call.id)
         result = None if before is None else await settle(before, scope)
         if result is None:
-            result = await around_tool(scope.agent.policies, run_tool, scope)(call)
+            result = await joints(scope.agent, scope)[1](call)
     except Suspend as question:
         await scope.ask(question, call.id)
         return
@@ -110,7 +123,8 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
         prepared = tool.prepare(call)
     except BadArguments as problem:
         return ToolResult(error=str(problem))
-    before = scope.inherited.pop(call.id, None)
+    scope.inherited.pop(call.id, None)  # settled, if it was in doubt
+    before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
     state = scope.state

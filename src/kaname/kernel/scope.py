@@ -14,7 +14,7 @@ from ..core.events import Asked, Delta, Event, Fact, Stopped, ToolStarted, Warne
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
-from .ports import Journal, Recipe, Sink
+from .ports import Journal, ModelHandler, Recipe, Sink, ToolHandler
 
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
 
@@ -35,6 +35,7 @@ class Scope:
         self.run, self.root, self.journal, self.epoch, self.state = run, recipe, journal, epoch, state
         self.channel, self.clock = channel, clock
         self.inherited: dict[str, ToolStarted] = dict(state.started)  # calls that a former life started and never finished
+        self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self._sinks = list(sinks)
         self._seq = state.seq
@@ -43,7 +44,7 @@ class Scope:
     @property
     def agent(self) -> Recipe:
         """Who is at work: the root, or the agent it was handed to."""
-        return self.root.team.get(self.state.agent, self.root)
+        return self.root.team.get(self.state.agent, self.root) if self.root.team else self.root
 
     async def record(self, *bodies: Fact) -> None:
         now, agent, events = self.clock(), self.state.agent or self.root.name, []
