@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from kaname import Agent, MemoryJournal, SqliteJournal, max_steps, no_repeats, per_tool, tool
+from kaname import Agent, MemoryJournal, ScriptedModel, SqliteJournal, call, max_steps, no_repeats, per_tool, tool
 from kaname.core.messages import ModelReply, ModelRequest, ToolCall, Usage, assistant
 
 ROUNDS = 8
@@ -110,6 +110,41 @@ async def bench_delta() -> None:
     row("a delta, from the model to the reader", await cpu(read) / 20_000 * 1e6, "µs", 5)
 
 
+async def bench_abort() -> None:
+    """Wall-clock ms from setting the event to the result: inside a stream, a tool, a blocking tool, a wait for the reader."""
+
+    @tool
+    async def nap() -> str:
+        """Sleep."""
+        await asyncio.sleep(60)
+        return ""
+
+    @tool(name="nap")
+    def block() -> str:
+        """Block a thread."""
+        time.sleep(60)
+        return ""
+
+    with tempfile.TemporaryDirectory() as folder:
+        journal = SqliteJournal(Path(folder) / "journal.db")
+        for name, model, tools in (
+            ("a stream", ScriptedModel(["x" * 80_000], pace=0.01), []),
+            ("a tool", ScriptedModel([call("nap")]), [nap]),
+            ("a blocking tool", ScriptedModel([call("nap")]), [block]),
+        ):
+            worst = 0.0
+            for _ in range(20):
+                event = asyncio.Event()
+                run = Agent(model, tools, journal=journal).run("go", abort_event=event).start()
+                await asyncio.sleep(0.03)
+                begun = time.perf_counter()
+                event.set()
+                assert (await run).stop.kind == "cancelled"
+                worst = max(worst, time.perf_counter() - begun)
+            row(f"an abort inside {name}, SQLite journal, the worst of 20", worst * 1000, "ms", 100)
+        await journal.close()
+
+
 async def bench_growth() -> None:
     short = await cpu(lambda: runs(MemoryJournal(), 10, 100)) / 1000
     long = await cpu(lambda: runs(MemoryJournal(), 1000, 1)) / 1000
@@ -124,7 +159,7 @@ async def bench_import() -> None:
         row(name, best * 1000, "ms", 60)
 
 
-BENCHES = {"step": bench_step, "delta": bench_delta, "growth": bench_growth, "import": bench_import}
+BENCHES = {"step": bench_step, "delta": bench_delta, "growth": bench_growth, "abort": bench_abort, "import": bench_import}
 
 
 def calibrate() -> float:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -100,17 +99,17 @@ async def test_each_kind_of_failure_has_its_chunk_and_its_exception(model, error
         await agent.run("go")
 
 
-async def _aborted_within(run_chunks, event, when, limit=0.1):
-    """Set the event when the condition holds; how the stream ended, and how long it took after that."""
-    at, seen = 0.0, []
-    async for chunk in run_chunks:
-        seen.append(chunk)
-        if not event.is_set() and when(chunk):
-            at = time.monotonic()
-            event.set()
-    took = time.monotonic() - at
-    assert at
-    assert took < limit, f"{took:.3f} s"
+async def _aborted(run_chunks, event, when):
+    """Set the event when the condition holds; the stream must end by it, long before the tool or the model would.
+
+    How long it takes is measured in benchmarks/kernel.py; here a minute of work must not be waited for."""
+    seen = []
+    async with asyncio.timeout(10):
+        async for chunk in run_chunks:
+            seen.append(chunk)
+            if not event.is_set() and when(chunk):
+                event.set()
+    assert event.is_set()
     assert seen[-1]["status"] == "stopped"
     assert seen[-1]["kind"] == "cancelled"
     return seen
@@ -121,9 +120,9 @@ async def _aborted_within(run_chunks, event, when, limit=0.1):
 async def test_abort_inside_a_stream(make_event):
     event = make_event()
     async with Agent(
-        ScriptedModel(lambda r: "x" * 8 * (500 if len(r.messages) == 1 else 1), pace=0.005), journal="memory"
+        ScriptedModel(lambda r: "x" * 8 * (20_000 if len(r.messages) == 1 else 1), pace=0.005), journal="memory"
     ) as agent:
-        await _aborted_within(agent.run("go", abort_event=event), event, lambda c: c["type"] == "delta")
+        await _aborted(agent.run("go", abort_event=event), event, lambda c: c["type"] == "delta")
         assert [m["role"] for m in agent.messages] == ["user"]
         result = await agent.run("again")
         assert result.completed
@@ -150,7 +149,7 @@ async def test_abort_inside_a_tool_leaves_a_history_to_go_on_from(blocking):
     script = ScriptedModel(lambda r: [call("nap"), call("add", a=1, b=1)] if len(r.messages) == 1 else "hello again")
     async with Agent(script, [block if blocking else nap, add], journal="memory") as agent:
         run = agent.run("go", abort_event=event)
-        await _aborted_within(run, event, lambda c: c.get("status") == "tool_started" and c["name"] == "nap")
+        await _aborted(run, event, lambda c: c.get("status") == "tool_started" and c["name"] == "nap")
         result = await agent.run("still there?")
         assert result.output == "hello again"
         assert_valid_history(result.history)
@@ -166,10 +165,9 @@ async def test_abort_while_nobody_reads():
     run = agent.run("go")
     await anext(run)
     await asyncio.sleep(0.02)
-    begun = time.monotonic()
     run.abort("enough")
-    result = await run
-    assert time.monotonic() - begun < 0.1
+    async with asyncio.timeout(10):
+        result = await run
     assert (result.stop.kind, result.stop.detail) == ("cancelled", "enough")
 
 
