@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kaname import MemoryJournal, ScriptedModel, call, tool
@@ -68,9 +68,10 @@ class MortalJournal(MemoryJournal):
         self.left: int | None = None
         self.after = False
         self.dead = False
+        self.instead: Callable[[], None] | None = None  # what happens at the appointed append, if it is not death
 
-    def revive(self, left: int | None = None, *, after: bool = False) -> None:
-        self.left, self.after, self.dead = left, after, False
+    def revive(self, left: int | None = None, *, after: bool = False, instead: Callable[[], None] | None = None) -> None:
+        self.left, self.after, self.dead, self.instead = left, after, False, instead
         for record in self._records.values():
             record.held = False  # its owner is dead
 
@@ -79,7 +80,10 @@ class MortalJournal(MemoryJournal):
             raise Died
         if self.left is not None:
             self.left -= 1
-            if self.left < 0:
+            if self.left < 0 and self.instead is not None:
+                self.left = None
+                self.instead()
+            elif self.left < 0:
                 self.dead = True
                 if self.after:
                     await super().append(events, epoch)

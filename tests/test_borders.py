@@ -93,7 +93,7 @@ async def test_a_model_that_returns_something_else(journal, reply, told):
         ),
         ({"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: None})())}, "T.decide returned None"),
         ({"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: ContinueWithTools(())})())}, "names none"),
-        ({"stops": lambda state, step: True}, "<lambda> returned True; expected a Stop"),
+        ({"stops": lambda state, step: True}, "returned True; expected a Stop"),
         (
             {"policies": [type("P", (Policy,), {"tool": lambda self, c, next, scope: asyncio.sleep(0)})()]},
             "returned None; expected a ToolResult",

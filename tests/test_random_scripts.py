@@ -1,4 +1,4 @@
-"""Random scripts, random deaths: the run always comes to the state it would have come to in peace."""
+"""Random scripts, random deaths and aborts: the run always comes to the state it would have come to in peace."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.parts import Died, MortalJournal, assert_valid_history
 
 calls = st.tuples(st.sampled_from(["pure", "once", "again", "fails", "guarded", "missing", "badly"]), st.integers(0, 9))
 turns = st.lists(st.lists(calls, min_size=1, max_size=4), max_size=4)
-deaths = st.lists(st.tuples(st.integers(0, 7), st.booleans()), max_size=6)
+deaths = st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["before", "after", "abort"])), max_size=6)
 NO_LIMITS = max_steps(None) | no_repeats(None) | per_tool(None)
 
 
@@ -79,14 +79,14 @@ class World:
         when_to_die = list(when_to_die)
         answers = {}
         for _ in range(60):
-            left, after = when_to_die.pop(0) if when_to_die else (None, False)
-            self.journal.revive(left, after=after)
+            left, how = when_to_die.pop(0) if when_to_die else (None, "")
+            handle = self.agent.resume(run, answers) if started else self.agent.run("go", run_id=run)
+            self.journal.revive(left, after=how == "after", instead=handle.abort if how == "abort" else None)
             try:
-                handle = self.agent.resume(run, answers) if started else self.agent.run("go", run_id=run)
                 result = await handle
                 answers = {key: self.answer(run, key) for key in result.questions}
-                started = True
-                if not answers:
+                started = bool(await self.journal.runs(run=run))
+                if result.completed:
                     return result
             except Died:
                 self.journal.revive()

@@ -323,3 +323,21 @@ def test_a_forked_process_has_threads_and_a_journal_of_its_own(tmp_path):
         os._exit(0 if go() == str(os.getpid()) else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert go() == str(os.getpid())
+
+
+@pytest.mark.parametrize("where", ["Received", "ToolFinished", "Stopped"])
+async def test_a_run_may_be_aborted_from_inside(where):
+    def sink(event):
+        if type(event.body).__name__ == where:
+            run.abort("from inside")
+
+    run = Agent(adding(), [add], sinks=[sink], journal="memory").run("go")
+    result = await run
+    assert result.stop.kind == ("completed" if where == "Stopped" else "cancelled")
+
+
+async def test_a_run_may_be_aborted_from_another_thread():
+    run = Agent(ScriptedModel(["word " * 20_000], pace=0.01), journal="memory").run("go").start()
+    await asyncio.to_thread(run.abort)
+    async with asyncio.timeout(10):
+        assert (await run).stop.kind == "cancelled"

@@ -47,6 +47,16 @@ class _Work:
         if self.aborted or (self.task is not None and self.task.done()):
             return
         self.aborted = reason
+        if self.scope is not None:
+            self.scope.stopping = True
+        if self.task is None:
+            return
+        if _current_task() is self.task:  # by the run itself, in a sink or a tool
+            self._cancel()
+        else:  # perhaps by another thread
+            self.task.get_loop().call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
         self.channel.end_soon()
         if self.task is not None:
             self.task.cancel()
@@ -62,12 +72,14 @@ class _Work:
                 if scope.failure is not None:
                     scope.failure.run = scope.run
                     raise scope.failure
+                if self.aborted:
+                    await asyncio.sleep(0)  # a cancellation that came too late is met here, and not by the caller
                 return self._view(scope.run, scope.state)
         except asyncio.CancelledError:
-            if not self.aborted or self.scope is not None:
+            if not self.aborted:
                 raise
             _stay()
-            return await self._never_begun()
+            return await self._never_begun() if self.scope is None else self._view(self.run, self.scope.state)
         finally:
             self.channel.close()
             if watcher is not None:
@@ -177,6 +189,13 @@ class Run(AsyncIterator[Chunk]):
 
     def __repr__(self) -> str:
         return f"<Run {self.run}>"
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # a thread without a loop
+        return None
 
 
 def _heard(task: asyncio.Task[Any]) -> None:

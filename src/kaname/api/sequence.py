@@ -19,7 +19,7 @@ from ..core.steps import Finish, Stop
 from ..kernel.boundary import Failure, attempt
 from ..kernel.channel import Channel
 from ..kernel.loop import advance, decide
-from ..kernel.ports import Recipe, ToolContext
+from ..kernel.ports import Recipe
 from ..kernel.scope import Scope
 from ..policies.hand_out import HandOut
 from ..strategies.stop import Rule, max_steps, no_repeats, per_tool
@@ -171,10 +171,10 @@ class AgentStepSequence:
     async def execute_tool(self, call: ToolCall) -> ToolResult:
         """Run one of the agent's tools by hand. Raises `ToolNotFound` or `ToolExecutionFailed`."""
         scope = await self._opened()
-        tools, state = scope.agent.tools, scope.state
+        tools = scope.agent.tools
         if (tool := tools.get(call.name, None)) is None:
             raise ToolNotFoundError(call.name, tools)
-        context = ToolContext(self.run, state.session, state.user, state.agent, call.id, f"{self.run}:{call.id}", 1, scope)
+        context = scope.context(call.id, f"{self.run}:{call.id}", 1)
         try:
             result = await attempt(tool.act, tool.prepare(call), context, passing=())
         except BadArguments as problem:

@@ -124,10 +124,11 @@ def _opened(state: State, body: Opened, event: Event) -> None:
 
 def _resumed(state: State, body: Resumed, event: Event) -> None:
     state.attempt = body.attempt
+    led_nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete")
     state.stop, state.output = None, None
     if body.renewed:
         state.spent = Spent()
-        if not state.open:  # the last reply led nowhere: ask anew instead of judging it again
+        if led_nowhere and not state.open:  # ask anew instead of judging the same reply again
             state.replies, state.judging = [], False
 
 

@@ -29,8 +29,7 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
         prepared = tool.prepare(call)
     except BadArguments as problem:
         return _ask(started, scope, f"its arguments are no longer accepted: {problem}")
-    state = scope.state
-    context = ToolContext(scope.run, state.session, state.user, state.agent, call.id, started.key, started.attempt, scope)
+    context = scope.context(call.id, started.key, started.attempt)
     if started.effect == "compensable" and tool.undo is not None:
         outcome = await _repaired(tool.undo, prepared, context)
         return _ask(started, scope, f"undoing it failed with {outcome}") if _failed(outcome) else None

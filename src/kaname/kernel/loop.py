@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ..core.errors import AgentError, Halt, JournalError, Suspend, UnexpectedError
 from ..core.events import Stopped
 from ..core.state import State
@@ -14,6 +16,8 @@ from .scope import Scope
 async def drive(scope: Scope) -> State:
     """Go on until there is nothing to do, whatever happened before: starting, resuming and forking are the same."""
     while not finished(scope.state):
+        if scope.stopping:
+            raise asyncio.CancelledError
         await advance(scope)
     return scope.state
 
@@ -44,14 +48,12 @@ def decide(scope: Scope) -> Step:
     if isinstance(step, Finish):
         return step
     for rule in agent.stops:
-        if (stop := rule(state, step)) is not None:
-            return Finish(stop) if isinstance(stop, Stop) else _not_a_stop(rule, stop)
+        stop = rule(state, step)
+        if isinstance(stop, Stop):
+            return Finish(stop)
+        if stop is not None:
+            raise UnexpectedError(f"the stop rule {rule!r} returned {stop!r}; expected a Stop, or None to go on")
     return step
-
-
-def _not_a_stop(rule: object, returned: object) -> Finish:
-    name = getattr(rule, "__qualname__", type(rule).__name__)
-    raise UnexpectedError(f"the stop rule {name} returned {returned!r}; expected a Stop, or None to go on")
 
 
 def finished(state: State) -> bool:

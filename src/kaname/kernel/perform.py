@@ -14,7 +14,7 @@ from ..core.steps import CallModel, CallTools, Finish, Step
 from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
-from .ports import ModelHandler, Recipe, ToolContext, ToolHandler
+from .ports import ModelHandler, Recipe, ToolHandler
 from .replies import fit, must_be_json, take_in
 from .scope import Scope, silent
 
@@ -127,7 +127,5 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
-    state = scope.state
-    context = ToolContext(scope.run, state.session, state.user, state.agent, call.id, key, attempts, scope)
-    result = await attempt(tool.act, prepared, context, passing=(Signal,), caught=_A_TOOLS)
+    result = await attempt(tool.act, prepared, scope.context(call.id, key, attempts), passing=(Signal,), caught=_A_TOOLS)
     return ToolResult(error=str(result)) if isinstance(result, Failure) else result

@@ -14,7 +14,7 @@ from ..core.events import Asked, Delta, Event, Fact, Stopped, ToolStarted, Warne
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
-from .ports import Journal, ModelHandler, Recipe, Sink, ToolHandler
+from .ports import Journal, ModelHandler, Recipe, Sink, ToolContext, ToolHandler
 
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
 
@@ -36,6 +36,7 @@ class Scope:
         self.channel, self.clock = channel, clock
         self.inherited: dict[str, ToolStarted] = dict(state.started)  # calls that a former life started and never finished
         self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
+        self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self._sinks = list(sinks)
         self._seq = state.seq
@@ -82,6 +83,11 @@ class Scope:
             raise UnexpectedError(f"the question {question.key!r} was asked again, although it has been answered")
         in_doubt = call_id in self.inherited
         await self.record(Asked(question.key, question.prompt, question.options, call_id, in_doubt))
+
+    def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
+        """What a tool may know of this run."""
+        state = self.state
+        return ToolContext(self.run, state.session, state.user, state.agent, call_id, key, attempt, self)
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
         """Show a piece of text without recording it."""

@@ -13,6 +13,19 @@ from ..core.messages import ModelReply, ModelRequest, Text
 from ..kernel.ports import Emit
 
 
+def read_recording(path: str | Path) -> list[Event]:
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")  # and at no other line end, which a text may contain
+    except OSError as problem:
+        raise ConfigError(
+            say(
+                f"the recording {path} cannot be read: {problem}; make one with save_run(journal, run, path)",
+                f"記録 {path} が読めません: {problem}。save_run(journal, run, path) で作れます",
+            )
+        ) from problem
+    return [decode(line) for line in lines if line.strip()]
+
+
 class ReplayModel:
     def __init__(self, events: Iterable[Event], *, name: str = "replay") -> None:
         self.name = name
@@ -22,13 +35,7 @@ class ReplayModel:
     @classmethod
     def from_file(cls, path: str) -> ReplayModel:
         """From a recording: a file with one fact a line, as `save_run` writes it."""
-        try:
-            lines = Path(path).read_text(encoding="utf-8").split("\n")
-        except OSError as problem:
-            raise ConfigError(
-                say(f"the recording {path} cannot be read: {problem}", f"記録 {path} が読めません: {problem}")
-            ) from problem
-        return cls([decode(line) for line in lines if line.strip()], name=f"replay/{path}")
+        return cls(read_recording(path), name=f"replay/{path}")
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         if self._next >= len(self._replies):

@@ -17,12 +17,13 @@ from typing import Any
 from ..api.agent import Agent, describe
 from ..api.replay import replay
 from ..api.result import Result
-from ..core.codec import decode, encode
+from ..core.codec import encode
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Event, Opened
 from ..journals.memory import MemoryJournal
 from ..kernel.load import read_run
 from ..kernel.ports import Journal
+from ..models.replay import read_recording
 
 
 async def record_of(journal: Journal, run: str) -> list[Event]:
@@ -45,16 +46,6 @@ def _write(target: Path, lines: list[str]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return target
-
-
-def read_recording(path: str | Path) -> list[Event]:
-    try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-    except OSError as problem:
-        raise ConfigError(
-            f"the recording {path} cannot be read: {problem}; make it with save_run(journal, run, path)"
-        ) from problem
-    return [decode(line) for line in lines if line.strip()]
 
 
 def freeze(
