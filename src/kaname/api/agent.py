@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from types import TracebackType
@@ -29,7 +29,7 @@ from ..strategies.termination import DuplicateDetectionPolicy
 from ..tools.registry import ToolRegistry
 from .begin import Beginnings, Recent, new_run_id
 from .result import Result, result_of
-from .run import Run
+from .run import Begin, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,9 +64,8 @@ class Agent:
     ) -> None:
         if not name:
             raise ConfigError(say("an agent needs a name", "エージェントには名前が必要です"))
-        for policy in (policies := tuple(policies)):
-            if not (hasattr(policy, "model") and hasattr(policy, "tool")):
-                raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
+        policies, sinks = tuple(policies), tuple(sinks)
+        _check_parts(policies, sinks, strategy, context)
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
             self._output.check()
@@ -86,7 +85,7 @@ class Agent:
             dict(settings or {}),
         )
         self.journal = choose(journal)
-        self.sinks = tuple(sinks)
+        self.sinks = sinks
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
         self._head: tuple[str, State] | None = None  # the run where that conversation stands
@@ -117,15 +116,7 @@ class Agent:
         `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
         belongs to; runs of one session take turns.
         """
-        for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
-            _check_id(name, value)
-        run, message = run_id or new_run_id(), _message(user_input)
-        conversation = self._conversation if session_id is None else ""
-
-        def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            base = (self._head[0] if self._head else "") if conversation else None
-            return self._remembering(self._begin.new(run, message, session_id or conversation, user_id, base, channel))
-
+        run, begin = self._beginning(self._begin, user_input, session_id, user_id, run_id, turns=True)
         return Run(run, begin, self._view, abort_event)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result:
@@ -145,22 +136,38 @@ class Agent:
         return await self.run(user_input, **options)
 
     def steps(
-        self, user_input: Input, *, configuration: AgentConfiguration | None = None, session_id: str | None = None
+        self,
+        user_input: Input,
+        *,
+        configuration: AgentConfiguration | None = None,
+        session_id: str | None = None,
+        user_id: str = "",
+        run_id: str | None = None,
     ) -> AgentStepSequence:
-        """The run as a sequence that the caller pulls step by step."""
+        """The run as a sequence that the caller pulls step by step. In its session it does not hold others up."""
         from .sequence import AgentStepSequence
 
-        run, message = new_run_id(), _message(user_input)
         if configuration is not None and not hasattr(configuration, "applied_to"):
             raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")
         recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
         beginning = Beginnings(recipe, self.journal, self.sinks, self._described, self._recent)
-        session = session_id or ""
+        run, begin = self._beginning(beginning, user_input, session_id, user_id, run_id, turns=False)
+        return AgentStepSequence(run, begin, self._view)
+
+    def _beginning(
+        self, beginning: Beginnings, given: Input, session_id: str | None, user_id: str, run_id: str | None, *, turns: bool
+    ) -> tuple[str, Begin]:
+        for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
+            _check_id(name, value)
+        run, message = run_id or new_run_id(), _message(given)
+        conversation = self._conversation if session_id is None else ""
+        session = session_id or conversation
 
         def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            return beginning.new(run, message, session, "", None, channel)
+            base = (self._head[0] if self._head else "") if conversation else None
+            return self._remembering(beginning.new(run, message, session, user_id, base, channel, turns))
 
-        return AgentStepSequence(run, begin, self._view)
+        return run, begin
 
     def resume(
         self,
@@ -197,6 +204,7 @@ class Agent:
         """A new run that goes on from fact `at` of another (by default its last), which stays as it is.
 
         Change what you like: the next `user_input`, the `results` of calls that wait there, the model, the instructions.
+        If the fork stops or waits, resume it with an agent that has those changes: a run does not carry its model along.
         """
         changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
         changes |= {} if instructions is None else {"instructions": instructions}
@@ -259,6 +267,19 @@ class Agent:
                     self._head = (scope.run, scope.state)
 
 
+def _check_parts(policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Any) -> None:
+    for policy in policies:
+        if not (hasattr(policy, "model") and hasattr(policy, "tool")):
+            raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
+    for sink in sinks:
+        if not callable(sink):
+            raise ConfigError(f"{sink!r} is not a sink: a sink is a function of one event")
+    if strategy is not None and not hasattr(strategy, "next"):
+        raise ConfigError(f"{strategy!r} is not a strategy: it has no next(state)")
+    if context is not None and not callable(context):
+        raise ConfigError(f"{context!r} is not a context builder: an async function of the state and the recipe")
+
+
 def _judged_by(strategy: Strategy) -> frozenset[str]:
     """The kinds of limit that the strategy's own termination policy keeps: the defaults must not be tighter."""
     own = isinstance(strategy, React) and isinstance(strategy.termination, DuplicateDetectionPolicy)
@@ -275,7 +296,7 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
     tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
     model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
-    return {"instructions": recipe.instructions, "model": model, "tools": tools}
+    return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
 
 
 def _check_id(name: str, value: str | None) -> None:

@@ -19,6 +19,7 @@ from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State, copy_of
 from ..kernel.channel import Channel
+from ..kernel.effects import in_doubt_answer
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal, Recipe, Sink
 from ..kernel.replies import must_be_json
@@ -75,10 +76,10 @@ class Beginnings:
 
     @asynccontextmanager
     async def new(
-        self, run: str, message: Message, session: str, user: str, base: str | None, channel: Channel
+        self, run: str, message: Message, session: str, user: str, base: str | None, channel: Channel, turns: bool = True
     ) -> AsyncIterator[Scope]:
         """`base`: the run whose conversation this one goes on with; by default the session's last."""
-        async with taking_turns(self.journal, session if base is None else ""):
+        async with taking_turns(self.journal, session if base is None and turns else ""):
             before = await self.journal.runs(run=base, limit=1) if base else []
             if not base and session:
                 before = await self.journal.runs(session=session, limit=1)
@@ -186,4 +187,7 @@ def _check_answers(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
                 )
             )
     fresh = {key: answer for key, answer in answers.items() if key in state.questions}
-    return {key: must_be_json(answer, f"the answer to {key!r}") for key, answer in fresh.items()}
+    return {
+        key: in_doubt_answer(key, answer) if state.questions[key].in_doubt else must_be_json(answer, f"the answer to {key!r}")
+        for key, answer in fresh.items()
+    }

@@ -33,7 +33,7 @@ from ..kernel.scope import Scope
 from ..models.replay import ReplayModel
 from ..policies.timeout import Deadline, Timeout
 
-_FROM_OUTSIDE = ("cancelled", "failed", "blocked", "deadline")  # ends that no decision of the agent brought about
+_SHOWN = 400
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Stopped)
 
 
@@ -143,7 +143,8 @@ class _Stage:
 
 
 def _stages(events: Sequence[Event]) -> list[_Stage]:
-    """A life after a crash is no stage of its own: in a replay nobody dies."""
+    """Opened, Received | … Asked | Resumed, Answered | … Stopped (cancelled) | Resumed … gives three stages, of which the
+    second is stopped from outside. A life after a crash is no stage of its own: in a replay nobody dies."""
     opening = [e.body for e in takewhile(lambda e: isinstance(e.body, Opened | Received | ToolFinished), events)]
     stages = [_Stage(None, opening)]
     decided = sum([_is_decision(body) for body in opening])
@@ -176,7 +177,7 @@ def _first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> Diff
         if old is None and new is not None and not _ended_by_itself(recorded):
             return None  # the record was cut off, by death or from outside; as far as it goes, it is the same
         fact = 0 if old is None else old[0]
-        return Difference(fact, "" if old is None else _short(old[1]), "" if new is None else _short(new[1]))
+        return Difference(fact, *_apart("" if old is None else old[1], "" if new is None else new[1]))
     return None
 
 
@@ -195,12 +196,12 @@ def _is_decision(body: Any) -> bool:
 def _is_outside(body: Any) -> bool:
     if isinstance(body, Asked):
         return body.in_doubt
-    return isinstance(body, Stopped) and body.stop.kind in _FROM_OUTSIDE
+    return isinstance(body, Stopped) and not body.decided
 
 
 def _ended_by_itself(events: Sequence[Event]) -> bool:
     last = events[-1].body
-    return isinstance(last, Stopped) and last.stop.kind not in _FROM_OUTSIDE
+    return isinstance(last, Stopped) and last.decided
 
 
 def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
@@ -208,6 +209,8 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
         old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
         diff = unified_diff(old.splitlines(), new.splitlines(), "instructions then", "instructions now", lineterm="", n=1)
         yield "\n".join(diff)
+    if then.get("settings") != now.get("settings"):
+        yield "the settings have changed"
     if then.get("model") != now.get("model"):
         yield f"model then: {then.get('model')}; now: {now.get('model')}"
     before, after = then.get("tools", {}), now.get("tools", {})
@@ -217,5 +220,10 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
             yield f"tool {name} {how}"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 600 else text[:600] + "…"
+def _apart(old: str, new: str) -> tuple[str, str]:
+    """Both, from a little before the place where they part."""
+    same = next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(0, same - 60) if old and new else 0
+    cut = [text[start : start + _SHOWN] + ("…" if len(text) > start + _SHOWN else "") for text in (old, new)]
+    kind = [text.split(" ", 1)[0] + " …" if start and text else "" for text in (old, new)]
+    return kind[0] + cut[0], kind[1] + cut[1]

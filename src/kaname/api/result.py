@@ -32,6 +32,9 @@ class Result:
     attempt: int
     state: State
 
+    def __repr__(self) -> str:
+        return f"<Result {self.stop.kind}: {self.output!r:.200}, {self.usage.total} tokens, run {self.run}>"
+
     @property
     def completed(self) -> bool:
         return self.stop.kind == "completed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AbstractAsyncContextManager, suppress
 from inspect import iscoroutinefunction
@@ -11,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, JournalError
+from ..core.errors import ConfigError, JournalError, JournalLocked
 from ..core.events import Event, Stopped
 from ..core.language import say
 from ..core.state import State
@@ -44,9 +45,9 @@ class _Work:
         return self.task
 
     def abort(self, reason: str) -> None:
-        if self.aborted or (self.task is not None and self.task.done()):
+        if self.task is not None and self.task.done():
             return
-        self.aborted = reason
+        self.aborted = self.aborted or reason
         if self.scope is not None:
             self.scope.stopping = True
         if self.task is None:
@@ -102,7 +103,8 @@ class _Work:
                 raise
             _stay()
         finally:
-            if scope.state.stop is None and scope.epoch:  # parked, or broken off: others may take it up
+            locked = isinstance(sys.exception(), JournalLocked)  # then letting go would only wait once more
+            if scope.state.stop is None and scope.epoch and not locked:  # parked, or broken off: others may take it up
                 with suppress(JournalError):  # a journal that cannot even do this has said so already
                     await scope.journal.release(scope.run, scope.epoch)
 

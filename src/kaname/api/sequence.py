@@ -148,6 +148,7 @@ class AgentStepSequence:
     async def _end(self, scope: Scope, stop: Stop) -> SequenceStep | None:
         await self._close()
         if scope.failure is not None:
+            scope.failure.run = self.run
             raise scope.failure
         if stop.kind in ("max_steps", "undecodable"):
             raise stop_error(stop, self.run)

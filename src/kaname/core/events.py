@@ -99,8 +99,11 @@ class Warned:
 
 @record
 class Stopped:
+    """`decided`: by the strategy or a stop rule, and not by a policy, an error or somebody outside."""
+
     stop: Stop
     output: Any = None
+    decided: bool = False
 
 
 @record

@@ -173,6 +173,8 @@ def _tool_finished(state: State, body: ToolFinished, event: Event) -> None:
     if result.call_id in state.open and result.call_id not in state.results:
         state.unanswered -= 1
     state.results[result.call_id] = result
+    for key in [key for key, question in state.questions.items() if question.call_id == result.call_id]:
+        del state.questions[key]  # it was answered by the result itself, as in a fork
     if state.open and state.unanswered == 0:
         state.messages.extend([Message("tool", (state.results[call],)) for call in state.open])
         state.open, state.judging = {}, False
@@ -212,6 +214,10 @@ def _answers_to_open_calls(state: State) -> list[Message]:
 def _unfinished(state: State, call: ToolCall) -> ToolResult:
     if call.id in state.started:
         text = "interrupted: this call was started and may or may not have taken effect; check before you repeat it"
+    elif any(question.call_id == call.id for question in state.questions.values()):
+        text = "not run yet: this call waits for somebody's answer, and may still be run"
+    elif state.stop is None:
+        text = "not run yet"
     else:
         text = "not run: the run was stopped before this call"
     return ToolResult(error=text, call_id=call.id, name=call.name)

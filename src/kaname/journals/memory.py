@@ -9,7 +9,7 @@ from ..core.events import Event, Stopped
 from ..core.record import field, mutable, replace
 from ..core.runs import RunInfo, index
 from ..kernel.ports import Lease
-from .wording import busy, gap, has_dependants, not_found, superseded
+from .wording import busy, gap, has_dependants, superseded
 
 
 @mutable
@@ -37,7 +37,7 @@ class MemoryJournal:
         run = events[0].run
         record = self._records.get(run)
         if record is None:
-            raise RunNotFound(not_found(run))
+            raise RunNotFound(run)
         if record.epoch != epoch or not record.held:
             raise RunSuperseded(superseded(run))
         if events[0].seq != record.card.seq + 1:
@@ -71,7 +71,7 @@ class MemoryJournal:
 
     async def delete(self, run: str, *, cascade: bool = False) -> None:
         if run not in self._records:
-            raise RunNotFound(not_found(run))
+            raise RunNotFound(run)
         if self._records[run].held:
             raise RunBusy(busy(run, "this process"))
         dependants = [other for other, record in self._records.items() if record.card.base == run]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import weakref
@@ -18,7 +19,7 @@ from ..kernel.ports import Lease
 from .owners import Owner
 from .sqlite_file import connect
 from .sqlite_thread import SqliteThread
-from .wording import busy, gap, has_dependants, not_found, superseded
+from .wording import busy, gap, has_dependants, superseded
 
 _COLUMNS = list(RunInfo.__match_args__)
 _SELECT_CARD = f"SELECT {', '.join(_COLUMNS)} FROM runs"
@@ -68,34 +69,42 @@ class SqliteJournal:
     def __init__(self, path: str | Path, *, patience: float = 30.0, max_bytes: int | None = None) -> None:
         self.path = Path(path).expanduser().absolute()
         self.closed = False
-        self._held: dict[str, tuple[str, int, RunInfo]] = {}  # the runs executed through this journal: owner, epoch, card
+        self._held: dict[str, tuple[int, RunInfo]] = {}  # the runs executed through this journal: epoch and index card
         self._place = place = _Place(self.path, patience, max_bytes)
         self._writer = SqliteThread(place.open_to_write, self.path, writes=True, name="kaname-journal-writer")
         self._reader = SqliteThread(place.open_to_read, self.path, writes=False, name="kaname-journal-reader")
         self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
-        def work(connection: sqlite3.Connection) -> tuple[str, int, RunInfo]:
+        def work(connection: sqlite3.Connection) -> tuple[int, RunInfo]:
             owner = self._place.owner
             assert owner is not None
             row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run,)).fetchone()
             if row is None:
                 connection.execute("INSERT INTO runs (run, epoch, owner) VALUES (?, 1, ?)", (run, owner.name))
-                return owner.name, 1, RunInfo(run)
+                self._held[run] = (1, RunInfo(run))
+                return self._held[run]
             epoch, holder = row
             broken_off = holder == owner.name and run not in self._held  # here, and not given back
             if holder and not takeover and not broken_off and owner.is_alive(holder):
                 raise RunBusy(busy(run, "this process" if holder == owner.name else f"process {holder.split('-')[0]}"))
             connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (epoch + 1, owner.name, run))
             card = RunInfo(*connection.execute(f"{_SELECT_CARD} WHERE run = ?", (run,)).fetchone())
-            return owner.name, epoch + 1, card
+            self._held[run] = (epoch + 1, card)  # here, before the next claim is looked at
+            return self._held[run]
 
-        _, epoch, card = self._held[run] = await self._writer.transact(work)
+        before = self._held.get(run)
+        try:
+            epoch, card = await self._writer.transact(work)
+        except JournalError:
+            if before is None:
+                self._held.pop(run, None)
+            raise
         return Lease(epoch, card.seq)
 
     async def append(self, events: Sequence[Event], epoch: int) -> None:
         run = events[0].run
-        _, held, card = self._held.get(run, ("", 0, RunInfo(run)))
+        held, card = self._held.get(run, (0, RunInfo(run)))
         if held != epoch:
             raise RunSuperseded(superseded(run))
         before = card.seq
@@ -122,14 +131,14 @@ class SqliteJournal:
             self._drop(run, epoch)
 
     def _drop(self, run: str, epoch: int) -> None:
-        if run in self._held and self._held[run][1] == epoch:
+        if run in self._held and self._held[run][0] == epoch:
             del self._held[run]
 
     @staticmethod
     def _refusal(connection: sqlite3.Connection, run: str, epoch: int, before: int) -> JournalError:
         row = connection.execute("SELECT epoch, seq FROM runs WHERE run = ?", (run,)).fetchone()
         if row is None:
-            return RunNotFound(not_found(run))
+            return RunNotFound(run)
         return RunSuperseded(superseded(run)) if row[0] != epoch else JournalError(gap(run, row[1], before + 1))
 
     async def release(self, run: str, epoch: int) -> None:
@@ -164,7 +173,7 @@ class SqliteJournal:
             for one in doomed:
                 row = connection.execute("SELECT owner FROM runs WHERE run = ?", (one,)).fetchone()
                 if row is None:
-                    raise RunNotFound(not_found(one))
+                    raise RunNotFound(one)
                 if row[0] and self._place.owner is not None and self._place.owner.is_alive(row[0]):
                     raise RunBusy(busy(one, f"process {row[0].split('-')[0]}"))
                 dependants = [other for (other,) in connection.execute("SELECT run FROM runs WHERE base = ?", (one,))]
@@ -180,4 +189,4 @@ class SqliteJournal:
         """Finish what is queued and let go of the file. A journal that is closed cannot be used again."""
         self.closed = True
         self._finalizer.detach()
-        _let_go(self._place, self._writer, self._reader, wait=True)
+        await asyncio.to_thread(_let_go, self._place, self._writer, self._reader, wait=True)

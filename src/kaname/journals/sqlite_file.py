@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 from ..core.errors import JournalCorrupt, JournalError, JournalFull, JournalLocked, JournalTooNew
@@ -43,7 +44,7 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its user only, from the first byte
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(connection, patience)
         connection.execute("PRAGMA synchronous = FULL")
         if max_bytes is not None:
             (page,) = connection.execute("PRAGMA page_size").fetchone()
@@ -53,6 +54,18 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
         connection.close()
         raise
     return connection
+
+
+def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:
+    """SQLite does not wait by itself where a new file is switched to WAL by two connections at once."""
+    until = time.monotonic() + patience
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -98,6 +98,8 @@ class SqliteThread:
                 self._commit(connection, jobs)
             if border.failure is None:
                 return
+            if _locked(border.failure.error):
+                raise border.failure.error  # nobody else gets in either: to try each alone would only wait again
         for job in jobs:  # one job's trouble must not be the others': each alone
             with Border() as border:
                 self._commit(connection, [job]) if self._writes else self._one(connection, job)
@@ -129,6 +131,11 @@ class SqliteThread:
         explained = explain(problem, self._path)
         explained.__cause__ = problem
         return explained
+
+
+def _locked(problem: BaseException) -> bool:
+    code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _next_batch(queue: Queue) -> list[_Job | None]:

@@ -21,10 +21,6 @@ def superseded(run: str) -> str:
     )
 
 
-def not_found(run: str) -> str:
-    return say(f"the journal has no run {run!r}", f"ジャーナルに実行 {run!r} はありません")
-
-
 def gap(run: str, last: int, given: int) -> str:
     return say(
         f"run {run} stands at fact {last}, so the next is {last + 1}, not {given}; an earlier fact was not written",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..core.errors import BadArguments, JournalError, Signal, Suspend
+from ..core.errors import BadArguments, InvalidState, JournalError, Signal, Suspend
 from ..core.events import ToolStarted
 from ..core.language import say
 from ..core.messages import ToolResult
 from ..core.values import plain_text
 from .boundary import Failure, attempt
 from .ports import Repair, ToolContext
+from .replies import must_be_json
 from .scope import Scope
 
 RETRY, SKIP = "retry", "skip"
@@ -58,12 +59,27 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
     if key not in scope.state.answers:
         raise Suspend(key, _question(started, why), (RETRY, SKIP))
     match scope.state.answers[key]:
-        case "retry":
-            return None
         case {"result": value}:
             return ToolResult(value)
+        case answer if answer == RETRY:
+            return None
         case _:
             return ToolResult(error="interrupted, and skipped by decision of the user: whether it took effect is unknown")
+
+
+def in_doubt_answer(key: str, answer: Any) -> Any:
+    """The answer in its one spelling; what is none of the three is refused, because it would hold for good."""
+    word = answer.strip().lower() if isinstance(answer, str) else answer
+    if word in (RETRY, SKIP):
+        return word
+    if isinstance(answer, dict) and set(answer) == {"result"}:
+        return must_be_json(answer, f"the answer to {key!r}")
+    raise InvalidState(
+        say(
+            f'{key!r} is answered with "retry", "skip" or {{"result": …}}, not {answer!r}',
+            f'{key!r} には "retry"、"skip" か {{"result": …}} で答えてください({answer!r} は使えません)',
+        )
+    )
 
 
 def _question(started: ToolStarted, why: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..core.errors import RunNotFound
 from ..core.events import Event, Opened
-from ..core.language import say
 from ..core.state import State, evolve
 from .ports import Journal
 
@@ -17,7 +16,7 @@ async def read_run(journal: Journal, run: str, upto: int | None = None) -> list[
             break
         events.append(event)
     if not events:
-        raise RunNotFound(say(f"the journal has no run {run!r}", f"ジャーナルに実行 {run!r} はありません"))
+        raise RunNotFound(run)
     return events
 
 

@@ -15,8 +15,9 @@ from .scope import Scope
 
 async def drive(scope: Scope) -> State:
     """Go on until there is nothing to do, whatever happened before: starting, resuming and forking are the same."""
+    task = asyncio.current_task()
     while not finished(scope.state):
-        if scope.stopping:
+        if scope.stopping or (task is not None and task.cancelling()):  # somebody's code may have swallowed the cancellation
             raise asyncio.CancelledError
         await advance(scope)
     return scope.state
@@ -29,7 +30,7 @@ async def advance(scope: Scope) -> None:
             try:
                 await perform(decide(scope), scope)
             except Suspend as question:
-                await scope.ask(question)
+                await scope.park(question)
         if bug := border.failure:
             raise UnexpectedError(f"{bug} (at {bug.place})") from bug.error
     except Halt as end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from ..core.codec import digest
@@ -18,13 +19,14 @@ from .ports import ModelHandler, Recipe, ToolHandler
 from .replies import fit, must_be_json, take_in
 from .scope import Scope, silent
 
+_FINGERPRINTS = 64
 _A_TOOLS = (Exception, SystemExit, BaseExceptionGroup)  # what a tool may do wrong without ending anything but itself
 
 
 async def perform(step: Step, scope: Scope) -> None:
     match step:
         case CallModel():
-            await ask(step, scope)
+            await ask_model(step, scope)
         case CallTools(()):
             raise UnexpectedError(f"{type(scope.agent.strategy).__name__}.next wants to call tools, and names none")
         case CallTools((call,)):
@@ -34,12 +36,12 @@ async def perform(step: Step, scope: Scope) -> None:
                 if isinstance(outcome, BaseException):  # the others have finished and are recorded
                     raise outcome
         case Finish(stop, output):
-            await scope.record(Stopped(stop, must_be_json(output, "the output")))
+            await scope.record(Stopped(stop, must_be_json(output, "the output"), decided=True))
         case _:
             raise UnexpectedError(f"{type(scope.agent.strategy).__name__}.next returned {step!r}, which is no step")
 
 
-async def ask(step: CallModel, scope: Scope) -> None:
+async def ask_model(step: CallModel, scope: Scope) -> None:
     agent = scope.agent
     if (model := agent.model) is None:
         raise ConfigError(f"agent {agent.name!r} has no model: pass Agent(model=…)")
@@ -51,7 +53,7 @@ async def ask(step: CallModel, scope: Scope) -> None:
     request = ModelRequest(messages, tools, sent.schema, agent.settings)
     reply = await joints(agent, scope)[0](request)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1)
-    await scope.record(ModelReplied(taken, sent, fingerprint(agent, tools, sent)))
+    await scope.record(ModelReplied(taken, sent, fingerprint(agent, messages, tools, sent)))
 
 
 def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
@@ -89,13 +91,16 @@ def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
     return known[1]  # type: ignore[no-any-return]
 
 
-def fingerprint(agent: Recipe, tools: tuple[ToolSpec, ...], sent: CallModel) -> str:
-    """Of all that was sent beside the messages. Kept per agent: it is the same for nearly every call of a run."""
+def fingerprint(agent: Recipe, messages: Sequence[Message], tools: tuple[ToolSpec, ...], sent: CallModel) -> str:
+    """Of all that was sent beside the conversation. Kept per agent: it is the same for nearly every call of a run."""
     cached = agent.memo.setdefault("fingerprints", {})
-    key = (id(tools), id(sent.schema))
+    said = messages[0].text if messages and messages[0].role == "system" else ""
+    key = (said, id(tools), id(sent.schema))
     if key not in cached:
-        described: Any = [agent.instructions, [[t.name, t.description, t.parameters] for t in tools], sent.schema]
-        cached[key] = (digest([*described, agent.settings]), tools, sent.schema)  # kept alive, so that their ids stay theirs
+        if len(cached) >= _FINGERPRINTS:
+            cached.clear()
+        described: Any = [said, [[t.name, t.description, t.parameters] for t in tools], sent.schema, agent.settings]
+        cached[key] = (digest(described), tools, sent.schema)  # kept alive, so that their ids stay theirs
     return cached[key][0]  # type: ignore[no-any-return]
 
 
@@ -106,10 +111,12 @@ async def use(call: ToolCall, scope: Scope) -> None:
         if result is None:
             result = await joints(scope.agent, scope)[1](call)
     except Suspend as question:
-        await scope.ask(question, call.id)
+        await scope.park(question, call.id)
         return
     if not isinstance(result, ToolResult):
         raise UnexpectedError(f"a policy around {call.name} returned {repr(result)[:100]}; expected a ToolResult")
+    if result.transfer and result.transfer not in scope.root.team:
+        result = ToolResult(error=f"there is no agent named {result.transfer!r} to hand over to")
     finished = ToolFinished(fit(result, call))
     await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
 

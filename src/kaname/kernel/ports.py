@@ -65,7 +65,10 @@ class Strategy(Protocol):
 
 
 class Journal(Protocol):
-    """Where facts live. What `append` has returned from survives the process; acknowledgements keep their order."""
+    """Where facts live. What `append` has returned from survives the process; acknowledgements keep their order.
+
+    A fact that cannot be written (no JSON) is refused before the first `await`. A `Stopped` ends the lease.
+    """
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease: ...
     async def append(self, events: Sequence[Event], epoch: int) -> None: ...

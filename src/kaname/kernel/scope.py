@@ -77,7 +77,7 @@ class Scope:
             self._appending.pop()
         return UnexpectedError(f"a {type(events[-1].body).__name__} fact cannot be recorded: {problem}")
 
-    async def ask(self, question: Suspend, call_id: str = "") -> None:
+    async def park(self, question: Suspend, call_id: str = "") -> None:
         """Park the run until somebody answers."""
         if question.key in self.state.answers:
             raise UnexpectedError(f"the question {question.key!r} was asked again, although it has been answered")

@@ -51,8 +51,10 @@ class Approve(Policy):
                 return await next(replace(call, args=args))
             case str(reason) if reason.strip().lower() not in _NO:
                 return ToolResult(error=f"the user did not allow this call: {reason}")
-            case _:
+            case False | str():
                 return ToolResult(error="the user did not allow this call")
+            case other:
+                return ToolResult(error=f"not run: the answer {other!r} is neither yes, nor no, nor {{'args': …}}")
 
 
 def _flat(tools: Iterable[str]) -> Iterable[str]:

@@ -19,12 +19,14 @@ from typing import Any
 from ..api.agent import Agent
 from ..core.codec import decode_body, encode_body
 from ..core.errors import BadArguments
-from ..core.events import Body, Event, ModelReplied, Opened, Received
+from ..core.events import Body, Event, ModelReplied, Opened, Received, Warned
 from ..core.messages import ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, assistant, user
 from ..core.state import State, evolve
 from ..core.steps import CallModel, CallTools, Finish
+from ..journals.memory import MemoryJournal
 from ..kernel.ports import Model, Policy, Sink, Strategy
 from ..models.scripted import ScriptedModel, call
+from ..tools.definition import TextTool
 from ..tools.registry import as_action
 from . import samples
 
@@ -77,17 +79,19 @@ class ModelContract(ABC):
             await asyncio.wait([task, waiter], return_when=asyncio.FIRST_COMPLETED)
             waiter.cancel()
             task.cancel()
+            begun = stuck.is_set()
             done, _ = await asyncio.wait([task], timeout=1)
             assert done, "the model went on after it was cancelled"
+            assert task.cancelled() or not begun, "the model swallowed the cancellation"
 
         asyncio.run(go())
 
 
 class ToolContract(ABC):
-    """`args`: arguments that are right for the tool; `wrong`: some that are not."""
+    """`args`: arguments that are right for the tool; `wrong`: some that are not, if the usual ones will not do."""
 
     args: Mapping[str, Any] = MappingProxyType({})
-    wrong: Any = "[1, 2"
+    wrong: Any = None
 
     @abstractmethod
     def make(self) -> Any:
@@ -107,7 +111,8 @@ class ToolContract(ABC):
     def test_wrong_arguments_are_answered(self) -> None:
         action = as_action(self.make())
         try:
-            action.prepare(ToolCall("c", action.name, self.wrong))
+            plain = {"one": 1, "two": 2} if isinstance(action, TextTool) else "[1, 2"
+            action.prepare(ToolCall("c", action.name, plain if self.wrong is None else self.wrong))
         except BadArguments:
             return
         raise AssertionError("wrong arguments were taken")
@@ -190,10 +195,11 @@ class SinkContract(ABC):
         asyncio.run(go())
 
     def test_it_hears_a_run(self) -> None:
-        agent = Agent(ScriptedModel(["hello"]), sinks=[self.make()], journal="memory")
-        result = asyncio.run(_awaited(agent))
-        assert not result.state.questions
+        journal = MemoryJournal()
+        result = asyncio.run(_awaited(Agent(ScriptedModel(["hello"]), sinks=[self.make()], journal=journal)))
+        facts = asyncio.run(_facts(journal, result.run))
         assert result.output == "hello"
+        assert not [fact for fact in facts if isinstance(fact, Warned)], "it failed, and hears no more of the run"
 
 
 class StrategyContract(ABC):
@@ -218,3 +224,7 @@ class StrategyContract(ABC):
 
 async def _awaited(agent: Agent) -> Any:
     return await agent.run("go")
+
+
+async def _facts(journal: MemoryJournal, run: str) -> list[Any]:
+    return [event.body async for event in journal.read(run)]

@@ -7,14 +7,13 @@ from functools import partial
 from typing import Any
 
 from ..core.durations import seconds
-from ..core.errors import BadArguments, ConfigError, Suspend, nearest
-from ..core.events import Effect
+from ..core.errors import BadArguments, ConfigError, Suspend
 from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
 from ..core.values import plain_text
 from ..kernel.ports import Repair, Tool, ToolContext
 from .arguments import listed, read_arguments
-from .function import DEFAULT_TIMEOUT, EFFECTS, context_parameters, run_function
+from .function import DEFAULT_TIMEOUT, check_effect, context_parameters, run_function
 from .results import to_result
 
 
@@ -38,7 +37,7 @@ class DefinedTool:
         self.description: str = inner.get("description") or self.name
         schema = inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
         self.parameters: Mapping[str, Any] = schema or {"type": "object", "properties": {}}
-        self.effect = _effect(self.name, definition.get("effect", "irreversible"))
+        self.effect = check_effect(self.name, definition.get("effect", "irreversible"))
         self.timeout = _timeout(definition.get("timeout", DEFAULT_TIMEOUT))
         self._execute: Callable[..., Any] | None = definition.get("execute")
         if self._execute is None:
@@ -71,12 +70,6 @@ def _from_caller(name: str, prepared: dict[str, Any], context: ToolContext) -> T
     return to_result(answers[key])
 
 
-def _effect(name: str, effect: Any) -> Effect:
-    if effect not in EFFECTS:
-        raise ConfigError(f"tool {name}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
-    return effect  # type: ignore[no-any-return]
-
-
 def _timeout(given: float | str | None) -> float | None:
     return None if given is None else seconds(given)
 
@@ -96,7 +89,7 @@ class TextTool:
         if not isinstance(tool.name, str) or not tool.name:
             raise ConfigError(f"the tool {tool!r} needs a name, not {tool.name!r}")
         self.name, self.description = tool.name, tool.description
-        self.effect = _effect(self.name, getattr(tool, "effect", "irreversible"))
+        self.effect = check_effect(self.name, getattr(tool, "effect", "irreversible"))
         self.timeout = _timeout(getattr(tool, "timeout", DEFAULT_TIMEOUT))
         self._tool = tool
 

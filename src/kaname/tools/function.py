@@ -24,6 +24,12 @@ EFFECTS: tuple[Effect, ...] = ("pure", "idempotent", "compensable", "irreversibl
 DEFAULT_TIMEOUT = 300.0
 
 
+def check_effect(name: str, effect: Any) -> Effect:
+    if effect not in EFFECTS:
+        raise ConfigError(f"tool {name}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
+    return effect  # type: ignore[no-any-return]
+
+
 class FunctionTool:
     """An `Action`. It can still be called as the function that it was made from."""
 
@@ -45,9 +51,7 @@ class FunctionTool:
         if not callable(self.function) or isinstance(self.function, type):
             raise ConfigError(f"@tool goes on a function, not on {self.function!r}")
         self.name = name or _name_of(self.function)
-        if effect not in EFFECTS:
-            raise ConfigError(f"tool {self.name}: effect {effect!r} is unknown{nearest(effect, EFFECTS)}")
-        self.effect: Effect = effect
+        self.effect: Effect = check_effect(self.name, effect)
         self.timeout = None if timeout is None else seconds(timeout)
         self._described, self._undo, self._reconcile, self._bound_to = description, undo, reconcile, bound_to
 
@@ -253,4 +257,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `effect` tells what a repeat would do, and so what happens to a call that a crash interrupted: `pure` and `idempotent`
     run again, `compensable` is undone first, `irreversible` (the default) is looked up with `reconcile` or asked about.
     """
-    return FunctionTool(function, **options) if function is not None else partial(FunctionTool, **options)
+    if function is not None:
+        return FunctionTool(function, **options)
+    check_effect(options.get("name", ""), options.get("effect", "irreversible"))
+    return partial(FunctionTool, **options)
