@@ -246,7 +246,8 @@ async def test_a_takeover_in_the_same_process(tmp_path):
         model = ScriptedModel(lambda r: call("add", a=len(r.messages), b=1) if len(r.messages) < 60 else "done")
         agent = Agent(model, [add], journal=journal, stops=max_steps(None) | per_tool(None))
         old = agent.run("go").start()
-        await asyncio.sleep(0.01)
+        while not await journal.runs(run=old.run):
+            await asyncio.sleep(0.001)
         assert (await agent.resume(old.run, takeover=True)).output == "done"
         with pytest.raises(RunSuperseded):
             await old

@@ -26,3 +26,12 @@ async def test_page(page, tmp_path, monkeypatch):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def test_the_numbers_of_lines_are_true():
+    loop, perform = [len((ROOT / "src/kaname/kernel" / name).read_text().splitlines()) for name in ("loop.py", "perform.py")]
+    english, japanese = (ROOT / "README.md").read_text(encoding="utf-8"), (ROOT / "README.ja.md").read_text(encoding="utf-8")
+    assert f"The loop is {loop} lines" in english
+    assert f"| {loop} (and {perform} to carry a step out) |" in english
+    assert f"ループは {loop} 行" in japanese
+    assert f"`loop` ({loop} lines)" in (ROOT / "docs" / "kernel.md").read_text(encoding="utf-8")

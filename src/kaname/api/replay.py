@@ -27,7 +27,7 @@ from ..core.record import mutable, record
 from ..core.state import State
 from ..journals.memory import MemoryJournal
 from ..kernel.load import load, read_run
-from ..kernel.loop import advance, finished
+from ..kernel.loop import advance
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
 from ..models.replay import ReplayModel
@@ -127,7 +127,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             scope.epoch = (await journal.claim(run, takeover=True)).epoch
         await scope.record(*stage.inbox)
         scope.failure = None
-        while not finished(scope.state) and (stage.upto is None or len(decided) < stage.upto):
+        while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
             await advance(scope)
     return [event async for event in journal.read(run)]
 

@@ -67,6 +67,11 @@ class State:
         return bool(self.questions)
 
     @property
+    def finished(self) -> bool:
+        """Nothing to do now: it has stopped, or waits for an answer."""
+        return self.stop is not None or bool(self.questions)
+
+    @property
     def pending(self) -> tuple[ToolCall, ...]:
         return tuple([call for call in self.open.values() if call.id not in self.results])
 

@@ -29,6 +29,7 @@ _UPDATE = (
     "WHERE run = :run AND epoch = :epoch AND seq = :before"
 )
 _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body) VALUES (?, ?, ?, ?, ?, ?)"
+_RELEASE = "UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ?"
 _PAGE = 500
 
 
@@ -76,31 +77,47 @@ class SqliteJournal:
         self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
-        def work(connection: sqlite3.Connection) -> tuple[int, RunInfo]:
+        taken: list[tuple[int, RunInfo]] = []
+
+        def take(epoch: int, card: RunInfo) -> None:
+            self._held[run] = (epoch, card)  # here, in the writer's thread, before the next claim is looked at
+            taken.append(self._held[run])
+
+        def work(connection: sqlite3.Connection) -> None:
             owner = self._place.owner
             assert owner is not None
             row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run,)).fetchone()
             if row is None:
                 connection.execute("INSERT INTO runs (run, epoch, owner) VALUES (?, 1, ?)", (run, owner.name))
-                self._held[run] = (1, RunInfo(run))
-                return self._held[run]
+                return take(1, RunInfo(run))
             epoch, holder = row
             broken_off = holder == owner.name and run not in self._held  # here, and not given back
             if holder and not takeover and not broken_off and owner.is_alive(holder):
                 raise RunBusy(busy(run, "this process" if holder == owner.name else f"process {holder.split('-')[0]}"))
             connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (epoch + 1, owner.name, run))
-            card = RunInfo(*connection.execute(f"{_SELECT_CARD} WHERE run = ?", (run,)).fetchone())
-            self._held[run] = (epoch + 1, card)  # here, before the next claim is looked at
-            return self._held[run]
+            return take(epoch + 1, RunInfo(*connection.execute(f"{_SELECT_CARD} WHERE run = ?", (run,)).fetchone()))
 
-        before = self._held.get(run)
         try:
-            epoch, card = await self._writer.transact(work)
+            await self._writer.transact(work)
         except JournalError:
-            if before is None:
-                self._held.pop(run, None)
+            if taken and self._held.get(run) is taken[-1]:  # it was not committed
+                del self._held[run]
             raise
+        except asyncio.CancelledError:
+            self._give_back_soon(run, taken)
+            raise
+        epoch, card = taken[-1]
         return Lease(epoch, card.seq)
+
+    def _give_back_soon(self, run: str, taken: list[tuple[int, RunInfo]]) -> None:
+        """Whoever claimed it is gone; the claim is carried out all the same, and right after it this."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            for epoch, _ in taken:
+                self._drop(run, epoch)
+                connection.execute(_RELEASE, (run, epoch))
+
+        self._writer.transact(work).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def append(self, events: Sequence[Event], epoch: int) -> None:
         run = events[0].run
@@ -143,9 +160,7 @@ class SqliteJournal:
 
     async def release(self, run: str, epoch: int) -> None:
         self._drop(run, epoch)
-        await self._writer.transact(
-            lambda connection: connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ?", (run, epoch))
-        )
+        await self._writer.transact(lambda connection: connection.execute(_RELEASE, (run, epoch)))
 
     async def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
         query = "SELECT run, seq, time, agent, type, body FROM facts WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"

@@ -16,7 +16,7 @@ from .scope import Scope
 async def drive(scope: Scope) -> State:
     """Go on until there is nothing to do, whatever happened before: starting, resuming and forking are the same."""
     task = asyncio.current_task()
-    while not finished(scope.state):
+    while not scope.state.finished:
         if scope.stopping or (task is not None and task.cancelling()):  # somebody's code may have swallowed the cancellation
             raise asyncio.CancelledError
         await advance(scope)
@@ -35,8 +35,8 @@ async def advance(scope: Scope) -> None:
             raise UnexpectedError(f"{bug} (at {bug.place})") from bug.error
     except Halt as end:
         await scope.record(Stopped(end.stop))
-    except JournalError:
-        raise  # what cannot be recorded cannot be turned into a fact
+    except JournalError:  # what cannot be recorded cannot be turned into a fact
+        raise
     except AgentError as failure:
         scope.failure = failure
         await scope.record(Stopped(Stop("failed", str(failure), type(failure).__name__)))
@@ -55,7 +55,3 @@ def decide(scope: Scope) -> Step:
         if stop is not None:
             raise UnexpectedError(f"the stop rule {rule!r} returned {stop!r}; expected a Stop, or None to go on")
     return step
-
-
-def finished(state: State) -> bool:
-    return state.stop is not None or state.waiting
