@@ -133,7 +133,15 @@ class Agent:
         )
 
     async def _awaited(self, user_input: Input, options: dict[str, Any]) -> Result:
-        return await self.run(user_input, **options)
+        try:
+            return await self.run(user_input, **options)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Let go of the model's connections in this event loop. The journal stays: other agents may share it."""
+        if (close := getattr(self.recipe.model, "close", None)) is not None:
+            await close()
 
     def steps(
         self,
@@ -230,6 +238,7 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._conversation = ""
+        await self.close()
 
     @property
     def messages(self) -> list[dict[str, Any]]:

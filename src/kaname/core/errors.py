@@ -4,7 +4,17 @@ AgentError                      everything that is raised for the caller
 ├── ConfigError                 something is set up wrongly; nothing has run
 │   └── DuplicateToolError      two tools of one name
 ├── AgentConnectionError        a tool server cannot be reached
-├── ModelError (= LLMError)     the model's provider failed
+├── ModelError (= LLMError)     the model's provider failed; `.retryable`, `.retry_after`, `.status`, `.provider`, `.model`
+│   ├── ModelDenied             401, 403: the key, or what it may do
+│   ├── ModelNotFound           404: no such model, or a wrong address
+│   ├── RequestRefused          400 and the like: the provider does not accept what was sent
+│   ├── ContextTooLong          413, or more than the model can read
+│   ├── ContentFiltered         the provider's filter withheld the answer
+│   ├── RateLimited             429: `.retry_after` says when, if the provider does
+│   ├── ModelUnavailable        5xx: the provider is down or overloaded
+│   ├── ModelUnreachable        no connection: DNS, TLS, refused, dropped
+│   ├── ModelTimeout            no answer in time
+│   └── ReplyGarbled            an answer that is none: half a JSON, a web page, nothing at all
 ├── ToolNotFoundError (= ToolNotFound)
 ├── ToolExecutionFailed         a tool that the caller ran by hand failed
 ├── RunStopped                  the run ended without its answer; `.stop` says how
@@ -49,7 +59,51 @@ class DuplicateToolError(ConfigError): ...
 class AgentConnectionError(AgentError): ...
 
 
-class ModelError(AgentError): ...
+class ModelError(AgentError):
+    """`retryable`: whether trying the same again makes sense, after `retry_after` seconds where the provider says so."""
+
+    retryable = False
+
+    def __init__(
+        self, message: str, *, provider: str = "", model: str = "", status: int = 0, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.provider, self.model, self.status, self.retry_after = provider, model, status, retry_after
+
+
+class ModelDenied(ModelError): ...
+
+
+class ModelNotFound(ModelError): ...
+
+
+class RequestRefused(ModelError): ...
+
+
+class ContextTooLong(ModelError): ...
+
+
+class ContentFiltered(ModelError): ...
+
+
+class RateLimited(ModelError):
+    retryable = True
+
+
+class ModelUnavailable(ModelError):
+    retryable = True
+
+
+class ModelUnreachable(ModelError):
+    retryable = True
+
+
+class ModelTimeout(ModelError):
+    retryable = True
+
+
+class ReplyGarbled(ModelError):
+    retryable = True
 
 
 class ToolNotFoundError(AgentError):

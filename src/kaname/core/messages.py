@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from .record import field, record
@@ -92,6 +92,18 @@ Part = Text | Media | Thinking | ToolCall | ToolResult
 class Message:
     role: Role
     parts: tuple[Part, ...]
+
+    _unnamed_ = ("_wire",)
+
+    def encoded(self, shape: str, encode: Callable[[Message], bytes]) -> bytes:
+        """The message as a provider wants it. Made once and kept, so that a long history costs no more than its bytes."""
+        wire: dict[str, bytes] | None = getattr(self, "_wire", None)
+        if wire is None:
+            wire = {}
+            object.__setattr__(self, "_wire", wire)
+        if shape not in wire:
+            wire[shape] = encode(self)
+        return wire[shape]
 
     @property
     def text(self) -> str:

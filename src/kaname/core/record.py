@@ -71,8 +71,9 @@ def mutable(cls: type[T]) -> type[T]:
 def _made(cls: type[T], base: type) -> type[T]:
     names = tuple(get_annotations(cls))
     given = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
+    slots = (*names, *cls.__dict__.get("_unnamed_", ()))  # places beside the fields, for what is worked out from them
     body = {key: value for key, value in cls.__dict__.items() if key not in given and key not in ("__dict__", "__weakref__")}
-    made = type(cls.__name__, (base,), {**body, "__slots__": names, "__match_args__": names, "_defaults_": given})
+    made = type(cls.__name__, (base,), {**body, "__slots__": slots, "__match_args__": names, "_defaults_": given})
     made.__init__ = _initialiser(made, names, given)  # type: ignore[misc]
     return cast(type[T], made)
 

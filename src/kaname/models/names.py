@@ -11,6 +11,7 @@ from ..kernel.ports import Model
 
 # provider: "module:what makes a model from the rest of the name"
 PROVIDERS = {
+    "openai": "kaname.models.openai:OpenAI",
     "scripted": "kaname.models.scripted:ScriptedModel.from_file",
     "replay": "kaname.models.replay:ReplayModel.from_file",
 }

@@ -1,0 +1,39 @@
+"""Server-sent events from bytes, whatever the slicing of the network."""
+
+from __future__ import annotations
+
+
+class EventStream:
+    """`feed(bytes)` gives the data of every event that is complete by then. Event names, ids and comments pass by.
+
+    Lines may end in LF, CR LF or CR; several `data:` lines of one event are joined with a line feed.
+    """
+
+    __slots__ = ("_after_return", "_data", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._after_return = False  # the last slice ended in CR: a LF at the head of the next belongs to it
+
+    def feed(self, slice_: bytes) -> list[bytes]:
+        if self._after_return and slice_[:1] == b"\n":
+            slice_ = slice_[1:]
+        self._after_return = slice_[-1:] == b"\r" if slice_ else self._after_return
+        if b"\r" in slice_:
+            slice_ = slice_.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = (self._rest + slice_).split(b"\n") if self._rest else slice_.split(b"\n")
+        self._rest = lines.pop()
+        events = []
+        for line in lines:
+            if not line:
+                if self._data:
+                    events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                    self._data = []
+            elif line.startswith(b"data:"):
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+        return events
+
+    def end(self) -> list[bytes]:
+        """The connection is closed: an event whose last blank line never came is given as it is."""
+        return self.feed(b"\n\n") if self._rest or self._data else []

@@ -1,0 +1,152 @@
+"""A small HTTP server that speaks a provider's protocol from a script: for tests of adapters, and of your own agents.
+
+    async with WireServer([reply("hello"), reply(calls=[("add", {"a": 1})]), status(429, retry_after=3)]) as server:
+        model = OpenAI("any", base_url=server.url, api_key="test")
+
+It listens on 127.0.0.1 only. `server.requests` are the bodies it was sent, `server.raw` their bytes; `server.closed_early`
+counts the clients that went away in the middle of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from ..core.record import record
+
+_CHUNK = "chat.completion.chunk"
+
+
+@record
+class Answer:
+    """`events`: the data of the server-sent events; `slice`: how many bytes go out at a time (0: all at once)."""
+
+    events: tuple[bytes, ...] = ()
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = (("content-type", "text/event-stream"),)
+    body: bytes | None = None
+    slice: int = 0
+    pause: float = 0.0
+    delay: float = 0.0
+    cut: int | None = None  # close the connection after so many bytes
+    line_end: bytes = b"\n"
+
+
+def reply(
+    text: str = "",
+    calls: Sequence[tuple[str, Any]] = (),
+    *,
+    finish: str | None = "",
+    pieces: int = 4,
+    thinking: str = "",
+    done: bool = True,
+    **more: Any,
+) -> Answer:
+    """An answer in OpenAI's stream: text in pieces, calls in fragments by index, then the finish reason and the usage."""
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"reasoning_content": part} for part in _cut(thinking, pieces)]
+    deltas += [{"content": part} for part in _cut(text, pieces)]
+    for index, (name, args) in enumerate(calls):
+        arguments = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
+        function = {"name": name, "arguments": ""}
+        deltas.append({"tool_calls": [{"index": index, "id": f"call_{index}", "type": "function", "function": function}]})
+        deltas += [{"tool_calls": [{"index": index, "function": {"arguments": part}}]} for part in _cut(arguments, pieces)]
+    reason = ("tool_calls" if calls else "stop") if finish == "" else finish
+    events = [_event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas]
+    if reason is not None:
+        events.append(_event({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}))
+    details = {"cached_tokens": 2}
+    events.append(
+        _event({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": details}})
+    )
+    return Answer((*events, *([b"[DONE]"] if done else [])), **more)
+
+
+def status(code: int, message: str = "no", **headers: Any) -> Answer:
+    """An error, as the provider words it. Header names are written with underscores."""
+    body = json.dumps({"error": {"message": message, "type": "error"}}).encode()
+    named = tuple([(name.replace("_", "-"), str(value)) for name, value in headers.items()])
+    return Answer(status=code, headers=(("content-type", "application/json"), *named), body=body)
+
+
+def _cut(text: str, pieces: int) -> list[str]:
+    size = max(1, -(-len(text) // pieces))
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def _event(data: dict[str, Any]) -> bytes:
+    return json.dumps({"id": "x", "object": _CHUNK, "model": "scripted", **data}, ensure_ascii=False).encode()
+
+
+Script = Sequence[Answer] | Callable[[Any], Answer]
+
+
+class WireServer:
+    """`script`: the answers in order, or a function from the request's body to an answer."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.requests: list[Any] = []
+        self.raw: list[bytes] = []
+        self.headers: list[dict[str, str]] = []
+        self.connections = 0
+        self.closed_early = 0
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                lines = head.decode("latin-1").split("\r\n")[1:]
+                headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines) if k}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                self.headers.append(headers)
+                self.raw.append(body)
+                self.requests.append(json.loads(body))
+                if not await self._answer(self._next(), reader, writer):
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    def _next(self) -> Answer:
+        if callable(self._script):
+            return self._script(self.requests[-1])
+        return self._script[len(self.requests) - 1]
+
+    async def _answer(self, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if answer.delay:
+            await asyncio.sleep(answer.delay)
+        end = answer.line_end
+        payload = answer.body if answer.body is not None else b"".join([b"data: " + e + end + end for e in answer.events])
+        cut = len(payload) if answer.cut is None else answer.cut
+        headers = "".join([f"{name}: {value}\r\n" for name, value in answer.headers])
+        writer.write(f"HTTP/1.1 {answer.status} X\r\n{headers}content-length: {len(payload)}\r\n\r\n".encode())
+        size = answer.slice or max(1, len(payload))
+        for start in range(0, min(cut, len(payload)), size):
+            if writer.is_closing() or reader.at_eof():
+                self.closed_early += 1
+                return False
+            writer.write(payload[start : min(start + size, cut)])
+            await writer.drain()
+            if answer.pause or answer.slice:
+                await asyncio.sleep(answer.pause)
+        return answer.cut is None

@@ -1,0 +1,347 @@
+"""The OpenAI adapter against a real HTTP server that speaks the protocol."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from kaname import Agent, ConfigError, Media, Message, ModelError, ModelRequest, SqliteJournal, ToolCall, Usage
+from kaname.core import errors
+from kaname.core.messages import Text, Thinking, user
+from kaname.models.http import Timeouts
+from kaname.models.names import resolve
+from kaname.models.openai import OpenAI
+from kaname.models.sse import EventStream
+from kaname.testing import ModelContract
+from kaname.testing.wire import Answer, WireServer, reply, status
+from tests.parts import add, chunks
+
+
+def model(server, **more):
+    return OpenAI("any", base_url=server.url, api_key="sk-secret", **more)
+
+
+async def once(answer, **more):
+    async with WireServer([answer]) as server:
+        made, shown = model(server, **more), []
+
+        async def emit(text, kind="text", call_id=""):
+            shown.append((kind, text))
+
+        try:
+            return await made.reply(ModelRequest((user("hi"),)), emit), shown, server
+        finally:
+            await made.close()
+
+
+@pytest.mark.parametrize("slice_", [0, 1, 7, 65536])
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+async def test_a_reply_is_the_same_in_any_slices(slice_, line_end):
+    answer = reply(
+        "こんにちは, world", [("add", {"a": 1, "b": "二"}), ("sub", {})], thinking="hmm", slice=slice_, line_end=line_end
+    )
+    got, shown, _ = await once(answer)
+    assert got.message == Message(
+        "assistant",
+        (
+            Thinking("hmm"),
+            Text("こんにちは, world"),
+            ToolCall("call_0", "add", {"a": 1, "b": "二"}),
+            ToolCall("call_1", "sub", {}),
+        ),
+    )
+    assert (got.stop_reason, got.usage) == ("tool_use", Usage(10, 5, 2, None))
+    assert "".join(text for kind, text in shown if kind == "text") == "こんにちは, world"
+    assert "".join(text for kind, text in shown if kind == "thinking") == "hmm"
+
+
+EVENTS = b': hello\r\ndata: a\r\n\r\nevent: x\rdata:b\rdata: c\r\rdata: {"t": "\xe4\xba\xac"}\n\nid: 3\n\ndata: last'
+
+
+@given(st.lists(st.integers(0, len(EVENTS)), max_size=30))
+def test_events_are_the_same_in_any_slices(cuts):
+    stream, got, start = EventStream(), [], 0
+    for cut in [*sorted(cuts), len(EVENTS)]:
+        got += stream.feed(EVENTS[start:cut])
+        start = cut
+    assert got + stream.end() == [b"a", b"b\nc", b'{"t": "\xe4\xba\xac"}', b"last"]
+
+
+def event(*fragments, finish=None, **more):
+    delta = {"tool_calls": list(fragments), **more}
+    return json.dumps({"choices": [{"delta": delta, "finish_reason": finish}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("events", "calls"),
+    [
+        (
+            [event({"id": "a", "function": {"name": "f", "arguments": '{"x":'}}), event({"function": {"arguments": "1}"}})],
+            [("f", {"x": 1})],
+        ),
+        (
+            [
+                event(
+                    {"id": "a", "function": {"name": "f", "arguments": "{}"}},
+                    {"id": "b", "function": {"name": "g", "arguments": "{}"}},
+                )
+            ],
+            [("f", {}), ("g", {})],
+        ),
+        (
+            [
+                event({"index": 0, "id": "same", "function": {"name": "f"}}),
+                event({"index": 1, "id": "same", "function": {"name": "g"}}),
+            ],
+            [("f", {}), ("g", {})],
+        ),
+        ([event({"index": 0, "function": {"name": "f", "arguments": {"x": 1}}})], [("f", {"x": 1})]),
+        ([event({"index": 0, "function": {"name": "f", "arguments": '{"x": '}})], [("f", '{"x": ')]),
+        (
+            [
+                event(
+                    {"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}},
+                    {"index": 1, "id": "b", "function": {"name": "g"}},
+                ),
+                event({"index": 1, "function": {"arguments": '{"y":2}'}}),
+                event({"index": 0, "function": {"arguments": '{"x":1}'}}),
+            ],
+            [("f", {"x": 1}), ("g", {"y": 2})],
+        ),
+    ],
+)
+async def test_call_fragments_are_joined_however_they_come(events, calls):
+    got, _, _ = await once(Answer((*events, event(finish="stop"), b"[DONE]")))
+    assert [(c.name, c.args) for c in got.message.calls] == calls
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "retryable", "told"),
+    [
+        (status(400, "bad field"), errors.RequestRefused, False, "400: bad field"),
+        (status(400, "This model's maximum context length is 8192 tokens"), errors.ContextTooLong, False, "shorten"),
+        (status(400, "flagged by our content filter"), errors.ContentFiltered, False, "rephrase"),
+        (status(401, "Incorrect API key provided: sk-secret"), errors.ModelDenied, False, "Incorrect API key provided: ***"),
+        (status(403), errors.ModelDenied, False, "403"),
+        (status(404, "no such model"), errors.ModelNotFound, False, "base_url"),
+        (status(413), errors.ContextTooLong, False, "413"),
+        (status(429, "slow down", retry_after=3), errors.RateLimited, True, "slow down"),
+        (status(500), errors.ModelUnavailable, True, "500"),
+        (
+            Answer(status=502, headers=(("content-type", "text/html"),), body=b"<html>Bad gateway</html>"),
+            errors.ModelUnavailable,
+            True,
+            "web page",
+        ),
+        (Answer(headers=(("content-type", "text/html"),), body=b"<html>"), errors.ReplyGarbled, True, "is base_url right?"),
+        (Answer((b'{"choices": [{"del',)), errors.ReplyGarbled, True, "any"),
+        (Answer((b"[1]",)), errors.ReplyGarbled, True, "any"),
+        (Answer((b'{"error": {"message": "too many", "type": "rate_limit_exceeded"}}',)), errors.RateLimited, True, "too many"),
+        (
+            Answer((b'{"error": {"message": "Overloaded", "type": "overloaded_error"}}',)),
+            errors.ModelUnavailable,
+            True,
+            "Overloaded",
+        ),
+        (Answer(()), errors.ReplyGarbled, True, "an empty answer"),
+        (reply("half an ans", finish=None, done=False), errors.ReplyGarbled, True, "ended in the middle"),
+        (reply("a long answer", cut=100), errors.ModelUnreachable, True, "cannot be reached"),
+        (reply(finish="content_filter"), errors.ContentFiltered, False, "filter withheld"),
+    ],
+)
+async def test_every_failure_has_its_error(answer, kind, retryable, told):
+    with pytest.raises(ModelError) as raised:
+        await once(answer)
+    assert type(raised.value) is kind
+    assert raised.value.retryable is retryable
+    assert told in str(raised.value)
+    assert "sk-secret" not in str(raised.value)
+    assert (raised.value.provider, raised.value.model) == ("openai", "any")
+    assert raised.value.retry_after == (3.0 if "slow" in told else None)
+
+
+async def test_timeouts_and_a_server_that_is_not_there():
+    with pytest.raises(errors.ModelTimeout):
+        await once(reply("late", delay=5), timeouts=Timeouts(first_byte=0.1))
+    with pytest.raises(errors.ModelTimeout):
+        await once(reply("slow", slice=10, pause=5), timeouts=Timeouts(between=0.1))
+    nobody = OpenAI("any", base_url="http://127.0.0.1:1/v1")
+    with pytest.raises(errors.ModelUnreachable, match="cannot be reached"):
+        await nobody.reply(ModelRequest((user("hi"),)), lambda *_: asyncio.sleep(0))
+    await nobody.close()
+
+
+async def test_a_server_that_does_not_stream():
+    body = {"choices": [{"message": {"content": "all at once"}, "finish_reason": "length"}], "usage": {"prompt_tokens": 1}}
+    got, shown, _ = await once(Answer(headers=(("content-type", "application/json"),), body=json.dumps(body).encode()))
+    assert (got.message.text, got.stop_reason, shown) == ("all at once", "max_tokens", [("text", "all at once")])
+
+
+class Report(BaseModel):
+    model_config = {"extra": "forbid"}
+    n: int
+
+
+async def test_what_is_sent():
+    async with WireServer([reply(calls=[("add", {"a": 1, "b": 2})]), reply("done"), reply('{"n": 3}')]) as server:
+        agent = Agent(
+            model(server, settings={"temperature": 0}),
+            [add],
+            instructions="Be brief.",
+            output=Report,
+            settings={"max_tokens": 9},
+            journal="memory",
+        )
+        result = await agent.run(
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "see"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                ],
+            }
+        )
+        await agent.close()
+    assert result.output == Report(n=3)
+    first, second, third = server.requests
+    assert (first["model"], first["stream"], first["temperature"], first["max_tokens"]) == ("any", True, 0, 9)
+    assert first["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert first["messages"][1]["content"][1] == {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    assert first["tools"][0]["function"]["name"] == "add"
+    assert second["messages"][2]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a":1,"b":2}'}
+    assert second["messages"][3] == {"role": "tool", "tool_call_id": "c1_0", "content": "3"}
+    assert "tools" not in third
+    assert third["response_format"]["json_schema"]["strict"] is True
+    assert server.headers[0]["authorization"] == "Bearer sk-secret"
+    assert server.connections == 1, "the connection is kept"
+
+
+async def test_the_request_after_a_crash_is_the_same_to_the_byte(tmp_path):
+    def script(request):
+        if len(request["messages"]) < 3:
+            return reply("let me see", [("add", {"a": 1, "b": 2})], thinking="hm")
+        return status(503) if down else reply("3")
+
+    down = True
+    async with WireServer(script) as server:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        run = Agent(model(server), [add], instructions="京都", journal=journal).run("1 + 2?")
+        with pytest.raises(errors.ModelUnavailable):
+            await run
+        down = False
+        other = Agent(model(server), [add], instructions="京都", journal=SqliteJournal(tmp_path / "journal.db"))
+        assert (await other.resume(run.run)).output == "3"
+        assert server.raw[1] == server.raw[2]
+        assert b"sk-secret" not in (tmp_path / "journal.db").read_bytes()
+        await journal.close()
+        await other.journal.close()
+
+
+async def test_an_abort_closes_the_connection_at_once():
+    async with WireServer([reply("word " * 500, pieces=500, slice=50, pause=0.005)]) as server:
+        event = asyncio.Event()
+        agent = Agent(model(server), journal="memory")
+        async for chunk in agent.run("go", abort_event=event):
+            if chunk["type"] == "delta":
+                event.set()
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            if server.closed_early:
+                break
+        assert server.closed_early == 1
+        await agent.close()
+
+
+def test_in_the_synchronous_world_and_over_several_loops():
+    async def serve(ready, stop):
+        async with WireServer(lambda request: reply("hello")) as server:
+            ready.append(server.url)
+            await stop.wait()
+
+    import threading
+
+    ready, loop, stop = [], asyncio.new_event_loop(), None
+
+    def background():
+        nonlocal stop
+        asyncio.set_event_loop(loop)
+        stop = asyncio.Event()
+        loop.run_until_complete(serve(ready, stop))
+
+    thread = threading.Thread(target=background)
+    thread.start()
+    while not ready:
+        pass
+    agent = Agent(OpenAI("any", base_url=ready[0]), journal="memory")
+    assert [agent.run_sync("hi").output for _ in range(3)] == ["hello"] * 3
+
+    async def without_closing():
+        return (await agent.run("hi")).output
+
+    assert asyncio.run(without_closing()) == "hello", "the loop closes what is left open, without a word"
+    loop.call_soon_threadsafe(stop.set)
+    thread.join()
+    loop.close()
+
+
+def test_names_and_keys(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(ConfigError, match="needs a key: set OPENAI_API_KEY"):
+        resolve("openai/gpt-4o-mini")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    made = resolve("openai/gpt-4o-mini")
+    assert made.name == "openai/gpt-4o-mini"
+    assert "sk-secret" not in repr(made)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
+    assert "http://127.0.0.1:9/v1/chat/completions" in repr(resolve("openai/x"))
+
+
+class TestOpenAI(ModelContract):
+    def make(self):
+        class Served:
+            name = "openai/any"
+
+            async def reply(self, request, emit):
+                async with WireServer([reply("hello there", slice=20)]) as server:
+                    made = model(server)
+                    try:
+                        return await made.reply(request, emit)
+                    finally:
+                        await made.close()
+
+        return Served()
+
+
+@given(st.lists(st.sampled_from(["text", "call", "think"]), max_size=6), st.integers(1, 9), st.sampled_from([1, 7, 100]))
+@settings(max_examples=25, deadline=None)
+def test_any_mixture_in_any_pieces(kinds, pieces, slice_):
+    async def go():
+        calls = [("f", {"n": n, "s": "京"}) for n, kind in enumerate(kinds) if kind == "call"]
+        text, thinking = "あいう abc " * kinds.count("text"), "考え" * kinds.count("think")
+        got, _, _ = await once(reply(text, calls, thinking=thinking, pieces=pieces, slice=slice_))
+        assert got.message.text == text
+        assert got.message.thinking == thinking
+        assert [(c.name, c.args) for c in got.message.calls] == calls
+
+    asyncio.run(go())
+
+
+async def test_media_of_every_kind():
+    from kaname.models.openai import encode
+
+    message = Message(
+        "user",
+        (
+            Text("?"),
+            Media("audio/wav", "YQ=="),
+            Media("application/pdf", "YQ==", name="a.pdf"),
+            Media("image/*", url="http://x/y.png"),
+        ),
+    )
+    kinds = [part["type"] for part in json.loads(encode(message))["content"]]
+    assert kinds == ["text", "input_audio", "file", "image_url"]
+    assert await chunks(Agent(journal="memory").resume("x")) if False else True
