@@ -17,7 +17,7 @@ from kaname.models.openai import OpenAI
 from kaname.models.sse import EventStream
 from kaname.testing import ModelContract
 from kaname.testing.wire import Answer, WireServer, reply, status
-from tests.parts import add, chunks
+from tests.parts import add
 
 
 def model(server, **more):
@@ -344,4 +344,3 @@ async def test_media_of_every_kind():
     )
     kinds = [part["type"] for part in json.loads(encode(message))["content"]]
     assert kinds == ["text", "input_audio", "file", "image_url"]
-    assert await chunks(Agent(journal="memory").resume("x")) if False else True

@@ -15,7 +15,7 @@ from . import events as facts
 from .errors import JournalCorrupt
 from .events import Event, Fact, Unknown
 from .language import say
-from .messages import Media, Message, ModelReply, Text, Thinking, ToolCall, ToolResult, Usage
+from .messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
 from .record import defaults
 from .steps import CallModel, Stop
 
@@ -39,7 +39,14 @@ _FACTS: dict[str, type] = {
         facts.Stopped,
     )
 }
-_PARTS: dict[str, type] = {"text": Text, "media": Media, "thinking": Thinking, "call": ToolCall, "result": ToolResult}
+_PARTS: dict[str, type] = {
+    "text": Text,
+    "media": Media,
+    "thinking": Thinking,
+    "provided": Provided,
+    "call": ToolCall,
+    "result": ToolResult,
+}
 _PART_TAGS = {kind: tag for tag, kind in _PARTS.items()}
 
 # The fields that hold a dataclass of ours, and its class; everything else in a fact is JSON as it stands.

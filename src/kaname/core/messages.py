@@ -56,6 +56,14 @@ class Thinking:
 
 
 @record
+class Provided:
+    """A piece of a reply that only its provider understands, and wants back unchanged: a tool that it ran by itself, say."""
+
+    provider: str
+    data: Mapping[str, Any]
+
+
+@record
 class ToolCall:
     """`args` is the parsed object, or the raw text where the model wrote something else."""
 
@@ -85,7 +93,7 @@ class ToolResult:
         return self.error is not None
 
 
-Part = Text | Media | Thinking | ToolCall | ToolResult
+Part = Text | Media | Thinking | Provided | ToolCall | ToolResult
 
 
 @record

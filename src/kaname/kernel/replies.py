@@ -6,12 +6,12 @@ from typing import Any
 
 from ..core.codec import dump
 from ..core.errors import UnexpectedError
-from ..core.messages import Media, Message, ModelReply, Text, Thinking, ToolCall, ToolResult, Usage
+from ..core.messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
 from ..core.values import plain_text, shorten
 
 SHOWN_LIMIT, ERROR_LIMIT = 40_000, 10_000  # characters; about ten thousand tokens, and a quarter of that
 _HUGE = 10**18
-_PARTS = (Text, Media, Thinking, ToolCall)
+_PARTS = (Text, Media, Thinking, Provided, ToolCall)
 
 
 def take_in(reply: Any, model: str, number: int) -> ModelReply:

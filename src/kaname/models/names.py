@@ -12,6 +12,7 @@ from ..kernel.ports import Model
 # provider: "module:what makes a model from the rest of the name"
 PROVIDERS = {
     "openai": "kaname.models.openai:OpenAI",
+    "anthropic": "kaname.models.anthropic:Anthropic",
     "scripted": "kaname.models.scripted:ScriptedModel.from_file",
     "replay": "kaname.models.replay:ReplayModel.from_file",
 }

@@ -25,9 +25,9 @@ from ..core.messages import (
 )
 from ..core.openai_shape import result_text
 from ..kernel.ports import Emit
-from .failures import Who, failure, from_event, from_status, garbled
-from .http import Http, Timeouts
-from .sse import EventStream
+from .failures import Who, failure, from_event, garbled
+from .http import Timeouts
+from .served import Joiner, ServedModel, parsed_arguments
 
 _STOPS: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -36,10 +36,10 @@ _STOPS: dict[str, StopReason] = {
     "length": "max_tokens",
     "end_turn": "end_turn",
 }
-_ERROR_BYTES = 20_000
+_OPENAI = "https://api.openai.com/v1"
 
 
-class OpenAI:
+class OpenAI(ServedModel):
     """`base_url` and `api_key` come from `OPENAI_BASE_URL` and `OPENAI_API_KEY` where they are not given.
 
     `settings` (temperature, max_tokens, tool_choice, …) go into every request; an agent's own settings go over them.
@@ -57,58 +57,26 @@ class OpenAI:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts = Timeouts(),  # noqa: B008
     ) -> None:
-        self.model, self.name = model, f"{self.provider}/{model}"
-        url = base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-        self._url = url.rstrip("/") + "/chat/completions"
-        self._key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
-        if not self._key and "api.openai.com" in url:
+        url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
+        if not key and url == _OPENAI:
             raise ConfigError(
                 say(
-                    f"{self.name} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
-                    f"{self.name} にはキーが必要です。OPENAI_API_KEY を、自前のサーバーなら OPENAI_BASE_URL を設定してください",
+                    f"openai/{model} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
+                    f"openai/{model} にはキーが必要です。OPENAI_API_KEY を、自前のサーバーなら OPENAI_BASE_URL を"
+                    "設定してください",
                 )
             )
-        self._headers = {"content-type": "application/json", **(headers or {})}
-        if self._key:
-            self._headers["authorization"] = f"Bearer {self._key}"
-        self._settings = dict(settings or {})
-        self._who = Who(self.provider, model, self._key)
-        self._http = Http(timeouts)
+        named = {"authorization": f"Bearer {key}"} if key else {}
+        super().__init__(model, url.rstrip("/") + "/chat/completions", {**named, **(headers or {})}, key, settings, timeouts)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
-    def __repr__(self) -> str:
-        return f"<OpenAI {self.model} at {self._url}>"
+    def joiner(self, request: ModelRequest) -> Joiner:
+        return _Pieces(self.who)
 
-    async def close(self) -> None:
-        await self._http.close()
-
-    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        async with self._http.post(self._url, self._headers, self._body(request), self._who) as response:
-            if response.status != 200:
-                body = await response.content.read(_ERROR_BYTES)
-                raise from_status(response.status, response.headers, body, self._who)
-            kind = response.headers.get("content-type", "")
-            if "html" in kind:
-                page = say(
-                    "a web page instead of an answer: is base_url right?", "Web ページが返りました。base_url を確認してください"
-                )
-                raise garbled(page, self._who)
-            joiner = _Joiner(self._who)
-            if "event-stream" not in kind and "json" in kind:  # a server that does not stream
-                await joiner.take(await response.read(), emit)
-                joiner.ended = True
-                return joiner.reply()
-            events = EventStream()
-            async for slice_ in response.content.iter_any():
-                for event in events.feed(slice_):
-                    await joiner.take(event, emit)
-            for event in events.end():
-                await joiner.take(event, emit)
-            return joiner.reply()
-
-    def _body(self, request: ModelRequest) -> bytes:
+    def body(self, request: ModelRequest) -> bytes:
         messages = b",".join([message.encoded("openai", encode) for message in request.messages])
-        settings: dict[str, Any] = {**self._settings, **request.settings}
+        settings: dict[str, Any] = {**self.settings, **request.settings}
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
         if not request.tools:
@@ -181,14 +149,10 @@ def _content(part: Text | Media) -> dict[str, Any]:
     return {"type": "file", "file": {"filename": part.name or "file", "file_data": address}}
 
 
-class _Joiner:
-    """Puts a reply together from its pieces, however the server cuts them."""
+class _Pieces:
+    """The pieces of a reply, however the server cuts them."""
 
     def __init__(self, who: Who) -> None:
-        import msgspec
-
-        self._decode = msgspec.json.Decoder().decode
-        self._bad = msgspec.DecodeError
         self._who = who
         self._text: list[str] = []
         self._thinking: list[str] = []
@@ -196,19 +160,12 @@ class _Joiner:
         self._by_index: dict[Any, dict[str, Any]] = {}
         self._finish = ""
         self._usage = Usage(cost=None)
-        self.ended = False
         self._seen = False
 
-    async def take(self, event: bytes, emit: Emit) -> None:
-        if event == b"[DONE]":
-            self.ended = True
-            return
-        try:
-            chunk: Any = self._decode(event)
-        except self._bad as problem:
-            raise garbled(f"{problem}: {event[:120]!r}", self._who) from problem
-        if not isinstance(chunk, dict):
-            raise garbled(f"{event[:120]!r}", self._who)
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return answer  # its `message` is read as one large delta
+
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> None:
         if chunk.get("error"):
             raise from_event(chunk["error"], self._who)
         self._seen = True
@@ -216,16 +173,13 @@ class _Joiner:
             self._usage = _usage(usage)
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or choice.get("message") or {}
-            if text := delta.get("content"):
+            if text := delta.get("content") or delta.get("refusal"):
                 self._text.append(text)
                 await emit(text)
             thought = delta.get("reasoning_content") or delta.get("reasoning")
             if thought and isinstance(thought, str):
                 self._thinking.append(thought)
                 await emit(thought, "thinking")
-            if refusal := delta.get("refusal"):
-                self._text.append(refusal)
-                await emit(refusal)
             for fragment in delta.get("tool_calls") or ():
                 self._join(fragment)
             self._finish = choice.get("finish_reason") or self._finish
@@ -246,10 +200,10 @@ class _Joiner:
         if arguments is not None and arguments != "":
             call["arguments"].append(arguments if isinstance(arguments, str) else dump(arguments))
 
-    def reply(self) -> ModelReply:
+    def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
             raise garbled(say("an empty answer", "空の返答"), self._who)
-        if not self.ended and not self._finish:
+        if not ended and not self._finish:
             broken = say("the connection ended in the middle of the answer", "返答の途中で接続が切れました")
             raise garbled(broken, self._who)
         if self._finish == "content_filter" and not self._calls:
@@ -260,17 +214,13 @@ class _Joiner:
             parts.append(Thinking("".join(self._thinking)))
         if self._text:
             parts.append(Text("".join(self._text)))
-        parts += [ToolCall(call["id"], call["name"], self._arguments(call)) for call in self._calls if call["name"]]
+        parts += [
+            ToolCall(call["id"], call["name"], parsed_arguments("".join(call["arguments"])))
+            for call in self._calls
+            if call["name"]
+        ]
         stop = _STOPS.get(self._finish)
         return ModelReply(Message("assistant", tuple(parts)), stop, self._usage, self._who.model)
-
-    def _arguments(self, call: dict[str, Any]) -> Any:
-        text = "".join(call["arguments"])
-        try:
-            value = self._decode(text.encode()) if text else {}
-        except (self._bad, UnicodeEncodeError):
-            return text
-        return value if isinstance(value, dict) else text
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

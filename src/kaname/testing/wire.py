@@ -64,6 +64,48 @@ def reply(
     return Answer((*events, *([b"[DONE]"] if done else [])), **more)
 
 
+def anthropic_reply(
+    text: str = "",
+    calls: Sequence[tuple[str, Any]] = (),
+    *,
+    stop: str = "",
+    pieces: int = 4,
+    thinking: str = "",
+    signature: str = "sig",
+    blocks: Sequence[dict[str, Any]] = (),
+    done: bool = True,
+    **more: Any,
+) -> Answer:
+    """An answer in Anthropic's stream. `blocks`: content blocks of any other kind, given whole, before the text."""
+    usage = {"input_tokens": 8, "cache_read_input_tokens": 2, "output_tokens": 1}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": usage}}, {"type": "ping"}]
+    index = 0
+
+    def block(start: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> None:
+        nonlocal index
+        events.append({"type": "content_block_start", "index": index, "content_block": start})
+        events.extend([{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas])
+        events.append({"type": "content_block_stop", "index": index})
+        index += 1
+
+    if thinking:
+        thoughts = [{"type": "thinking_delta", "thinking": part} for part in _cut(thinking, pieces)]
+        block({"type": "thinking", "thinking": ""}, [*thoughts, {"type": "signature_delta", "signature": signature}])
+    for other in blocks:
+        block(other, [])
+    if text:
+        block({"type": "text", "text": ""}, [{"type": "text_delta", "text": part} for part in _cut(text, pieces)])
+    for number, (name, args) in enumerate(calls):
+        arguments = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
+        parts = [{"type": "input_json_delta", "partial_json": part} for part in _cut(arguments, pieces)]
+        block({"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}, parts)
+    if done:
+        reason = stop or ("tool_use" if calls else "end_turn")
+        events.append({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 5}})
+        events.append({"type": "message_stop"})
+    return Answer(tuple([json.dumps(event, ensure_ascii=False).encode() for event in events]), **more)
+
+
 def status(code: int, message: str = "no", **headers: Any) -> Answer:
     """An error, as the provider words it. Header names are written with underscores."""
     body = json.dumps({"error": {"message": message, "type": "error"}}).encode()

@@ -1,0 +1,255 @@
+"""Anthropic's Messages API, and servers that speak it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+from ..core.codec import dump
+from ..core.errors import ConfigError, ContentFiltered
+from ..core.language import say
+from ..core.messages import (
+    Media,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Provided,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
+from ..core.openai_shape import result_text
+from ..kernel.ports import Emit
+from .failures import Who, failure, from_event, garbled
+from .http import Timeouts
+from .served import Joiner, ServedModel, parsed_arguments
+
+_ANTHROPIC = "https://api.anthropic.com"
+_VERSION = "2023-06-01"
+_ANSWER = "answer"  # the tool by which an answer in a wanted form is given
+_CACHE = b',"cache_control":{"type":"ephemeral"}}'
+_STOPS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "pause_turn": "end_turn",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "stop_sequence": "stop_sequence",
+}
+
+
+class Anthropic(ServedModel):
+    """`base_url` and `api_key` come from `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` where they are not given.
+
+    `settings` (temperature, thinking, tool_choice, …) go into every request; `max_tokens`, which the API wants, is 8192 unless
+    they say otherwise. Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
+    """
+
+    provider = "anthropic"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008
+    ) -> None:
+        url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
+        key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
+        if not key and url == _ANTHROPIC:
+            raise ConfigError(
+                say(
+                    f"anthropic/{model} needs a key: set ANTHROPIC_API_KEY",
+                    f"anthropic/{model} にはキーが必要です。ANTHROPIC_API_KEY を設定してください",
+                )
+            )
+        named = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})}
+        address = url.rstrip("/").removesuffix("/v1") + "/v1/messages"
+        super().__init__(model, address, named, key, settings, timeouts)
+        self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+
+    def joiner(self, request: ModelRequest) -> Joiner:
+        return _Blocks(self.who, form=request.schema is not None)
+
+    def body(self, request: ModelRequest) -> bytes:
+        head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": 8192, **self.settings, **request.settings}
+        parts = []
+        if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form
+            head["tool_choice"] = {"type": "tool", "name": _ANSWER}
+            form = {"name": _ANSWER, "description": "Give the final answer.", "input_schema": request.schema}
+            parts.append(b'"tools":' + dump([form]).encode())
+        elif request.tools:
+            parts.append(b'"tools":' + self._encoded_tools(request.tools))
+        else:
+            head.pop("tool_choice", None)
+        instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
+        if instructions:
+            parts.append(b'"system":[' + _marked(dump({"type": "text", "text": instructions}).encode()) + b"]")
+        turns = [message for message in request.messages if message.role != "system" and message.parts]
+        parts.append(b'"messages":[' + b",".join(_turns(turns)) + b"]")
+        return dump(head).encode()[:-1] + b"," + b",".join(parts) + b"}"
+
+    def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if self._tools[0] is not tools:
+            shapes = [
+                dump({"name": t.name, "description": t.description, "input_schema": t.parameters}).encode() for t in tools
+            ]
+            self._tools = (tools, b"[" + b",".join([*shapes[:-1], _marked(shapes[-1])]) + b"]")
+        return self._tools[1]
+
+
+def _marked(block: bytes) -> bytes:
+    return block[:-1] + _CACHE
+
+
+def _turns(messages: list[Message]) -> list[bytes]:
+    """Results and what the user says after them are one turn of the user's: the API wants all results of a turn together."""
+    turns = []
+    for role, group in groupby(messages, key=lambda message: "assistant" if message.role == "assistant" else "user"):
+        blocks = [blocks for message in group if (blocks := message.encoded("anthropic", encode))]
+        if blocks:
+            turns.append((role, b",".join(blocks)))
+    last = len(turns) - 1
+    return [
+        b'{"role":"' + role.encode() + b'","content":[' + (_marked(blocks) if place == last else blocks) + b"]}"
+        for place, (role, blocks) in enumerate(turns)
+    ]
+
+
+def encode(message: Message) -> bytes:
+    """The blocks of one message, joined; see `Message.encoded`."""
+    return b",".join([dump(block).encode() for part in message.parts if (block := _block(part)) is not None])
+
+
+def _block(part: Part) -> dict[str, Any] | None:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case Thinking(text, signature):
+            return {"type": "thinking", "thinking": text, "signature": signature} if signature else None
+        case Provided("anthropic", data):
+            return dict(data)
+        case Media():
+            return _media(part)
+        case ToolCall(id, name, args):
+            return {"type": "tool_use", "id": id, "name": name, "input": args if isinstance(args, Mapping) else {"input": args}}
+        case ToolResult():
+            content = [{"type": "text", "text": result_text(part) or "(nothing)"}, *[_media(media) for media in part.media]]
+            return {"type": "tool_result", "tool_use_id": part.call_id, "content": content, "is_error": part.is_error}
+    return None
+
+
+def _media(part: Media) -> dict[str, Any]:
+    data = {"type": "base64", "media_type": part.mime, "data": part.data}
+    source = {"type": "url", "url": part.url} if part.url else data
+    return {"type": "image" if part.mime.startswith("image/") else "document", "source": source}
+
+
+class _Blocks:
+    """The content blocks of a reply, by their index."""
+
+    def __init__(self, who: Who, *, form: bool) -> None:
+        self._who, self._form = who, form  # `form`: the call of the answer tool is the answer
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._usage: dict[str, int] = {}
+        self._stop = ""
+        self._seen = False
+
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "whole", "message": answer}
+
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> None:
+        kind = chunk.get("type")
+        self._seen = self._seen or kind != "ping"
+        if kind == "content_block_delta":
+            await self._delta(self._blocks.setdefault(chunk["index"], {"type": "text"}), chunk.get("delta") or {}, emit)
+        elif kind == "content_block_start":
+            block = dict(chunk.get("content_block") or {})
+            self._blocks[chunk["index"]] = block
+            if text := block.get("text"):
+                await emit(text)
+        elif kind == "message_start":
+            self._count((chunk.get("message") or {}).get("usage"))
+        elif kind == "message_delta":
+            self._stop = (chunk.get("delta") or {}).get("stop_reason") or self._stop
+            self._count(chunk.get("usage"))
+        elif kind == "error" or (kind is None and chunk.get("error")):
+            raise from_event(chunk.get("error"), self._who)
+        elif kind == "whole":
+            await self._take_whole(chunk["message"], emit)
+
+    async def _delta(self, block: dict[str, Any], delta: dict[str, Any], emit: Emit) -> None:
+        match delta.get("type"):
+            case "text_delta":
+                text = delta.get("text", "")
+                block["text"] = block.get("text", "") + text
+                await emit(text)
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + delta.get("thinking", "")
+                await emit(delta.get("thinking", ""), "thinking")
+            case "signature_delta":
+                block["signature"] = block.get("signature", "") + delta.get("signature", "")
+            case "input_json_delta":
+                block["json"] = block.get("json", "") + delta.get("partial_json", "")
+                if self._form and block.get("name") == _ANSWER:
+                    await emit(delta.get("partial_json", ""))
+
+    async def _take_whole(self, message: dict[str, Any], emit: Emit) -> None:
+        if message.get("type") == "error":
+            raise from_event(message.get("error"), self._who)
+        self._blocks = dict(enumerate([dict(block) for block in message.get("content") or ()]))
+        self._stop = message.get("stop_reason") or ""
+        self._count(message.get("usage"))
+        for block in self._blocks.values():
+            if block.get("type") == "text":
+                await emit(block.get("text", ""))
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, Mapping):
+            self._usage |= {name: value for name, value in usage.items() if isinstance(value, int)}
+
+    def reply(self, *, ended: bool) -> ModelReply:
+        if not self._seen:
+            raise garbled(say("an empty answer", "空の返答"), self._who)
+        if not self._stop:
+            raise garbled(say("the connection ended in the middle of the answer", "返答の途中で接続が切れました"), self._who)
+        parts = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block)) is not None]
+        if self._stop == "refusal" and not any(isinstance(part, Text) for part in parts):
+            withheld = say("the provider's filter withheld the answer", "提供元のフィルターで返答が止められました")
+            raise failure(ContentFiltered, withheld, 0, self._who)
+        return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), self._counted(), self._who.model)
+
+    def _stop_reason(self, parts: list[Part]) -> StopReason | None:
+        answered = self._stop == "tool_use" and not any(isinstance(part, ToolCall) for part in parts)
+        return "end_turn" if answered else _STOPS.get(self._stop)
+
+    def _counted(self) -> Usage:
+        read, made = self._usage.get("cache_read_input_tokens", 0), self._usage.get("cache_creation_input_tokens", 0)
+        return Usage(self._usage.get("input_tokens", 0) + read + made, self._usage.get("output_tokens", 0), read, None)
+
+    def _part(self, block: dict[str, Any]) -> Part | None:
+        """Calls that we must run are `tool_use`; whatever the provider did by itself goes back to it as it came."""
+        given = block.get("json", "")
+        match block.get("type"):
+            case "text":
+                return Text(block["text"]) if block.get("text") else None
+            case "thinking":
+                return Thinking(block.get("thinking", ""), block.get("signature", ""))
+            case "tool_use" if self._form and block.get("name") == _ANSWER:
+                return Text(given or dump(block.get("input") or {}))
+            case "tool_use":
+                args = parsed_arguments(given) if given else block.get("input") or {}
+                return ToolCall(block.get("id", ""), block.get("name", ""), args)
+            case _:
+                data = {key: value for key, value in block.items() if key != "json"}
+                return Provided("anthropic", {**data, "input": parsed_arguments(given)} if given else data)

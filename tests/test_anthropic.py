@@ -1,0 +1,213 @@
+"""The Anthropic adapter against a real HTTP server that speaks the protocol."""
+
+import asyncio
+import json
+
+import pytest
+from pydantic import BaseModel
+
+from kaname import (
+    Agent,
+    ConfigError,
+    Media,
+    Message,
+    ModelError,
+    ModelRequest,
+    SqliteJournal,
+    ToolCall,
+    ToolResult,
+    Usage,
+    tool,
+)
+from kaname.core import errors
+from kaname.core.messages import Provided, Text, Thinking, user
+from kaname.models.anthropic import Anthropic
+from kaname.models.names import resolve
+from kaname.testing import ModelContract
+from kaname.testing.wire import Answer, WireServer, anthropic_reply, status
+from tests.parts import add
+
+
+def model(server, **more):
+    return Anthropic("claude", base_url=server.url, api_key="sk-secret", **more)
+
+
+async def once(answer, request=None):
+    async with WireServer([answer]) as server:
+        made, shown = model(server), []
+
+        async def emit(text, kind="text", call_id=""):
+            shown.append((kind, text))
+
+        try:
+            return await made.reply(request or ModelRequest((user("hi"),)), emit), shown, server
+        finally:
+            await made.close()
+
+
+@pytest.mark.parametrize("slice_", [0, 1, 7, 65536])
+async def test_a_reply_is_the_same_in_any_slices(slice_):
+    searched = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "京都"}}
+    answer = anthropic_reply("見ます", [("add", {"a": 1, "b": 2})], thinking="hmm", blocks=[searched], slice=slice_)
+    got, shown, _ = await once(answer)
+    assert got.message == Message(
+        "assistant",
+        (Thinking("hmm", "sig"), Provided("anthropic", searched), Text("見ます"), ToolCall("toolu_0", "add", {"a": 1, "b": 2})),
+    )
+    assert (got.stop_reason, got.usage) == ("tool_use", Usage(10, 5, 2, None))
+    assert [call.name for call in got.message.calls] == ["add"], "what the provider ran by itself is not ours to run"
+    assert "".join(text for kind, text in shown if kind == "text") == "見ます"
+    assert "".join(text for kind, text in shown if kind == "thinking") == "hmm"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "retryable"),
+    [
+        (status(401, "invalid x-api-key sk-secret"), errors.ModelDenied, False),
+        (status(400, "prompt is too long: 300000 tokens"), errors.ContextTooLong, False),
+        (status(404), errors.ModelNotFound, False),
+        (status(429, retry_after=7), errors.RateLimited, True),
+        (status(529, "Overloaded"), errors.ModelUnavailable, True),
+        (
+            Answer((b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}',)),
+            errors.ModelUnavailable,
+            True,
+        ),
+        (
+            Answer((b'{"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}',)),
+            errors.RequestRefused,
+            False,
+        ),
+        (anthropic_reply("half", done=False), errors.ReplyGarbled, True),
+        (anthropic_reply("a long answer", cut=150), errors.ModelUnreachable, True),
+        (anthropic_reply(stop="refusal"), errors.ContentFiltered, False),
+        (Answer(()), errors.ReplyGarbled, True),
+        (Answer((b'{"type": "mess',)), errors.ReplyGarbled, True),
+    ],
+)
+async def test_every_failure_has_its_error(answer, kind, retryable):
+    with pytest.raises(ModelError) as raised:
+        await once(answer)
+    assert (type(raised.value), raised.value.retryable) == (kind, retryable)
+    assert "sk-secret" not in str(raised.value)
+    assert raised.value.retry_after == (7.0 if kind is errors.RateLimited else None)
+
+
+class Report(BaseModel):
+    n: int
+
+
+async def test_what_is_sent():
+    answers = [
+        anthropic_reply("let me see", [("add", {"a": 1, "b": 2}), ("look", {})], thinking="hm", signature="s1"),
+        anthropic_reply("done"),
+        anthropic_reply(calls=[("answer", {"n": 3})]),
+    ]
+
+    @tool(effect="pure")
+    def look() -> ToolResult:
+        """Look."""
+        return ToolResult("a picture", media=(Media("image/png", "aGk="),))
+
+    async with WireServer(answers) as server:
+        agent = Agent(model(server), [add, look], instructions="Be brief.", output=Report, journal="memory")
+        result = await agent.run("go")
+        await agent.close()
+    assert result.output == Report(n=3)
+    first, second, third = server.requests
+    mark = {"type": "ephemeral"}
+    assert first["system"] == [{"type": "text", "text": "Be brief.", "cache_control": mark}]
+    assert first["max_tokens"] == 8192
+    assert [t.get("cache_control") for t in first["tools"]] == [None, mark]
+    assert first["messages"] == [{"role": "user", "content": [{"type": "text", "text": "go", "cache_control": mark}]}]
+    asked, answered = second["messages"][1:]
+    assert asked["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "s1"}
+    assert asked["content"][2] == {"type": "tool_use", "id": "c1_2", "name": "add", "input": {"a": 1, "b": 2}}
+    assert [b["tool_use_id"] for b in answered["content"]] == ["c1_2", "c1_3"], "all results in one turn"
+    assert answered["content"][1]["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    assert third["tool_choice"] == {"type": "tool", "name": "answer"}
+    assert [m["role"] for m in third["messages"]] == ["user", "assistant", "user", "assistant", "user"]
+    assert server.headers[0]["x-api-key"] == "sk-secret"
+
+
+async def test_a_tool_of_ones_own_may_be_called_answer():
+    got, _, _ = await once(anthropic_reply(calls=[("answer", {"x": 1})]))
+    assert got.message.calls == (ToolCall("toolu_0", "answer", {"x": 1}),)
+    got, shown, _ = await once(
+        anthropic_reply(calls=[("answer", {"x": 1})]), ModelRequest((user("hi"),), schema={"type": "object"})
+    )
+    assert (got.message.text, got.stop_reason) == ('{"x": 1}', "end_turn")
+    assert "".join(text for _, text in shown) == got.message.text
+
+
+async def test_the_request_after_a_crash_is_the_same_to_the_byte(tmp_path):
+    searched = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"title": "京都"}]}
+
+    def script(request):
+        if len(request["messages"]) < 3:
+            return anthropic_reply("見ます", [("add", {"a": 1, "b": 2})], thinking="hm", blocks=[searched])
+        return status(529) if down else anthropic_reply("3")
+
+    down = True
+    async with WireServer(script) as server:
+        journal = SqliteJournal(tmp_path / "journal.db")
+        run = Agent(model(server), [add], instructions="x", journal=journal).run("1 + 2?")
+        with pytest.raises(errors.ModelUnavailable):
+            await run
+        down = False
+        other = Agent(model(server), [add], instructions="x", journal=SqliteJournal(tmp_path / "journal.db"))
+        assert (await other.resume(run.run)).output == "3"
+        assert server.raw[1] == server.raw[2]
+        await journal.close()
+        await other.journal.close()
+
+
+async def test_a_server_that_does_not_stream():
+    body = {
+        "content": [{"type": "text", "text": "all"}, {"type": "tool_use", "id": "t", "name": "f", "input": {"x": 1}}],
+        "stop_reason": "tool_use",
+        "usage": {"input_tokens": 3, "output_tokens": 4},
+    }
+    got, shown, _ = await once(Answer(headers=(("content-type", "application/json"),), body=json.dumps(body).encode()))
+    assert got.message == Message("assistant", (Text("all"), ToolCall("t", "f", {"x": 1})))
+    assert (got.usage.total, shown) == (7, [("text", "all")])
+
+
+async def test_an_abort_closes_the_connection_at_once():
+    async with WireServer([anthropic_reply("word " * 500, pieces=500, slice=50, pause=0.005)]) as server:
+        event = asyncio.Event()
+        agent = Agent(model(server), journal="memory")
+        async for chunk in agent.run("go", abort_event=event):
+            if chunk["type"] == "delta":
+                event.set()
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            if server.closed_early:
+                break
+        assert server.closed_early == 1
+        await agent.close()
+
+
+def test_names_and_keys(monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    with pytest.raises(ConfigError, match="set ANTHROPIC_API_KEY"):
+        resolve("anthropic/claude")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    assert resolve("anthropic/claude").name == "anthropic/claude"
+
+
+class TestAnthropic(ModelContract):
+    def make(self):
+        class Served:
+            name = "anthropic/claude"
+
+            async def reply(self, request, emit):
+                async with WireServer([anthropic_reply("hello there", slice=20)]) as server:
+                    made = model(server)
+                    try:
+                        return await made.reply(request, emit)
+                    finally:
+                        await made.close()
+
+        return Served()
