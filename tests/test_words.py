@@ -15,7 +15,7 @@ from kaname.core.durations import dollars, seconds
 from kaname.core.errors import ConfigError, JournalCorrupt
 from kaname.core.events import Event
 from kaname.core.language import say
-from kaname.core.messages import Media, Message, ModelReply, Text, Thinking, ToolCall, ToolResult, Usage
+from kaname.core.messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
 from kaname.core.openai_shape import from_openai, to_openai
 from kaname.core.record import field, record, replace
 from kaname.core.runs import RunInfo, index
@@ -46,7 +46,8 @@ results = st.builds(
     words,
     usages,
 )
-parts = st.builds(Text, words) | media | st.builds(Thinking, words, words) | calls | results
+provided = st.builds(Provided, words, objects)
+parts = provided | st.builds(Text, words) | media | st.builds(Thinking, words, words) | calls | results
 messages = st.builds(Message, st.sampled_from(["user", "assistant", "system", "tool"]), st.lists(parts, max_size=4).map(tuple))
 replies = st.builds(ModelReply, messages, st.sampled_from(["tool_use", "end_turn", None]), usages, words)
 asks = st.builds(CallModel, st.booleans(), st.none() | objects, words)
