@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -27,6 +28,19 @@ class Timeouts:
     connect: float = 10.0
     first_byte: float = 300.0
     between: float = 120.0
+
+
+@cache
+def proxy_for(url: str) -> str | None:
+    """From the environment, looked up once: aiohttp's own way reads a file in a thread before every request."""
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    address = urlsplit(url)
+    if address.hostname is None or proxy_bypass(address.hostname):
+        return None
+    proxies = getproxies()
+    return proxies.get(address.scheme) or proxies.get("all")
 
 
 class Http:
@@ -51,7 +65,7 @@ class Http:
 
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect, sock_read=self.timeouts.between)
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300)
-        session = aiohttp.ClientSession(connector=connector, timeout=limits, trust_env=True, auto_decompress=True)
+        session = aiohttp.ClientSession(connector=connector, timeout=limits)
         try:
             yield session
         finally:
@@ -71,7 +85,7 @@ class Http:
         session = await self.session()
         try:
             async with asyncio.timeout(self.timeouts.first_byte):
-                response = await session.post(url, data=body, headers=headers)
+                response = await session.post(url, data=body, headers=headers, proxy=proxy_for(url))
             try:
                 yield response
             except BaseException:
