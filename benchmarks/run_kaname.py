@@ -1,4 +1,4 @@
-"""kaname's runner for the peers' harness: copy it beside `harness.py`, start its server, and run `python run_kaname.py steps:10`.
+"""kaname's runner for the peers' harness: copy it beside `harness.py`, start the server, run it with a metric.
 
 The journal is in memory; `BENCH_JOURNAL=path` takes a SQLite file.
 """

@@ -44,3 +44,12 @@ def test_the_check_takes_a_function_and_says_when_it_cannot():
         crash.check(lambda: None, "go")
     with pytest.raises(crash.CrashCheckFailed, match="could not be carried out"):
         crash.check("tests.crash_agents.agents:nothing", "go")
+
+
+def test_a_tool_that_hangs_or_ends_its_process_is_named():
+    with pytest.raises(crash.CrashCheckFailed, match="hung for 1 s"):
+        crash.check(f"{AGENTS}:hanging", "go", life_seconds=1)
+    with pytest.raises(crash.CrashCheckFailed, match="ended by itself"):
+        crash.check(f"{AGENTS}:leaving", "go")
+    with pytest.raises(crash.CrashCheckFailed, match="not done after 1 s"):
+        crash.check(f"{AGENTS}:hanging", "go", timeout=1)

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import pytest
 
 from kaname import Agent, ConfigError, JournalError, MemoryJournal, ModelError, RunBusy, ScriptedModel, SqliteJournal
 from kaname.core.errors import JournalCorrupt, JournalFull, JournalLocked, JournalTooNew
+from kaname.core.events import Event, Opened
 from kaname.journals import sqlite_file
 from kaname.journals.choose import choose
+from kaname.journals.owners import Owner
 from kaname.testing import JournalContract
 from tests.parts import add, adding
 
@@ -141,6 +144,7 @@ async def test_a_journal_from_the_future_is_not_touched(tmp_path):
     path = tmp_path / "journal.db"
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
+    connection.execute(f"PRAGMA application_id = {sqlite_file.APPLICATION}")
     connection.execute("CREATE TABLE dreams (sheep TEXT)")
     connection.commit()
     connection.close()
@@ -264,3 +268,127 @@ async def test_who_was_thought_dead_and_comes_back_cannot_write(tmp_path):
     assert (await Agent(Slow(), journal=one).resume(sleeping.run)).output == "taken over"
     await one.close()
     await other.close()
+
+
+async def test_another_programs_database_is_left_alone(tmp_path):
+    path = tmp_path / "notes.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE runs (miles INTEGER)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    journal = SqliteJournal(path)
+    with pytest.raises(JournalError, match="database of another program"):
+        await Agent(adding(), [add], journal=journal).run("go")
+    await journal.close()
+    assert path.read_bytes() == before
+
+
+async def test_a_file_that_is_removed_while_in_use(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    agent = Agent(adding(), [add], journal=journal)
+    await agent.run("go")
+    (tmp_path / "journal.db").unlink()
+    with pytest.raises(JournalError, match="removed or replaced while it was in use"):
+        await agent.run("go")
+    with pytest.raises(JournalError, match="removed or replaced"):
+        await journal.runs()
+    await journal.close()
+
+
+async def test_one_file_by_two_names(tmp_path):
+    (tmp_path / "link.db").symlink_to(tmp_path / "journal.db")
+    one, other = SqliteJournal(tmp_path / "journal.db"), SqliteJournal(tmp_path / "link.db")
+    lease = await one.claim("r")
+    await one.append([Event("r", 1, 1.0, "a", Opened())], lease.epoch)
+    with pytest.raises(RunBusy):
+        await other.claim("r")
+    await one.close()
+    await other.close()
+
+
+async def test_the_next_run_of_a_session_and_a_delete_at_once(tmp_path):
+    journal, other = SqliteJournal(tmp_path / "journal.db"), SqliteJournal(tmp_path / "journal.db")
+    for number in range(15):
+        session = f"s{number}"
+        agent = Agent(ScriptedModel(lambda r: "fine"), journal=journal)
+        first = await agent.run("one", session_id=session)
+        await asyncio.gather(agent.run("two", session_id=session), other.delete(first.run), return_exceptions=True)
+        assert (await agent.run("three", session_id=session)).completed
+    await journal.close()
+    await other.close()
+
+
+async def test_a_run_that_is_called_off_while_it_begins_is_recorded_as_such(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    agent = Agent(ScriptedModel(["never mind"]), journal=journal)
+    await agent.run("warm")
+    for number in range(60):
+        run = agent.run("go").start()
+        for _ in range(number % 6):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.0002 * (number % 5))
+        run.abort()
+        await run
+    assert await journal.runs(status="running") == []
+    await journal.close()
+
+
+async def test_a_run_that_broke_off_on_a_locked_file_is_free_when_the_lock_is_gone(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db", patience=0.2)
+    event = asyncio.Event()
+
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request, emit):
+            await event.wait()
+            return await ScriptedModel(["done"]).reply(request, emit)
+
+    run = Agent(Slow(), journal=journal).run("go").start()
+    while not await journal.runs():
+        await asyncio.sleep(0.005)
+    holder = sqlite3.connect(journal.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    event.set()
+    with pytest.raises(JournalLocked):
+        await run
+    holder.execute("ROLLBACK")
+    holder.close()
+    other = SqliteJournal(tmp_path / "journal.db")
+    for _ in range(100):
+        try:
+            assert (await Agent(ScriptedModel(["taken up"]), journal=other).resume(run.run)).output == "taken up"
+            break
+        except RunBusy:
+            await asyncio.sleep(0.05)
+    await journal.delete(run.run)
+    await journal.close()
+    await other.close()
+
+
+async def test_an_orphan_does_not_keep_its_dead_parent_alive(tmp_path):
+    code = """
+import os, sys, time
+from pathlib import Path
+from kaname.journals.owners import Owner
+owner = Owner(Path(sys.argv[1]))
+if os.fork() == 0:
+    time.sleep(20)
+    os._exit(0)
+print(owner.name, flush=True)
+time.sleep(60)
+"""
+    folder = tmp_path / "owners"
+    parent = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code, str(folder)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    name = (await asyncio.to_thread(parent.stdout.readline)).strip()
+    mine = Owner(folder)
+    assert mine.is_alive(name)
+    parent.kill()
+    parent.wait()
+    assert not mine.is_alive(name)
+    os.killpg(parent.pid, signal.SIGKILL)
+    parent.stdout.close()
+    mine.close()

@@ -173,7 +173,9 @@ async def test_answers_are_checked_and_nothing_is_lost():
     with pytest.raises(InvalidState, match=f"no open question 'approve:c9_9'; did you mean '{key}'"):
         await agent.resume(result.run, {"approve:c9_9": "yes"})
     assert (await agent.resume(result.run, {key: "yes"})).output == "done"
-    assert (await agent.resume(result.run, {key: "no"})).output == "done", "an answer that comes twice is passed over"
+    assert (await agent.resume(result.run, {key: "yes"})).output == "done", "the same answer again is passed over"
+    with pytest.raises(InvalidState, match="was already answered with 'yes'; 'no' does not count"):
+        await agent.resume(result.run, {key: "no"})
     with pytest.raises(RunNotFound, match="no run 'nowhere'"):
         await agent.resume("nowhere")
 

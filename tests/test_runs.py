@@ -302,27 +302,46 @@ async def test_two_readers_of_one_run_are_told():
 
 
 def test_a_forked_process_has_threads_and_a_journal_of_its_own(tmp_path):
-    """As in a server that loads the program and then forks its workers."""
+    """As in a server that loads the program and then forks its workers. A file that is open then is refused: SQLite would
+    write where nobody reads."""
     import os
 
     def block() -> str:
         """Block."""
         return f"{os.getpid()}"
 
-    def go() -> str:
-        return agent.run_sync("go").steps[0].observation
+    def agent(name) -> Agent:
+        return Agent(ScriptedModel([call("block"), "ok"]), [block], journal=tmp_path / name)
 
-    agent = Agent(ScriptedModel([call("block"), "ok"]), [block], journal=tmp_path / "j.db")
-    assert go() == str(os.getpid())
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # Python 3.12 warns of forking with threads, which is the point here
-        child = os.fork()
-    if child == 0:
-        os._exit(0 if go() == str(os.getpid()) else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert go() == str(os.getpid())
+    def in_child(work) -> int:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forking with threads: the point here
+            child = os.fork()
+        if child == 0:
+            try:
+                os._exit(work())
+            finally:
+                os._exit(9)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def runs(made) -> int:
+        return 0 if made.run_sync("go").steps[0].observation == str(os.getpid()) else 1
+
+    def refused(made) -> int:
+        try:
+            made.run_sync("go")
+        except JournalError as problem:
+            return 0 if "was in use when this process was forked" in str(problem) else 2
+        return 1
+
+    used, unused = agent("used.db"), agent("unused.db")
+    assert runs(used) == 0
+    assert in_child(lambda: runs(unused)) == 0
+    assert in_child(lambda: refused(used)) == 0
+    assert in_child(lambda: refused(agent("used.db"))) == 0
+    assert runs(used) == 0
+    asyncio.run(used.journal.close())
+    assert in_child(lambda: runs(agent("used.db"))) == 0
 
 
 @pytest.mark.parametrize("where", ["Received", "ToolFinished", "Stopped"])

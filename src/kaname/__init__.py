@@ -21,17 +21,25 @@ _HOMES = {
         "DuplicateToolError",
         "Halt",
         "InvalidState",
+        "JournalCorrupt",
         "JournalError",
+        "JournalFull",
+        "JournalLocked",
+        "JournalTooNew",
         "LLMError",
         "MaxStepsExceeded",
         "ModelError",
         "OutputDecodingFailed",
+        "ReplayDiverged",
         "RunBusy",
+        "RunNotFound",
         "RunStopped",
+        "RunSuperseded",
         "Suspend",
         "ToolExecutionFailed",
         "ToolNotFound",
         "ToolNotFoundError",
+        "UnexpectedError",
     ),
     "core.messages": ("Media", "Message", "ModelReply", "ModelRequest", "ToolCall", "ToolResult", "Usage"),
     "core.state": ("State",),
@@ -64,17 +72,25 @@ if TYPE_CHECKING:
     from .core.errors import DuplicateToolError as DuplicateToolError
     from .core.errors import Halt as Halt
     from .core.errors import InvalidState as InvalidState
+    from .core.errors import JournalCorrupt as JournalCorrupt
     from .core.errors import JournalError as JournalError
+    from .core.errors import JournalFull as JournalFull
+    from .core.errors import JournalLocked as JournalLocked
+    from .core.errors import JournalTooNew as JournalTooNew
     from .core.errors import LLMError as LLMError
     from .core.errors import MaxStepsExceeded as MaxStepsExceeded
     from .core.errors import ModelError as ModelError
     from .core.errors import OutputDecodingFailed as OutputDecodingFailed
+    from .core.errors import ReplayDiverged as ReplayDiverged
     from .core.errors import RunBusy as RunBusy
+    from .core.errors import RunNotFound as RunNotFound
     from .core.errors import RunStopped as RunStopped
+    from .core.errors import RunSuperseded as RunSuperseded
     from .core.errors import Suspend as Suspend
     from .core.errors import ToolExecutionFailed as ToolExecutionFailed
     from .core.errors import ToolNotFound as ToolNotFound
     from .core.errors import ToolNotFoundError as ToolNotFoundError
+    from .core.errors import UnexpectedError as UnexpectedError
     from .core.messages import Media as Media
     from .core.messages import Message as Message
     from .core.messages import ModelReply as ModelReply

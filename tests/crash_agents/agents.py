@@ -113,3 +113,22 @@ def broken() -> Agent:
 
     careless.reconciles(lambda: None)  # "it never happened", without looking
     return Agent(ScriptedModel([call("pay", yen=1), "ok"]), [careless], name="broken")
+
+
+def hanging() -> Agent:
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.sleep(1000)
+        return ""
+
+    return Agent(ScriptedModel([call("hang"), "never"]), [hang], name="hanging")
+
+
+def leaving() -> Agent:
+    @tool
+    def leave() -> str:
+        """Leave."""
+        os._exit(7)
+
+    return Agent(ScriptedModel([call("leave"), "never"]), [leave], name="leaving")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -158,7 +158,7 @@ class Agent:
         if configuration is not None and not hasattr(configuration, "applied_to"):
             raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")
         recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
-        beginning = Beginnings(recipe, self.journal, self.sinks, self._described, self._recent)
+        beginning = Beginnings(recipe, self.journal, self.sinks, self._describe, self._recent)
         run, begin = self._beginning(beginning, user_input, session_id, user_id, run_id, turns=False)
         return AgentStepSequence(run, begin, self._view)
 
@@ -217,7 +217,7 @@ class Agent:
         changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
         changes |= {} if instructions is None else {"instructions": instructions}
         recipe = self.recipe.altered(**changes)
-        beginning = Beginnings(recipe, self.journal, self.sinks, describe(recipe), self._recent)
+        beginning = Beginnings(recipe, self.journal, self.sinks, partial(describe, recipe), self._recent)
         message = None if user_input is None else _message(user_input)
         new = new_run_id()
         return Run(new, lambda channel: beginning.fork(new, run, at, message, results or {}, channel), self._view, abort_event)
@@ -256,11 +256,13 @@ class Agent:
 
     @cached_property
     def _begin(self) -> Beginnings:
-        return Beginnings(self.recipe, self.journal, self.sinks, self._described, self._recent)
+        return Beginnings(self.recipe, self.journal, self.sinks, self._describe, self._recent)
 
-    @cached_property
-    def _described(self) -> Mapping[str, Any]:
-        return describe(self.recipe)
+    def _describe(self) -> Mapping[str, Any]:
+        if "described" not in self.recipe.memo:
+            self.recipe.memo["described"] = describe(self.recipe)
+        described: Mapping[str, Any] = self.recipe.memo["described"]
+        return described
 
     def _view(self, run: str, state: State) -> Result:
         return result_of(run, state, None if self._output is None else self._output.typed)

@@ -6,24 +6,26 @@ import asyncio
 import os
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core.errors import InvalidState, JournalError, nearest
-from ..core.events import Answered, Fact, Opened, Received, Resumed, ToolFinished
+from ..core.events import Answered, Fact, Opened, Received, Resumed, Stopped, ToolFinished
 from ..core.language import say
 from ..core.messages import Message
 from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State, copy_of
+from ..core.steps import Stop
 from ..kernel.channel import Channel
 from ..kernel.effects import in_doubt_answer
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal, Recipe, Sink
 from ..kernel.replies import must_be_json
 from ..kernel.scope import Scope
+from ..tools.offload import off_loop
 from ..tools.results import to_result
 
 
@@ -46,7 +48,8 @@ class Recent:
 
     async def load(self, journal: Journal, card: RunInfo) -> State:
         known = self._states.get(card.run)
-        return copy_of(known) if known is not None and known.seq == card.seq else await load(journal, card.run)
+        same = known is not None and (known.seq, known.time) == (card.seq, card.updated)
+        return copy_of(known) if same and known is not None else await load(journal, card.run)
 
 
 _turns: WeakValueDictionary[tuple[int, int, str], asyncio.Lock] = WeakValueDictionary()
@@ -70,9 +73,16 @@ class Beginnings:
     """The three beginnings, for one agent's recipe and journal."""
 
     def __init__(
-        self, recipe: Recipe, journal: Journal, sinks: Sequence[Sink], described: Mapping[str, Any], recent: Recent
+        self, recipe: Recipe, journal: Journal, sinks: Sequence[Sink], describe: Callable[[], Mapping[str, Any]], recent: Recent
     ) -> None:
-        self.recipe, self.journal, self.sinks, self.described, self.recent = recipe, journal, sinks, described, recent
+        self.recipe, self.journal, self.sinks, self.recent = recipe, journal, sinks, recent
+        self._describe, self._described = describe, dict[str, Any]()
+
+    async def _description(self) -> Mapping[str, Any]:
+        """What the agent is. The first time it takes a while (schemas are made, pydantic is loaded): off the loop."""
+        if not self._described:
+            self._described = dict(await off_loop(self._describe))
+        return self._described
 
     @asynccontextmanager
     async def new(
@@ -84,7 +94,7 @@ class Beginnings:
             if not base and session:
                 before = await self.journal.runs(session=session, limit=1)
             state = await self.recent.load(self.journal, before[0]) if before else State()
-            opened = Opened(session, user, (before[0].run, state.seq) if before else None, self.described)
+            opened = Opened(session, user, (before[0].run, state.seq) if before else None, await self._description())
             scope = await self._open(run, state, [opened, Received(message)], channel)
             yield scope
             self.recent.keep(run, scope.state)
@@ -100,10 +110,7 @@ class Beginnings:
             for event in await read_run(self.journal, run):
                 if event.seq > after:
                     await channel.event(event)
-        if state.stop is not None and state.stop.kind == "completed":
-            yield self._scope(run, 0, state, channel)
-            return
-        if state.waiting and not known and state.stop is None:
+        if _at_rest(state, known):
             yield self._scope(run, 0, state, channel)
             return
         lease = await self.journal.claim(run, takeover=takeover)
@@ -111,13 +118,16 @@ class Beginnings:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run)
                 known = _check_answers(state, answers)
-            scope = self._scope(run, lease.epoch, state, channel)
-            facts = [Answered(key, answer) for key, answer in known.items()]
-            await scope.record(Resumed(state.attempt + 1, renewed=state.stop is not None), *facts)
         except BaseException:
-            with suppress(JournalError):
-                await self.journal.release(run, lease.epoch)
+            await self.journal.release(run, lease.epoch)
             raise
+        if _at_rest(state, known):
+            await self.journal.release(run, lease.epoch)
+            yield self._scope(run, 0, state, channel)
+            return
+        scope = self._scope(run, lease.epoch, state, channel)
+        resumed = Resumed(state.attempt + 1, renewed=state.stop is not None)
+        await self._record(scope, [resumed, *[Answered(key, answer) for key, answer in known.items()]])
         yield scope
         self.recent.keep(run, scope.state)
 
@@ -143,7 +153,7 @@ class Beginnings:
                 )
             )
         state = await load(self.journal, source, at)
-        facts: list[Fact] = [Opened("", state.user, (source, at), self.described)]
+        facts: list[Fact] = [Opened("", state.user, (source, at), await self._description())]
         for call_id, value in results.items():
             if call_id not in state.open or call_id in state.results:
                 waiting = [call.id for call in state.pending]
@@ -162,32 +172,53 @@ class Beginnings:
             )
         state.seq = 0
         scope = self._scope(run, lease.epoch, state, channel)
-        try:
-            await scope.record(*facts)
-        except BaseException:
-            with suppress(JournalError):  # the trouble that is being told
-                await self.journal.release(run, lease.epoch)
-            raise
+        await self._record(scope, facts)
         scope.inherited = dict(state.started)
         return scope
+
+    async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:
+        """The first facts of a life. If it is called off while they are on their way, the journal says so after them."""
+        try:
+            await scope.record(*facts)
+        except asyncio.CancelledError:
+            await scope.record(Stopped(Stop("cancelled", say("called off while it began", "開始中に取り消されました"))))
+            raise
+        except BaseException:
+            with suppress(JournalError):  # the trouble that is being told
+                await self.journal.release(scope.run, scope.epoch)
+            raise
 
     def _scope(self, run: str, epoch: int, state: State, channel: Channel) -> Scope:
         state.agent = state.agent or self.recipe.name
         return Scope(run, self.recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
 
 
+def _at_rest(state: State, answers: Mapping[str, Any]) -> bool:
+    """There is nothing to take up: it is completed, or waits for what nobody has brought."""
+    if state.stop is not None:
+        return state.stop.kind == "completed"
+    return state.waiting and not answers
+
+
 def _check_answers(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers to open questions. One that was given before is passed over; one to no question is an error."""
-    for key in answers:
-        if key not in state.questions and key not in state.answers:
+    """The answers to open questions. The same again is passed over; another one, or one to no question, is an error."""
+    fresh: dict[str, Any] = {}
+    for key, answer in answers.items():
+        if key in state.questions:
+            doubtful = state.questions[key].in_doubt
+            fresh[key] = in_doubt_answer(key, answer) if doubtful else must_be_json(answer, f"the answer to {key!r}")
+        elif key not in state.answers:
             raise InvalidState(
                 say(
                     f"there is no open question {key!r}{nearest(key, state.questions)}",
                     f"{key!r} という質問はありません{nearest(key, state.questions)}",
                 )
             )
-    fresh = {key: answer for key, answer in answers.items() if key in state.questions}
-    return {
-        key: in_doubt_answer(key, answer) if state.questions[key].in_doubt else must_be_json(answer, f"the answer to {key!r}")
-        for key, answer in fresh.items()
-    }
+        elif state.answers[key] != answer:
+            raise InvalidState(
+                say(
+                    f"{key!r} was already answered with {state.answers[key]!r}; {answer!r} does not count",
+                    f"{key!r} には {state.answers[key]!r} と回答済みです({answer!r} は無効です)",
+                )
+            )
+    return fresh

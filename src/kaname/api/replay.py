@@ -120,6 +120,9 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             decided.append(event)
 
     scope = Scope(run, offline, journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time))
+    first = events[0].body
+    if isinstance(first, Opened) and first.base is not None:
+        await journal.claim(first.base[0])  # what it goes on from is in the state already
     for stage in _stages(events):
         scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
         if stage.stopped is not None and scope.state.stop is None:

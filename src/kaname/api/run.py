@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, JournalError, JournalLocked
+from ..core.errors import ConfigError, JournalLocked
 from ..core.events import Event, Stopped
 from ..core.language import say
 from ..core.state import State
@@ -104,9 +104,11 @@ class _Work:
             _stay()
         finally:
             locked = isinstance(sys.exception(), JournalLocked)  # then letting go would only wait once more
-            if scope.state.stop is None and scope.epoch and not locked:  # parked, or broken off: others may take it up
-                with suppress(JournalError):  # a journal that cannot even do this has said so already
-                    await scope.journal.release(scope.run, scope.epoch)
+            if scope.state.stop is None and scope.epoch:  # parked, or broken off: others may take it up
+                letting_go = asyncio.ensure_future(scope.journal.release(scope.run, scope.epoch))
+                letting_go.add_done_callback(_heard)  # a journal that cannot even do this has said so already
+                if not locked:
+                    await asyncio.wait([letting_go])
 
     async def _watch(self, event: Any) -> None:
         """`asyncio.Event`, `threading.Event`, or anything with `is_set()`."""
@@ -187,6 +189,7 @@ class Run(AsyncIterator[Chunk]):
         task = self._work.task if hasattr(self, "_work") else None
         if task is not None and not task.done():
             with suppress(RuntimeError):  # the loop is closed: the task is gone as well
+                task.get_loop().call_soon_threadsafe(task.add_done_callback, _heard)
                 task.get_loop().call_soon_threadsafe(self._work.abort, _left_behind())
 
     def __repr__(self) -> str:

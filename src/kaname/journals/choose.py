@@ -37,7 +37,7 @@ def default_path() -> str:
 def _sqlite(path: str) -> SqliteJournal:
     from .sqlite import SqliteJournal
 
-    path = os.path.abspath(os.path.expanduser(path))
+    path = os.path.realpath(os.path.expanduser(path))
     journal = _open.get(path)
     if journal is None or journal.closed:
         journal = _open[path] = SqliteJournal(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
-from ..core.events import Event, Stopped
+from ..core.events import Event, Opened, Stopped
 from ..core.record import field, mutable, replace
 from ..core.runs import RunInfo, index
 from ..kernel.ports import Lease
@@ -42,6 +42,9 @@ class MemoryJournal:
             raise RunSuperseded(superseded(run))
         if events[0].seq != record.card.seq + 1:
             raise JournalError(gap(run, record.card.seq, events[0].seq))
+        opened = events[0].body
+        if isinstance(opened, Opened) and opened.base is not None and opened.base[0] not in self._records:
+            raise RunNotFound(opened.base[0])  # deleted meanwhile
         for event in events:
             record.events.append(event)
             index(record.card, event)

@@ -10,17 +10,37 @@ import os
 import sys
 from pathlib import Path
 from uuid import uuid4
+from weakref import WeakSet
 
 if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    _probe = _lock
 else:
     import fcntl
 
     def _lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _probe(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who look at once do not take each other for the owner
+
+
+_alive: WeakSet[Owner] = WeakSet()
+
+
+def _after_fork() -> None:
+    """A lock lives as long as anybody holds the file open: a child must not keep its parent alive."""
+    for owner in tuple(_alive):
+        os.close(owner.descriptor)
+    _alive.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Owner:
@@ -33,9 +53,10 @@ class Owner:
         self._folder = folder
         self._path = folder / self.name
         unlocked = folder / f".{self.name}"  # others pass over it: a file of its own name is always locked, or its owner dead
-        self._descriptor = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
-        _lock(self._descriptor)
+        self.descriptor = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
+        _lock(self.descriptor)
         unlocked.rename(self._path)
+        _alive.add(self)
         self.sweep()
 
     def is_alive(self, name: str) -> bool:
@@ -48,7 +69,7 @@ class Owner:
         except FileNotFoundError:
             return False
         try:
-            _lock(descriptor)
+            _probe(descriptor)
         except OSError:
             return True
         finally:
@@ -63,5 +84,6 @@ class Owner:
                 self.is_alive(path.name)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        _alive.discard(self)
+        os.close(self.descriptor)
         self._path.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from ..kernel.ports import Lease
 from .owners import Owner
 from .sqlite_file import connect
 from .sqlite_thread import SqliteThread
-from .wording import busy, gap, has_dependants, superseded
+from .wording import busy, gap, has_dependants, removed, superseded
 
 _COLUMNS = list(RunInfo.__match_args__)
 _SELECT_CARD = f"SELECT {', '.join(_COLUMNS)} FROM runs"
@@ -43,16 +43,31 @@ class _Place:
     def __init__(self, path: Path, patience: float, max_bytes: int | None) -> None:
         self.path, self.patience, self.max_bytes = path, patience, max_bytes
         self.owner: Owner | None = None
+        self._file: tuple[int, int] | None = None  # which file it was when it was opened
+
+    def check(self) -> None:
+        """A file that was removed or replaced still takes what is written, and nobody will ever read it."""
+        if self._which() != self._file:
+            raise JournalError(removed(str(self.path)))
+
+    def _which(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def open_to_write(self) -> sqlite3.Connection:
         connection = connect(self.path, patience=self.patience, max_bytes=self.max_bytes)
         if self.owner is None or self.owner.process != os.getpid():
             self.owner = Owner(self.path.with_name(self.path.name + "-owners"))
+        self._file = self._file or self._which()
         return connection
 
     def open_to_read(self) -> sqlite3.Connection:
         connection = connect(self.path, patience=self.patience)
         connection.execute("PRAGMA query_only = ON")
+        self._file = self._file or self._which()
         return connection
 
 
@@ -68,12 +83,12 @@ class SqliteJournal:
     """`patience`: seconds to wait while another process writes. `max_bytes`: a quota for the file, if one is wanted."""
 
     def __init__(self, path: str | Path, *, patience: float = 30.0, max_bytes: int | None = None) -> None:
-        self.path = Path(path).expanduser().absolute()
+        self.path = Path(path).expanduser().resolve()  # one file, one name: its owners are found by it
         self.closed = False
         self._held: dict[str, tuple[int, RunInfo]] = {}  # the runs executed through this journal: epoch and index card
         self._place = place = _Place(self.path, patience, max_bytes)
-        self._writer = SqliteThread(place.open_to_write, self.path, writes=True, name="kaname-journal-writer")
-        self._reader = SqliteThread(place.open_to_read, self.path, writes=False, name="kaname-journal-reader")
+        self._writer = SqliteThread(place.open_to_write, place.check, self.path, writes=True, name="kaname-journal-writer")
+        self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
         self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
@@ -130,11 +145,13 @@ class SqliteJournal:
         rows = [(e.run, e.seq, e.time, e.agent, *encode_body(e.body)) for e in events]  # type: ignore[arg-type]
         for event in events:
             index(card, event)
-        ends = isinstance(events[-1].body, Stopped)
+        ends, base = isinstance(events[-1].body, Stopped), card.base if before == 0 else ""
         values: dict[str, Any] = {name: getattr(card, name) for name in _COLUMNS}
         values |= {"epoch": epoch, "before": before, "ends": ends}
 
         def work(connection: sqlite3.Connection) -> None:
+            if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:
+                raise RunNotFound(base)  # deleted meanwhile
             if connection.execute(_UPDATE, values).rowcount != 1:
                 raise self._refusal(connection, run, epoch, before)
             connection.executemany(_INSERT, rows)
@@ -189,7 +206,9 @@ class SqliteJournal:
                 row = connection.execute("SELECT owner FROM runs WHERE run = ?", (one,)).fetchone()
                 if row is None:
                     raise RunNotFound(one)
-                if row[0] and self._place.owner is not None and self._place.owner.is_alive(row[0]):
+                owner = self._place.owner
+                broken_off = owner is not None and row[0] == owner.name and one not in self._held
+                if row[0] and not broken_off and owner is not None and owner.is_alive(row[0]):
                     raise RunBusy(busy(one, f"process {row[0].split('-')[0]}"))
                 dependants = [other for (other,) in connection.execute("SELECT run FROM runs WHERE base = ?", (one,))]
                 if dependants and not cascade:

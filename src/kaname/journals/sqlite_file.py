@@ -35,15 +35,48 @@ MIGRATIONS = (
 )
 
 
+_open_here: dict[Path, int] = {}  # how many connections this process has to each file
+_open_before_fork: set[Path] = set()
+
+
+def _after_fork() -> None:
+    """SQLite's own book of locks came along, and is wrong in the child: it would write where nobody reads."""
+    _open_before_fork.update(_open_here)
+    _open_here.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def closed(path: Path) -> None:
+    """A connection to the file was closed."""
+    left = _open_here.get(path, 1) - 1
+    if left:
+        _open_here[path] = left
+    else:
+        _open_here.pop(path, None)
+
+
 def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sqlite3.Connection:
     """A connection to a file of this version's schema, whose commits survive a power cut.
 
     `patience`: seconds to wait for other processes' locks. `max_bytes`: how large the file may grow.
     """
+    if path in _open_before_fork:
+        raise JournalError(
+            say(
+                f"the journal {path} was in use when this process was forked, which SQLite does not survive; close it before "
+                "the fork, use it first in the children, or start them with spawn",
+                f"ジャーナル {path} は fork の時点で使用中でした(SQLite では安全に使えません)。fork の前に閉じるか、"
+                "子プロセスで初めて使うか、spawn で起動してください",
+            )
+        )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its user only, from the first byte
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
+        _must_be_ours(connection, path)
         _write_ahead(connection, patience)
         connection.execute("PRAGMA synchronous = FULL")
         if max_bytes is not None:
@@ -53,7 +86,21 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
     except BaseException:
         connection.close()
         raise
+    _open_here[path] = _open_here.get(path, 0) + 1
     return connection
+
+
+def _must_be_ours(connection: sqlite3.Connection, path: Path) -> None:
+    """Another program's database is left as it is."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if tables and application != APPLICATION:
+        raise JournalError(
+            say(
+                f"{path} is a database of another program; choose another file for the journal. Nothing was changed",
+                f"{path} はほかのプログラムのデータベースです。別のファイルを指定してください。何も変更していません",
+            )
+        )
 
 
 def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from ..core.errors import JournalError
 from ..core.language import say
 from ..kernel.boundary import Border
-from .sqlite_file import explain
+from .sqlite_file import closed, explain
 
 Work = Callable[[sqlite3.Connection], Any]
 _BATCH = 1_000
@@ -43,8 +43,16 @@ Queue = SimpleQueue["_Job | None"]
 class SqliteThread:
     """`transact` runs work inside a transaction and returns when it is on disk; without `writes`, outside of any."""
 
-    def __init__(self, open_connection: Callable[[], sqlite3.Connection], path: Path, *, writes: bool, name: str) -> None:
-        self._open, self._path, self._writes = open_connection, path, writes
+    def __init__(
+        self,
+        open_connection: Callable[[], sqlite3.Connection],
+        check: Callable[[], None],
+        path: Path,
+        *,
+        writes: bool,
+        name: str,
+    ) -> None:
+        self._open, self._check, self._path, self._writes = open_connection, check, path, writes
         self._name, self._starting, self._process = name, threading.Lock(), 0
         self._jobs: Queue = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -83,6 +91,7 @@ class SqliteThread:
             jobs = [job for job in batch if job is not None]
             with Border() as border:  # whatever happens, somebody waits for an answer, and others will come
                 connection = connection or self._open()
+                self._check()
                 self._run(connection, jobs)
             if border.failure is not None:
                 for job in jobs:
@@ -91,6 +100,7 @@ class SqliteThread:
             del batch, jobs
         if connection is not None:
             connection.close()
+            closed(self._path)
 
     def _run(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         if self._writes:

@@ -21,6 +21,14 @@ def superseded(run: str) -> str:
     )
 
 
+def removed(path: str) -> str:
+    return say(
+        f"the journal {path} was removed or replaced while it was in use; nothing more is written to it. Put it back, or close "
+        "this journal and open the new file",
+        f"使用中のジャーナル {path} が削除または差し替えられました。これ以上は書き込みません。元に戻すか、開き直してください",
+    )
+
+
 def gap(run: str, last: int, given: int) -> str:
     return say(
         f"run {run} stands at fact {last}, so the next is {last + 1}, not {given}; an earlier fact was not written",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,13 +55,16 @@ def check(
     random_kills: int = 0,
     deaths: int = 1,
     same_output: bool = True,
+    life_seconds: float = 60.0,
     timeout: float = 600.0,
 ) -> Report:
     """Raises `CrashCheckFailed` with every broken promise; else tells what was tried.
 
     `answers`: what to answer to questions whose key starts so; by default `approve:` is "yes" and `in-doubt:` is "skip".
     `random_kills`: so many more deaths, at random times. `deaths=2`: the life after a death dies too. `same_output=False`:
-    for a model that never answers twice alike.
+    for a model that never answers twice alike. `life_seconds`: a process that takes longer hangs.
+
+    What it cannot see: an effect that a tool does not declare, an `undo` that undoes nothing.
     """
     if not hasattr(os, "fork"):
         raise ConfigError("the crash check needs a system that can fork a process, such as Linux or macOS")
@@ -72,21 +76,28 @@ def check(
             "moments": list(moments),
             "random_kills": random_kills,
             "deaths": deaths,
+            "life": life_seconds,
             "same_output": same_output,
             "folder": folder,
             "path": [entry or os.getcwd() for entry in sys.path],
         }
-        done = subprocess.run(
+        worker = subprocess.Popen(
             [sys.executable, "-m", WORKER],
-            input=json.dumps(order),
-            capture_output=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            timeout=timeout,
-            check=False,
+            start_new_session=True,
         )
+        try:
+            told_by_it, _ = worker.communicate(json.dumps(order), timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(worker.pid, signal.SIGKILL)  # with the lives that it forked
+            worker.communicate()
+            raise CrashCheckFailed(f"not done after {timeout:g} s: give it more with timeout=…") from None
         outcome = Path(folder) / "report.json"
-        if done.returncode != 0 or not outcome.exists():
-            raise CrashCheckFailed(f"the check could not be carried out:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        if worker.returncode != 0 or not outcome.exists():
+            raise CrashCheckFailed(f"the check could not be carried out:\n{told_by_it[-4000:]}")
         told = json.loads(outcome.read_text())
         report = Report(**{**told, "problems": tuple(told["problems"])})
     if report.problems:

@@ -86,9 +86,25 @@ class Trial:
             except BaseException:  # noqa: BLE001  a child process ends here, whatever happened in it
                 told.write_text(json.dumps({"error": traceback.format_exc()}))
             os._exit(0)
-        _, status = os.waitpid(child, 0)
+        status = self._wait(child)
+        if status is None:
+            return False, {"error": f"a life hung for {self.order['life']:g} s: {self.effects()[-1:]}"}
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        if not killed and not told.exists():
+            return False, {"error": f"a process ended by itself, with status {status}"}
         return killed, {} if killed else json.loads(told.read_text())
+
+    def _wait(self, child: int) -> int | None:
+        """How it ended; `None` if it had to be stopped because it hung."""
+        until = time.monotonic() + self.order["life"]
+        while time.monotonic() < until:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+            time.sleep(0.002)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return None
 
     def facts(self) -> list[str]:
         async def read() -> list[str]:

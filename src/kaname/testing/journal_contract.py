@@ -59,6 +59,10 @@ class JournalContract(ABC):
             wanted = [event._replace(run="r") for event in samples.events() if not isinstance(event.body, Delta)]
             lease = await journal.claim("r")
             assert lease.seq == 0
+            await _raises(RunNotFound, lambda: journal.append([wanted[0]], lease.epoch))  # its base is not there
+            base = await journal.claim("other")
+            await journal.append(_opening("other"), base.epoch)
+            lease = await journal.claim("r", takeover=True)
             for event in wanted[:5]:
                 await journal.append([event], lease.epoch)
             await journal.append(wanted[5:], lease.epoch)
