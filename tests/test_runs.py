@@ -263,6 +263,8 @@ async def test_the_facts_of_a_run():
 
 async def test_in_a_conversation_runs_at_the_same_time_do_not_see_each_other():
     async with Agent(ScriptedModel(lambda r: f"{len(r.messages)}", pace=0.001), journal="memory") as agent:
+        assert [r.output for r in await asyncio.gather(*[agent.run(f"at once {n}") for n in range(5)])] == ["1"] * 5
+    async with agent:
         await agent.run("first")
         results = await asyncio.gather(*[agent.run(f"at once {n}") for n in range(5)])
         assert [r.output for r in results] == ["3"] * 5

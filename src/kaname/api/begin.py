@@ -91,7 +91,7 @@ class Beginnings:
         """`base`: the run whose conversation this one goes on with; by default the session's last."""
         async with taking_turns(self.journal, session if base is None and turns else ""):
             before = await self.journal.runs(run=base, limit=1) if base else []
-            if not base and session:
+            if base is None and session:
                 before = await self.journal.runs(session=session, limit=1)
             state = await self.recent.load(self.journal, before[0]) if before else State()
             opened = Opened(session, user, (before[0].run, state.seq) if before else None, await self._description())
