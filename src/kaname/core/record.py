@@ -1,8 +1,8 @@
 """Values: small frozen classes with slots, like `@dataclass(frozen=True, slots=True)`.
 
-The standard decorator generates and compiles six methods for every class. With some fifty classes that is most of what
-importing kaname would cost, and its frozen `__init__` is slow, on every fact of every step. Here only `__init__` is
-generated; the rest is inherited. Type checkers see dataclasses.
+The standard decorator generates and compiles six methods for every class: 52 to 61 ms for fifty classes of four fields, where
+this takes 7, and 1.4 µs for a value, where this takes 0.8 (CPU, one machine). There are some sixty such classes, and every
+fact of every step is made of them. Here only `__init__` is generated; the rest is inherited. Type checkers see dataclasses.
 """
 
 from __future__ import annotations
