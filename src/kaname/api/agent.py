@@ -297,10 +297,10 @@ def _judged_by(strategy: Strategy) -> frozenset[str]:
     return frozenset({"duplicate", "tool_limit"}) if own else frozenset()
 
 
-def _listed(tools: Any) -> Iterable[Any]:
+def _listed(tools: Any) -> list[Any]:
     if isinstance(tools, Mapping | str) or not hasattr(tools, "__iter__"):
         raise ConfigError(f"tools is a list of tools: write tools=[…], not {tools!r}")
-    return tools  # type: ignore[no-any-return]
+    return list(tools)
 
 
 def describe(recipe: Recipe) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
@@ -35,12 +36,15 @@ MIGRATIONS = (
 )
 
 
-_open_here: dict[Path, int] = {}  # how many connections this process has to each file
+_open_here: dict[Path, int] = {}  # how many connections this process has, or is about to have, to each file
 _open_before_fork: set[Path] = set()
+_counting = threading.Lock()
 
 
 def _after_fork() -> None:
     """SQLite's own book of locks came along, and is wrong in the child: it would write where nobody reads."""
+    global _counting
+    _counting = threading.Lock()  # whoever held the other one stayed behind
     _open_before_fork.update(_open_here)
     _open_here.clear()
 
@@ -49,13 +53,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def closed(path: Path) -> None:
-    """A connection to the file was closed."""
-    left = _open_here.get(path, 1) - 1
-    if left:
+def count(path: Path, change: int) -> None:
+    """A connection to the file is about to be opened, or was closed."""
+    with _counting:
+        left = _open_here.get(path, 0) + change
         _open_here[path] = left
-    else:
-        _open_here.pop(path, None)
+        if not left:
+            del _open_here[path]
 
 
 def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sqlite3.Connection:
@@ -74,6 +78,15 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
         )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its user only, from the first byte
+    count(path, +1)
+    try:
+        return _opened(path, patience, max_bytes)
+    except BaseException:
+        count(path, -1)
+        raise
+
+
+def _opened(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
         _must_be_ours(connection, path)
@@ -86,7 +99,6 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
     except BaseException:
         connection.close()
         raise
-    _open_here[path] = _open_here.get(path, 0) + 1
     return connection
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..core.errors import JournalError
 from ..core.language import say
 from ..kernel.boundary import Border
-from .sqlite_file import closed, explain
+from .sqlite_file import count, explain
 
 Work = Callable[[sqlite3.Connection], Any]
 _BATCH = 1_000
@@ -100,7 +100,7 @@ class SqliteThread:
             del batch, jobs
         if connection is not None:
             connection.close()
-            closed(self._path)
+            count(self._path, -1)
 
     def _run(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         if self._writes:

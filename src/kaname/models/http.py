@@ -30,6 +30,9 @@ class Timeouts:
     between: float = 120.0
 
 
+PATIENT = Timeouts()
+
+
 @cache
 def proxy_for(url: str) -> str | None:
     """From the environment, looked up once: aiohttp's own way reads a file in a thread before every request."""

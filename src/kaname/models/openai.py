@@ -26,7 +26,7 @@ from ..core.messages import (
 from ..core.openai_shape import result_text
 from ..kernel.ports import Emit
 from .failures import Who, failure, from_event, garbled
-from .http import Timeouts
+from .http import PATIENT, Timeouts
 from .served import Joiner, ServedModel, parsed_arguments
 
 _STOPS: dict[str, StopReason] = {
@@ -55,7 +55,7 @@ class OpenAI(ServedModel):
         api_key: str | None = None,
         settings: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        timeouts: Timeouts = Timeouts(),  # noqa: B008
+        timeouts: Timeouts = PATIENT,
     ) -> None:
         url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")

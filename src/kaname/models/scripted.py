@@ -22,6 +22,7 @@ from ..kernel.ports import Emit
 Reply = str | ToolCall | Sequence[ToolCall] | ModelReply | Exception
 Script = Sequence[Any] | Callable[[ModelRequest], Any]
 _PIECE = 8
+A_LITTLE = Usage(10, 5)  # what a reply costs where nothing is said of it
 
 
 def call(tool: str, /, **args: Any) -> ToolCall:
@@ -41,7 +42,7 @@ class ScriptedModel:
         *,
         name: str = "scripted",
         pace: float = 0.0,
-        usage: Usage = Usage(10, 5),  # noqa: B008
+        usage: Usage = A_LITTLE,
     ) -> None:
         self.name, self._script, self._pace, self._usage = name, script, pace, usage
 

@@ -34,7 +34,8 @@ def load(spec: str) -> Callable[[], Any]:
         found.loader.exec_module(module)
     else:
         module = importlib.import_module(home)
-    return getattr(module, name)  # type: ignore[no-any-return]
+    make_agent: Callable[[], Any] = getattr(module, name)
+    return make_agent
 
 
 class Trial:

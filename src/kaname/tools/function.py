@@ -25,9 +25,10 @@ DEFAULT_TIMEOUT = 300.0
 
 
 def check_effect(name: str, effect: Any) -> Effect:
-    if effect not in EFFECTS:
-        raise ConfigError(f"tool {name}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
-    return effect  # type: ignore[no-any-return]
+    for known in EFFECTS:
+        if effect == known:
+            return known
+    raise ConfigError(f"tool {name}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
 
 
 class FunctionTool:
