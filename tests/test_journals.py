@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from kaname import Agent, ConfigError, JournalError, MemoryJournal, ModelError, RunBusy, ScriptedModel, SqliteJournal
-from kaname.core.errors import JournalCorrupt, JournalFull, JournalLocked, JournalTooNew
+from kaname.core.errors import JournalCorrupt, JournalFull, JournalLocked, JournalTooNew, RunSuperseded
 from kaname.core.events import Event, Opened
 from kaname.journals import sqlite_file
 from kaname.journals.choose import choose
@@ -392,3 +392,15 @@ time.sleep(60)
     os.killpg(parent.pid, signal.SIGKILL)
     parent.stdout.close()
     mine.close()
+
+
+async def test_a_stale_owner_is_refused_even_before_the_new_one_has_written_anything(tmp_path):
+    stale, new = SqliteJournal(tmp_path / "journal.db"), SqliteJournal(tmp_path / "journal.db")
+    lease = await stale.claim("r")
+    await stale.append([Event("r", 1, 1.0, "a", Opened())], lease.epoch)
+    await new.claim("r", takeover=True)
+    with pytest.raises(RunSuperseded):
+        await stale.append([Event("r", 2, 2.0, "a", Opened())], lease.epoch)
+    assert [event.seq async for event in new.read("r")] == [1]
+    await stale.close()
+    await new.close()

@@ -4,7 +4,19 @@ import asyncio
 
 import pytest
 
-from kaname import Agent, Approve, InvalidState, JournalError, ModelError, ScriptedModel, ToolContext, call, max_steps, tool
+from kaname import (
+    Agent,
+    Approve,
+    InvalidState,
+    JournalError,
+    ModelError,
+    ScriptedModel,
+    SqliteJournal,
+    ToolContext,
+    call,
+    max_steps,
+    tool,
+)
 from kaname.core.errors import ReplayDiverged, RunNotFound
 from kaname.testing import freeze, save_run
 from tests.parts import Died, MortalJournal, add, adding, assert_valid_history, facts, kinds
@@ -225,6 +237,22 @@ async def test_the_next_run_of_a_session_whose_last_one_died():
     assert result.output == "4 messages"
     assert_valid_history(result.history)
     assert [m["role"] for m in result.messages] == ["user", "assistant", "tool", "user", "assistant"]
+
+
+@pytest.mark.parametrize("effect", ["pure", "idempotent", "compensable", "irreversible"])
+async def test_the_intent_is_on_disk_before_the_effect(tmp_path, effect):
+    journal, elsewhere, seen = SqliteJournal(tmp_path / "journal.db"), SqliteJournal(tmp_path / "journal.db"), []
+
+    @tool(effect=effect)
+    async def act(context: ToolContext) -> str:
+        """Act."""
+        seen.append([type(event.body).__name__ async for event in elsewhere.read(context.run)])
+        return "acted"
+
+    assert (await Agent(ScriptedModel([call("act"), "done"]), [act], journal=journal).run("go")).completed
+    assert seen == [["Opened", "Received", "ModelReplied", "ToolStarted"]]
+    await journal.close()
+    await elsewhere.close()
 
 
 # Forks
