@@ -6,9 +6,11 @@ Proxies come from the environment (`HTTPS_PROXY`, `NO_PROXY`), certificates too 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -64,6 +66,8 @@ class Http:
 
     async def _keep_open(self) -> AsyncIterator[ClientSession]:
         """An async generator, because an event loop closes those that are open when it ends."""
+        if "aiohttp" not in sys.modules:  # a fifth of a second, in which the loop must not stand still
+            await asyncio.to_thread(import_module, "aiohttp")
         import aiohttp
 
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect, sock_read=self.timeouts.between)
@@ -83,9 +87,9 @@ class Http:
     @asynccontextmanager
     async def post(self, url: str, headers: dict[str, str], body: bytes, who: Who) -> AsyncIterator[ClientResponse]:
         """Leaving early, by an error or a cancellation, closes the connection at once."""
+        session = await self.session()
         import aiohttp
 
-        session = await self.session()
         try:
             async with asyncio.timeout(self.timeouts.first_byte):
                 response = await session.post(url, data=body, headers=headers, proxy=proxy_for(url))
