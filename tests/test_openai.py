@@ -344,19 +344,3 @@ async def test_media_of_every_kind():
     )
     kinds = [part["type"] for part in json.loads(encode(message))["content"]]
     assert kinds == ["text", "input_audio", "file", "image_url"]
-
-
-async def test_a_proxy_from_the_environment(monkeypatch):
-    from kaname.models.http import proxy_for
-
-    proxy_for.cache_clear()
-    async with WireServer([reply("through the proxy")]) as proxy:
-        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        made = OpenAI("any", base_url="http://models.example/v1", api_key="k")
-        got = await made.reply(ModelRequest((user("hi"),)), lambda *_: asyncio.sleep(0))
-        assert got.message.text == "through the proxy"
-        assert proxy.headers[0]["host"] == "models.example"
-        assert proxy_for("http://127.0.0.1:1/v1") is None
-        await made.close()
-    proxy_for.cache_clear()

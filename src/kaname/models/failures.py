@@ -39,6 +39,13 @@ class Who(NamedTuple):
 def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) -> ModelError:
     """The error for an answer that is not 200."""
     text = body.decode("utf-8", "replace")
+    if 300 <= status < 400:  # not followed: the key would go with the request
+        place = headers.get("location", "")
+        moved = say(
+            f"redirected to {place!r}: set base_url to where the API is",
+            f"{place!r} へ転送されました。base_url を直してください",
+        )
+        return failure(RequestRefused, moved, status, who)
     if text.lstrip()[:1] == "<":
         page = say("a web page instead of JSON", "JSON ではなく Web ページ")
         return failure(_kind(status, ""), page, status, who, _retry_after(headers))

@@ -56,19 +56,20 @@ class ServedModel(ABC):
         await self._http.close()
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        pause = self._http.timeouts.between
         async with self._http.post(self._url, self._headers, self.body(request), self.who) as response:
             kind = response.headers.get("content-type", "")
             if response.status != 200:
-                raise from_status(response.status, response.headers, await response.content.read(_ERROR_BYTES), self.who)
+                raise from_status(response.status, response.headers, await response.read(pause, _ERROR_BYTES), self.who)
             if "html" in kind:
                 page = "Web ページが返りました。base_url を確認してください"
                 raise garbled(say("a web page instead of an answer: is base_url right?", page), self.who)
             joiner = self.joiner(request)
             if "event-stream" not in kind and "json" in kind:  # a server that does not stream
-                await joiner.take(joiner.whole(self._decoded(await response.read())), emit)
+                await joiner.take(joiner.whole(self._decoded(await response.read(pause))), emit)
                 return joiner.reply(ended=True)
             events, ended = EventStream(), False
-            async for slice_ in response.content.iter_any():
+            while slice_ := await response.more(pause):
                 for event in events.feed(slice_):
                     ended = await self._take(event, joiner, emit) or ended
             for event in events.end():

@@ -1,0 +1,184 @@
+"""One connection to a server: one request at a time, its answer read while it comes. llhttp does the parsing."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+
+_ENOUGH = 1 << 18  # bytes that wait for the reader before the server is told to wait
+_LONGEST_HEAD = 1 << 18
+
+
+class Late(TimeoutError):
+    """The server was silent for too long."""
+
+
+class Broken(OSError):
+    """The connection ended, or what came was no HTTP. `early`: not a byte of the answer had come."""
+
+    def __init__(self, text: str, *, early: bool = False) -> None:
+        super().__init__(text)
+        self.early = early
+
+
+class Connection(asyncio.Protocol):
+    """`ask` sends a request and waits for the head of the answer; then `more` gives its body, piece by piece, b"" at its end.
+
+    When `whole` is true the answer was read to its end; `reusable` says that another request may follow.
+    """
+
+    def __init__(self, gone: Callable[[Connection], None]) -> None:
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+        self.transport: Any = None
+        self.uses = 0
+        self._resting: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self._pieces: list[bytes] = []
+        self._waiting = self._head_size = 0
+        self._inflate: Any = None
+        self._started = self._paused = self.whole = self.reusable = False
+        self._problem: Exception | None = None
+
+    # --- asked by us ---
+
+    async def ask(self, request: bytes, seconds: float) -> None:
+        self._clear()
+        self.uses += 1
+        if self.transport is None or self.transport.is_closing():
+            raise Broken("the connection was closed", early=True)
+        self.transport.write(request)
+        deadline = self._loop.time() + seconds
+        while not self.status and self._problem is None:
+            await self._wait(deadline - self._loop.time())
+        if not self.status and self._problem is not None:
+            raise self._problem
+
+    async def more(self, seconds: float) -> bytes:
+        while not self._pieces:
+            if self.whole:
+                return b""
+            if self._problem is not None:
+                raise self._problem
+            await self._wait(seconds)
+        pieces, self._pieces, self._waiting = self._pieces, [], 0
+        if self._paused:
+            self._paused = False
+            self.transport.resume_reading()
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if self._inflate is None:
+            return data
+        try:
+            return self._inflate.decompress(data) or await self.more(seconds)
+        except zlib.error as problem:
+            raise Broken(f"the answer is packed wrongly: {problem}") from problem
+
+    async def read(self, seconds: float, limit: int | None = None) -> bytes:
+        """The rest of the answer, or as much of it as is wanted."""
+        read, size = [], 0
+        while (limit is None or size < limit) and (piece := await self.more(seconds)):
+            read.append(piece)
+            size += len(piece)
+        return b"".join(read)[:limit]
+
+    def rest(self, seconds: float | None) -> None:
+        """Wait for the next request, but no longer than that; `None`: the rest is over."""
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = None if seconds is None else self._loop.call_later(seconds, self.close)
+
+    def close(self) -> None:
+        """At once, whatever is under way."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def _wait(self, seconds: float) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        timer = self._loop.call_later(max(0.0, seconds), _late, waiter)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            timer.cancel()
+
+    # --- told by the network ---
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._started = True
+        if not self.status:
+            self._head_size += len(data)
+        try:
+            if self._head_size > _LONGEST_HEAD:
+                raise httptools.HttpParserError("the headers do not end")
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
+            self._fail(Broken(f"the answer is not HTTP: {problem}"))
+            self.close()
+            return
+        if self._waiting > _ENOUGH and not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        until_the_end = self.status and not {"content-length", "transfer-encoding"} & self.headers.keys()
+        if until_the_end and problem is None:
+            self.whole = True
+        else:
+            self._fail(Broken(str(problem or "the server closed the connection"), early=not self._started))
+        self._wake()
+        self._gone(self)
+
+    def _fail(self, problem: Exception) -> None:
+        if self._problem is None and not self.whole:
+            self._problem = problem
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- told by the parser ---
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.whole:
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        code = self._parser.get_status_code()
+        if self.whole:  # a second answer, that nobody asked for
+            self.close()
+        elif code < 200:  # 100 Continue and its like: the answer is still to come
+            self.headers = {}
+        else:
+            self.status = code
+        if self.headers.get("content-encoding", "").lower() in ("gzip", "deflate"):
+            self._inflate = zlib.decompressobj(47)
+
+    def on_body(self, body: bytes) -> None:
+        if not self.whole:
+            self._pieces.append(body)
+            self._waiting += len(body)
+
+    def on_message_complete(self) -> None:
+        if self.status:
+            self.whole = True
+            self.reusable = self._parser.should_keep_alive()
+
+
+def _late(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(Late())
