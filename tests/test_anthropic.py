@@ -4,6 +4,8 @@ import asyncio
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from kaname import (
@@ -211,3 +213,84 @@ class TestAnthropic(ModelContract):
                         await made.close()
 
         return Served()
+
+
+async def test_a_paused_turn_is_gone_on_with():
+    searched = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "京都"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}
+    pauses = [
+        anthropic_reply("", thinking="hm", blocks=[searched], stop="pause_turn"),
+        anthropic_reply("and ", blocks=[found], stop="pause_turn"),
+        anthropic_reply("found", [("add", {"a": 1, "b": 2})]),
+    ]
+    async with WireServer(pauses) as server:
+        made = model(server)
+        got = await made.reply(ModelRequest((user("hi"),)), lambda *_: asyncio.sleep(0))
+        await made.close()
+    assert got.message.text == "and found"
+    assert [call.name for call in got.message.calls] == ["add"]
+    assert (got.stop_reason, got.usage.input) == ("tool_use", 30)
+    assert [block["type"] for block in server.requests[2]["messages"][1]["content"]] == [
+        "thinking",
+        "server_tool_use",
+        "web_search_tool_result",
+        "text",
+    ]
+    async with WireServer(lambda _: anthropic_reply("…", stop="pause_turn")) as server:
+        made = model(server)
+        got = await made.reply(ModelRequest((user("hi"),)), lambda *_: asyncio.sleep(0))
+        await made.close()
+        assert len(server.requests) == 11, "not for ever"
+        assert got.stop_reason is None
+
+
+KINDS = {
+    "text": ({"type": "text", "text": ""}, "text_delta", "text"),
+    "thinking": ({"type": "thinking", "thinking": ""}, "thinking_delta", "thinking"),
+    "tool_use": ({"type": "tool_use", "id": "t", "name": "add", "input": {}}, "input_json_delta", "partial_json"),
+}
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_blocks_in_any_order_pieces_and_slices(data):
+    """Content blocks whose deltas come mixed with each other, with pings and unknown events, in slices of any size."""
+    blocks = data.draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=5))
+    queues, wanted = [], []
+    for index, kind in enumerate(blocks):
+        start, delta, field = KINDS[kind]
+        whole = '{"a": "京", "b": [1, {}]}' if kind == "tool_use" else f"言葉 {index} and \\ \n more"
+        cuts = sorted(data.draw(st.sets(st.integers(1, len(whole) - 1), max_size=4)))
+        pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+        queue = [{"type": "content_block_start", "index": index, "content_block": start}]
+        queue += [{"type": "content_block_delta", "index": index, "delta": {"type": delta, field: piece}} for piece in pieces]
+        queues.append([*queue, {"type": "content_block_stop", "index": index}])
+        wanted.append((kind, whole))
+    events = [{"type": "message_start", "message": {"usage": {"input_tokens": 8}}}]
+    while any(queues):
+        events.append(data.draw(st.sampled_from([queue for queue in queues if queue])).pop(0))
+        events += data.draw(st.sampled_from([[], [], [{"type": "ping"}], [{"type": "of_the_future", "index": 0, "x": [1]}]]))
+    events += [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}}, {"type": "message_stop"}]
+    answer = Answer(
+        tuple([json.dumps(event, ensure_ascii=False).encode() for event in events]),
+        slice=data.draw(st.sampled_from([0, 1, 3, 50])),
+    )
+    got, _, _ = asyncio.run(once(answer))
+    kinds = {Text: "text", Thinking: "thinking", ToolCall: "tool_use"}
+    parts = [
+        (kinds[type(part)], json.dumps(part.args) if isinstance(part, ToolCall) else part.text) for part in got.message.parts
+    ]
+    assert [(k, json.loads(t) if k == "tool_use" else t) for k, t in parts] == [
+        (k, json.loads(t) if k == "tool_use" else t) for k, t in wanted
+    ]
+
+
+async def test_tool_choice_and_what_else_is_set():
+    choice = {"type": "any", "disable_parallel_tool_use": True}
+    async with WireServer([anthropic_reply(calls=[("add", {"a": 1, "b": 2})]), anthropic_reply("3")]) as server:
+        made = model(server, settings={"tool_choice": choice, "thinking": {"type": "enabled", "budget_tokens": 1024}})
+        await Agent(made, [add], settings={"max_tokens": 99}, journal="memory").run("go")
+        await made.close()
+    first = server.requests[0]
+    assert first["tool_choice"] == choice
+    assert (first["thinking"]["budget_tokens"], first["max_tokens"]) == (1024, 99)

@@ -344,3 +344,53 @@ async def test_media_of_every_kind():
     )
     kinds = [part["type"] for part in json.loads(encode(message))["content"]]
     assert kinds == ["text", "input_audio", "file", "image_url"]
+
+
+async def test_tool_choice_parallel_calls_and_what_else_is_set():
+    async with WireServer([reply(calls=[("add", {"a": 1, "b": 2})]), reply("3"), reply("hi")]) as server:
+        chosen = {"tool_choice": "required", "parallel_tool_calls": False, "seed": 7, "some_new_field": {"x": 1}}
+        made = model(server, settings=chosen)
+        await Agent(made, [add], journal="memory").run("go")
+        await made.reply(ModelRequest((user("hi"),)), lambda *_: asyncio.sleep(0))
+        await made.close()
+    first, _, bare = server.requests
+    assert {name: first[name] for name in chosen} == chosen
+    assert "tool_choice" not in bare, "a request without tools may not choose one"
+    assert "parallel_tool_calls" not in bare
+    assert bare["seed"] == 7
+
+
+async def test_an_agent_need_not_stream():
+    body = {"choices": [{"message": {"content": "whole"}, "finish_reason": "stop"}]}
+    async with WireServer([Answer(headers=(("content-type", "application/json"),), body=json.dumps(body).encode())]) as server:
+        made = model(server, settings={"stream": False})
+        got = await made.reply(ModelRequest((user("hi"),)), lambda *_: asyncio.sleep(0))
+        await made.close()
+    assert got.message.text == "whole"
+    assert server.requests[0]["stream"] is False
+    assert "stream_options" not in server.requests[0]
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_fragments_of_calls_in_any_interleaving(data):
+    """Calls whose fragments come mixed with each other and with text, by index, in slices of any size."""
+    count = data.draw(st.integers(1, 4))
+    queues, wanted = [], []
+    for index in range(count):
+        args = {"n": index, "s": "京都 \\ \n"}
+        whole = json.dumps(args, ensure_ascii=data.draw(st.booleans()))
+        cuts = sorted(data.draw(st.sets(st.integers(1, len(whole) - 1), max_size=4)))
+        pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+        queue = [{"tool_calls": [{"index": index, "id": f"c{index}", "function": {"name": f"f{index}", "arguments": ""}}]}]
+        queues.append([*queue, *[{"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in pieces]])
+        wanted.append((f"f{index}", args))
+    deltas = [queue.pop(0) for queue in queues]
+    while any(queues):
+        deltas.append(data.draw(st.sampled_from([queue for queue in queues if queue])).pop(0))
+        deltas += data.draw(st.sampled_from([[], [], [{"content": "あ"}], [{"unknown": {"x": 1}}], [{}]]))
+    events = [json.dumps({"choices": [{"delta": delta}]}, ensure_ascii=False).encode() for delta in deltas]
+    events += [b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}', b"[DONE]"]
+    got, _, _ = asyncio.run(once(Answer(tuple(events), slice=data.draw(st.sampled_from([0, 1, 3, 50])))))
+    assert [(call.name, call.args) for call in got.message.calls] == wanted
+    assert set(got.message.text) <= {"あ"}

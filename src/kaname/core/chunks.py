@@ -137,6 +137,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.output,
         "total_tokens": usage.total,
         "cached_tokens": usage.cached,
+        "reasoning_tokens": usage.reasoning,
         "cost": usage.cost,
     }
 

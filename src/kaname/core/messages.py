@@ -13,12 +13,16 @@ StopReason = Literal["tool_use", "end_turn", "max_tokens", "stop_sequence"]
 
 @record
 class Usage:
-    """Tokens and money. A cost of `None` means that nobody knows the price: unknown, not zero."""
+    """Tokens and money. A cost of `None` means that nobody knows the price: unknown, not zero.
+
+    `cached` is the part of the input that came from the provider's cache, `reasoning` the part of the output that was thought.
+    """
 
     input: int = 0
     output: int = 0
     cached: int = 0
     cost: float | None = 0.0
+    reasoning: int = 0
 
     @property
     def total(self) -> int:
@@ -26,7 +30,8 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         cost = None if self.cost is None or other.cost is None else self.cost + other.cost
-        return Usage(self.input + other.input, self.output + other.output, self.cached + other.cached, cost)
+        cached, reasoning = self.cached + other.cached, self.reasoning + other.reasoning
+        return Usage(self.input + other.input, self.output + other.output, cached, cost, reasoning)
 
 
 NOTHING = Usage()

@@ -1,1 +1,41 @@
-"""Who thinks."""
+"""Who thinks. The names below are imported when they are first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOME_OF = {
+    "Anthropic": "anthropic",
+    "LiteLLM": "litellm",
+    "OpenAI": "openai",
+    "Price": "prices",
+    "ReplayModel": "replay",
+    "ScriptedModel": "scripted",
+    "Timeouts": "http",
+    "price_of": "prices",
+}
+
+__all__ = sorted(_HOME_OF)
+
+if TYPE_CHECKING:
+    from .anthropic import Anthropic as Anthropic
+    from .http import Timeouts as Timeouts
+    from .litellm import LiteLLM as LiteLLM
+    from .openai import OpenAI as OpenAI
+    from .prices import Price as Price
+    from .prices import price_of as price_of
+    from .replay import ReplayModel as ReplayModel
+    from .scripted import ScriptedModel as ScriptedModel
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'kaname.models' has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -26,18 +26,21 @@ from ..core.messages import (
     Usage,
 )
 from ..core.openai_shape import result_text
+from ..core.record import replace
 from ..kernel.ports import Emit
 from .failures import Who, failure, from_event, garbled
 from .http import PATIENT, Timeouts
+from .prices import Price
 from .served import Joiner, ServedModel, parsed_arguments
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
 _ANSWER = "answer"  # the tool by which an answer in a wanted form is given
+_PAUSES = 10  # how often a paused turn is gone on with
+_PAUSED = "pause_turn"
 _CACHE = b',"cache_control":{"type":"ephemeral"}}'
 _STOPS: dict[str, StopReason] = {
     "end_turn": "end_turn",
-    "pause_turn": "end_turn",
     "tool_use": "tool_use",
     "max_tokens": "max_tokens",
     "model_context_window_exceeded": "max_tokens",
@@ -63,6 +66,7 @@ class Anthropic(ServedModel):
         settings: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts = PATIENT,
+        price: Price | None = None,
     ) -> None:
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
         key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
@@ -75,11 +79,22 @@ class Anthropic(ServedModel):
             )
         named = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})}
         address = url.rstrip("/").removesuffix("/v1") + "/v1/messages"
-        super().__init__(model, address, named, key, settings, timeouts)
+        super().__init__(model, address, named, key, settings, timeouts, price)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     def joiner(self, request: ModelRequest) -> Joiner:
-        return _Blocks(self.who, form=request.schema is not None)
+        return _Blocks(self.who, self.price_for(request), form=request.schema is not None)
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """A long turn of the provider's own tools is paused now and then: what there is goes back, and it goes on."""
+        said = await super().reply(request, emit)
+        for _ in range(_PAUSES):
+            if said.stop_reason is not None:
+                break
+            further = await super().reply(replace(request, messages=(*request.messages, said.message)), emit)
+            message = Message("assistant", (*said.message.parts, *further.message.parts))
+            said = ModelReply(message, further.stop_reason, said.usage + further.usage, said.model)
+        return said
 
     def body(self, request: ModelRequest) -> bytes:
         head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": 8192, **self.settings, **request.settings}
@@ -158,12 +173,12 @@ def _media(part: Media) -> dict[str, Any]:
 class _Blocks:
     """The content blocks of a reply, by their index."""
 
-    def __init__(self, who: Who, *, form: bool) -> None:
-        self._who, self._form = who, form  # `form`: the call of the answer tool is the answer
+    def __init__(self, who: Who, price: Price | None, *, form: bool) -> None:
+        self._who, self._price, self._form = who, price, form  # `form`: the call of the answer tool is the answer
         self._blocks: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, int] = {}
         self._stop = ""
-        self._seen = False
+        self._seen = self._tools_of_theirs = False
 
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
         return {"type": "whole", "message": answer}
@@ -217,6 +232,7 @@ class _Blocks:
     def _count(self, usage: Any) -> None:
         if isinstance(usage, Mapping):
             self._usage |= {name: value for name, value in usage.items() if isinstance(value, int)}
+            self._tools_of_theirs = self._tools_of_theirs or any((usage.get("server_tool_use") or {}).values())
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
@@ -231,11 +247,14 @@ class _Blocks:
 
     def _stop_reason(self, parts: list[Part]) -> StopReason | None:
         answered = self._stop == "tool_use" and not any(isinstance(part, ToolCall) for part in parts)
-        return "end_turn" if answered else _STOPS.get(self._stop)
+        return None if self._stop == _PAUSED else "end_turn" if answered else _STOPS.get(self._stop, "end_turn")
 
     def _counted(self) -> Usage:
         read, made = self._usage.get("cache_read_input_tokens", 0), self._usage.get("cache_creation_input_tokens", 0)
-        return Usage(self._usage.get("input_tokens", 0) + read + made, self._usage.get("output_tokens", 0), read, None)
+        usage = Usage(self._usage.get("input_tokens", 0) + read + made, self._usage.get("output_tokens", 0), read, None)
+        if self._price is None or self._tools_of_theirs:  # searches and the like are charged by the piece
+            return usage
+        return replace(usage, cost=self._price.of(usage, made))
 
     def _part(self, block: dict[str, Any]) -> Part | None:
         """Calls that we must run are `tool_use`; whatever the provider did by itself goes back to it as it came."""

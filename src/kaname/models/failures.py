@@ -26,6 +26,7 @@ _TOO_LONG = re.compile(r"context.{0,20}(length|window|limit)|maximum context|too
 _FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
 _OVERLOADED = ("overloaded", "unavailable", "internal", "server_error", "api_error")
 _LONGEST = 600
+_SECRET = 6  # characters; a server of one's own is often given a key such as "none"
 
 
 class Who(NamedTuple):
@@ -110,7 +111,7 @@ _ADVICE: dict[type[ModelError], tuple[str, str]] = {
 
 def failure(kind: type[ModelError], text: str, status: int, who: Who, after: float | None = None) -> ModelError:
     """An error that says what happened, with which model, and what can be done. The key is never in it."""
-    text = (text.replace(who.secret, "***") if who.secret else text)[:_LONGEST]
+    text = (text.replace(who.secret, "***") if len(who.secret) >= _SECRET else text)[:_LONGEST]
     advice = _ADVICE.get(kind)
     hint = f" ({say(*advice)})" if advice else ""
     number = f"{status}: " if status not in (0, 200) else ""

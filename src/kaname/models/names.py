@@ -14,8 +14,24 @@ PROVIDERS = {
     "openai": "kaname.models.openai:OpenAI",
     "anthropic": "kaname.models.anthropic:Anthropic",
     "scripted": "kaname.models.scripted:ScriptedModel.from_file",
+    "litellm": "kaname.models.litellm:LiteLLM",
     "replay": "kaname.models.replay:ReplayModel.from_file",
 }
+# Those that LiteLLM 1.106 serves. `litellm/PROVIDER/NAME` takes any other name to it.
+_SERVED = """
+    ai21 ai21_chat aiml aiohttp_openai amazon_nova apertis azure azure_ai azure_text baseten bedrock bedrock_mantle
+    bytez cerebras chatgpt chutes clarifai cloudflare codestral cohere cohere_chat cometapi compactifai cortecs
+    custom_openai dashscope databricks datarobot deepinfra deepseek docker_model_runner edenai empower featherless_ai
+    fireworks_ai friendliai galadriel gdc gemini gigachat github github_copilot gradient_ai groq helicone heroku
+    hosted_vllm huggingface hyperbolic inception lambda_ai lemonade libertai litellm_proxy llamafile lm_studio
+    maritalk meta meta_llama minimax mistral modelscope moonshot morph nano-gpt nebius neosantara nlp_cloud novita
+    nscale nvidia_nim oci ollama ollama_chat oobabooga openai_like openrouter ovhcloud parasail perplexity petals poe
+    predibase publicai qwen_ai_platform qwencloud replicate sagemaker sagemaker_chat sagemaker_nova sambanova sap
+    scaleway scx-ai snowflake synthetic tencent tensormesh text-completion-codestral text-completion-openai
+    together_ai triton v0 vercel_ai_gateway vertex_ai vertex_ai_beta vllm volcengine wandb watsonx watsonx_text xai
+    xiaomi_mimo xinference zai
+"""
+LITELLM = frozenset(_SERVED.split())
 GROUP = "kaname.models"  # the entry-point group where a package announces providers of its own
 
 
@@ -32,27 +48,34 @@ def resolve(name: str | Model) -> Model:
         raise ConfigError(
             say(f"a model name is written provider/model; got {name!r}", f"モデル名は provider/model の形です: {name!r}")
         )
-    make = _maker(provider)
-    model: Model = make(rest)
+    model: Model = _maker(provider)(rest)
     return model
 
 
 def _maker(provider: str) -> Any:
+    """What makes a model from the rest of its name."""
     if provider in PROVIDERS:
-        module, _, path = PROVIDERS[provider].partition(":")
-        target: Any = import_module(module)
-        for attribute in path.split("."):
-            target = getattr(target, attribute)
-        return target
+        return _imported(PROVIDERS[provider])
     from importlib.metadata import entry_points  # slow to load, and seldom needed
 
     others = {entry.name: entry for entry in entry_points(group=GROUP)}
     if provider in others:
         return others[provider].load()
-    known = [*PROVIDERS, *others]
+    if provider in LITELLM:
+        make = _imported(PROVIDERS["litellm"])
+        return lambda rest: make(f"{provider}/{rest}")
+    known = [*PROVIDERS, *others, *LITELLM]
     raise ConfigError(
         say(
             f"no model adapter for the provider {provider!r}{nearest(provider, known)}",
             f"プロバイダー {provider!r} のアダプターはありません{nearest(provider, known)}",
         )
     )
+
+
+def _imported(place: str) -> Any:
+    module, _, path = place.partition(":")
+    target: Any = import_module(module)
+    for attribute in path.split("."):
+        target = getattr(target, attribute)
+    return target

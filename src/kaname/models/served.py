@@ -13,9 +13,11 @@ from ..core.messages import ModelReply, ModelRequest
 from ..kernel.ports import Emit
 from .failures import Who, from_status, garbled
 from .http import Http, Timeouts
+from .prices import Price, price_of
 from .sse import EventStream
 
 _ERROR_BYTES = 20_000
+_USUAL_TIERS = (None, "default", "standard_only")
 
 
 class Joiner(Protocol):
@@ -32,13 +34,21 @@ class ServedModel(ABC):
     provider = ""
 
     def __init__(
-        self, model: str, url: str, headers: Mapping[str, str], key: str, settings: Mapping[str, Any] | None, timeouts: Timeouts
+        self,
+        model: str,
+        url: str,
+        headers: Mapping[str, str],
+        key: str,
+        settings: Mapping[str, Any] | None,
+        timeouts: Timeouts,
+        price: Price | None,
     ) -> None:
         self.model, self.name = model, f"{self.provider}/{model}"
         self.who = Who(self.provider, model, key)
         self.settings = dict(settings or {})
         self._url, self._headers = url, {"content-type": "application/json", **headers}
         self._http = Http(timeouts)
+        self._price = price
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url}>"
@@ -51,11 +61,23 @@ class ServedModel(ABC):
     def joiner(self, request: ModelRequest) -> Joiner:
         """What puts the answer to this request together."""
 
+    def price_for(self, request: ModelRequest) -> Price | None:
+        """The price that was given, or that of the table, which does not know what other tiers of service cost."""
+        if self._price is not None:
+            return self._price
+        tier = request.settings.get("service_tier", self.settings.get("service_tier"))
+        return price_of(self.name) if tier in _USUAL_TIERS else None
+
     async def close(self) -> None:
         """Close the connections of this event loop."""
         await self._http.close()
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        joiner, ended = await self.exchange(request, emit)
+        return joiner.reply(ended=ended)
+
+    async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
+        """One request, and all the pieces of its answer; whether the stream said that it was over."""
         pause = self._http.timeouts.between
         async with self._http.post(self._url, self._headers, self.body(request), self.who) as response:
             kind = response.headers.get("content-type", "")
@@ -67,14 +89,14 @@ class ServedModel(ABC):
             joiner = self.joiner(request)
             if "event-stream" not in kind and "json" in kind:  # a server that does not stream
                 await joiner.take(joiner.whole(self._decoded(await response.read(pause))), emit)
-                return joiner.reply(ended=True)
+                return joiner, True
             events, ended = EventStream(), False
             while slice_ := await response.more(pause):
                 for event in events.feed(slice_):
                     ended = await self._take(event, joiner, emit) or ended
             for event in events.end():
                 ended = await self._take(event, joiner, emit) or ended
-            return joiner.reply(ended=ended)
+            return joiner, ended
 
     async def _take(self, event: bytes, joiner: Joiner, emit: Emit) -> bool:
         if event == b"[DONE]":

@@ -5,6 +5,8 @@ from . import crash
 from .contracts import ModelContract, PolicyContract, SinkContract, StrategyContract, ToolContract
 from .frozen import freeze, save_run
 from .journal_contract import JournalContract
+from .wire import WireServer
+from .wire_contract import WireContract
 
 __all__ = [
     "JournalContract",
@@ -14,6 +16,8 @@ __all__ = [
     "SinkContract",
     "StrategyContract",
     "ToolContract",
+    "WireContract",
+    "WireServer",
     "call",
     "crash",
     "freeze",

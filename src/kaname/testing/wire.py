@@ -136,6 +136,7 @@ class WireServer:
         self.connections = 0
         self.closed_early = 0
         self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[Any]] = set()
 
     @property
     def url(self) -> str:
@@ -149,10 +150,17 @@ class WireServer:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
-        await asyncio.sleep(0)
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -164,8 +172,8 @@ class WireServer:
                 self.requests.append(json.loads(body))
                 if not await self._answer(self._next(), reader, writer):
                     return
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            return  # the client, or the test, is over
         finally:
             writer.close()
 

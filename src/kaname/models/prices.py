@@ -1,0 +1,81 @@
+"""What a reply costs. The table that ships is `prices.json`, with its source and date; the file `KANAME_PRICES` goes over it.
+
+A model that is in neither costs *unknown* (`None`), never zero.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import ConfigError
+from ..core.language import say
+from ..core.messages import Usage
+from ..core.record import defaults, record
+
+_DATED = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8})$")
+
+
+@record
+class Price:
+    """US dollars for a million tokens: read, written, read from the provider's cache, put into it.
+
+    `over` so many tokens of input the whole request is charged at the prices in `long`.
+    """
+
+    input: float
+    output: float
+    cached: float | None = None
+    written: float | None = None
+    over: int = 0
+    long: Price | None = None
+
+    def of(self, usage: Usage, written: int = 0) -> float:
+        """`written`: how many of the input tokens were put into the provider's cache."""
+        if self.long is not None and usage.input > self.over:
+            return self.long.of(usage, written)
+        cached = self.input if self.cached is None else self.cached
+        put = self.input if self.written is None else self.written
+        fresh = max(0, usage.input - usage.cached - written)
+        return (fresh * self.input + usage.cached * cached + written * put + usage.output * self.output) / 1e6
+
+
+def price_of(name: str) -> Price | None:
+    """The price of `provider/model`. A dated release costs what its family costs, unless it has a row of its own."""
+    table = _table(os.environ.get("KANAME_PRICES", ""))
+    row = table.get(name) or table.get(_DATED.sub("", name))
+    return None if row is None else _price(row)
+
+
+@cache
+def _table(own: str) -> dict[str, Any]:
+    shipped = json.loads(Path(__file__).with_name("prices.json").read_text())["prices"]
+    if not own:
+        return shipped  # type: ignore[no-any-return]
+    try:
+        given = json.loads(Path(own).read_text())
+        rows = given.get("prices", given)
+        for row in rows.values():
+            _price(row)
+    except (OSError, ValueError, TypeError, AttributeError) as problem:
+        raise ConfigError(
+            say(
+                f'KANAME_PRICES={own}: {problem}; expected {{"provider/model": {{"input": 1.0, "output": 2.0}}}} in US dollars '
+                "for a million tokens",
+                f'KANAME_PRICES={own}: {problem}。{{"provider/model": {{"input": 1.0, "output": 2.0}}}} '
+                "(100 万トークンあたりの米ドル) の形で書いてください",
+            )
+        ) from problem
+    return {**shipped, **rows}
+
+
+def _price(row: Mapping[str, Any]) -> Price:
+    unknown = set(row) - {*defaults(Price), "input", "output"}
+    if unknown:
+        raise ValueError(f"{', '.join(sorted(unknown))} is no part of a price")
+    return Price(**{**row, "long": _price(row["long"]) if row.get("long") else None})
