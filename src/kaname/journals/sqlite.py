@@ -8,6 +8,7 @@ import sqlite3
 import weakref
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from .wording import busy, gap, has_dependants, removed, superseded
 _COLUMNS = list(RunInfo.__match_args__)
 _SELECT_CARD = f"SELECT {', '.join(_COLUMNS)} FROM runs"
 _UPDATED = [name for name in _COLUMNS if name != "run"]
+_card_values = attrgetter(*_UPDATED)
 _UPDATE = (
-    f"UPDATE runs SET {', '.join(f'{name} = :{name}' for name in _UPDATED)}, owner = CASE WHEN :ends THEN NULL ELSE owner END "
-    "WHERE run = :run AND epoch = :epoch AND seq = :before"
+    f"UPDATE runs SET {', '.join(f'{name} = ?' for name in _UPDATED)}, owner = CASE WHEN ? THEN NULL ELSE owner END "
+    "WHERE run = ? AND epoch = ? AND seq = ?"
 )
 _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body) VALUES (?, ?, ?, ?, ?, ?)"
 _RELEASE = "UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ?"
@@ -146,8 +148,7 @@ class SqliteJournal:
         for event in events:
             index(card, event)
         ends, base = isinstance(events[-1].body, Stopped), card.base if before == 0 else ""
-        values: dict[str, Any] = {name: getattr(card, name) for name in _COLUMNS}
-        values |= {"epoch": epoch, "before": before, "ends": ends}
+        values = (*_card_values(card), ends, run, epoch, before)
 
         def work(connection: sqlite3.Connection) -> None:
             if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:

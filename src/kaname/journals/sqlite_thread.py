@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 from ..core.errors import JournalError
@@ -150,11 +150,8 @@ def _locked(problem: BaseException) -> bool:
 
 def _next_batch(queue: Queue) -> list[_Job | None]:
     batch = [queue.get()]
-    while batch[-1] is not None and len(batch) < _BATCH:
-        try:
-            batch.append(queue.get_nowait())
-        except Empty:
-            break
+    while batch[-1] is not None and len(batch) < _BATCH and not queue.empty():  # this thread alone takes from it
+        batch.append(queue.get())
     return batch
 
 

@@ -38,6 +38,8 @@ class Connection(asyncio.Protocol):
         self.uses = 0
         self._resting: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._patience = 0.0
         self._clear()
 
     def _clear(self) -> None:
@@ -103,13 +105,27 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     async def _wait(self, seconds: float) -> None:
+        """One timer serves all the waits of a connection: to set one up for each piece costs more than to read it."""
         waiter = self._waiter = self._loop.create_future()
-        timer = self._loop.call_later(max(0.0, seconds), _late, waiter)
+        self._patience = self._loop.time() + max(0.0, seconds)
+        if self._timer is None or self._timer.when() > self._patience:
+            self._watch()
         try:
             await waiter
         finally:
             self._waiter = None
-            timer.cancel()
+
+    def _watch(self) -> None:
+        """Late? Then say so. Not yet? Look again when it could be."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._loop.time() >= self._patience:
+            self._waiter.set_exception(Late())
+        else:
+            self._timer = self._loop.call_at(self._patience, self._watch)
 
     # --- told by the network ---
 
@@ -140,6 +156,8 @@ class Connection(asyncio.Protocol):
         else:
             self._fail(Broken(str(problem or "the server closed the connection"), early=not self._started))
         self._wake()
+        if self._timer is not None:
+            self._timer.cancel()
         self._gone(self)
 
     def _fail(self, problem: Exception) -> None:
@@ -177,8 +195,3 @@ class Connection(asyncio.Protocol):
         if self.status:
             self.whole = True
             self.reusable = self._parser.should_keep_alive()
-
-
-def _late(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_exception(Late())
