@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 _HOME_OF = {
     "Anthropic": "anthropic",
     "LiteLLM": "litellm",
+    "Local": "local",
     "OpenAI": "openai",
     "Price": "prices",
     "ReplayModel": "replay",
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .anthropic import Anthropic as Anthropic
     from .http import Timeouts as Timeouts
     from .litellm import LiteLLM as LiteLLM
+    from .local import Local as Local
     from .openai import OpenAI as OpenAI
     from .prices import Price as Price
     from .prices import price_of as price_of

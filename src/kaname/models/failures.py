@@ -22,7 +22,9 @@ from ..core.errors import (
 )
 from ..core.language import say
 
-_TOO_LONG = re.compile(r"context.{0,20}(length|window|limit)|maximum context|too many (input )?tokens|prompt is too long", re.I)
+_TOO_LONG = re.compile(
+    r"context.{0,20}(length|window|limit|size)|maximum context|too many (input )?tokens|prompt is too long", re.I
+)
 _FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
 _OVERLOADED = ("overloaded", "unavailable", "internal", "server_error", "api_error")
 _LONGEST = 600

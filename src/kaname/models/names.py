@@ -15,6 +15,7 @@ PROVIDERS = {
     "anthropic": "kaname.models.anthropic:Anthropic",
     "scripted": "kaname.models.scripted:ScriptedModel.from_file",
     "litellm": "kaname.models.litellm:LiteLLM",
+    "local": "kaname.models.local:Local",
     "replay": "kaname.models.replay:ReplayModel.from_file",
 }
 # Those that LiteLLM 1.106 serves. `litellm/PROVIDER/NAME` takes any other name to it.
@@ -44,6 +45,8 @@ def resolve(name: str | Model) -> Model:
             )
         return name
     provider, slash, rest = name.partition("/")
+    if name == "local":
+        return _maker(provider)()  # type: ignore[no-any-return]
     if not slash or not rest:
         raise ConfigError(
             say(f"a model name is written provider/model; got {name!r}", f"モデル名は provider/model の形です: {name!r}")

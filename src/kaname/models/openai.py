@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ..core.codec import dump
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, ModelError
 from ..core.language import say
-from ..core.messages import Media, Message, ModelRequest, Text, ToolResult, ToolSpec
+from ..core.messages import Media, Message, ModelReply, ModelRequest, Text, ToolResult, ToolSpec
 from ..core.openai_shape import result_text
+from ..kernel.ports import Emit
+from .constrained import reply_by_choice
 from .http import PATIENT, Timeouts
 from .openai_stream import Pieces
 from .prices import Price
 from .served import Joiner, ServedModel
 
+ToolMode = Literal["auto", "native", "constrained", "text"]
+# What servers say when a model cannot do it: Ollama, vLLM, llama.cpp, LM Studio
+_CANNOT = {
+    "native": re.compile(r"not support.{0,30}tool|tool.{0,60}(not supported|requires)|--jinja|enable-auto-tool-choice", re.I),
+    "constrained": re.compile(r"response_format|json_schema|grammar|guided", re.I),
+}
 _OPENAI = "https://api.openai.com/v1"
 
 
@@ -23,6 +32,8 @@ class OpenAI(ServedModel):
     """`base_url` and `api_key` come from `OPENAI_BASE_URL` and `OPENAI_API_KEY` where they are not given.
 
     `settings` (temperature, max_tokens, tool_choice, …) go into every request; an agent's own settings go over them.
+    `tool_mode`: `native`, or for models that cannot call tools `constrained` (JSON that the server holds to a schema) or `text`
+    (JSON on trust). `auto` begins with the first, and goes on with the next when the server says that it cannot.
     """
 
     provider = "openai"
@@ -37,7 +48,12 @@ class OpenAI(ServedModel):
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts = PATIENT,
         price: Price | None = None,
+        tool_mode: ToolMode = "auto",
     ) -> None:
+        if tool_mode not in get_args(ToolMode):
+            modes = ", ".join(get_args(ToolMode))
+            raise ConfigError(say(f"tool_mode is one of {modes}, not {tool_mode!r}", f"tool_mode は {modes} のいずれかです"))
+        self.tool_mode: ToolMode = tool_mode
         url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
         if not key and url == _OPENAI:
@@ -52,6 +68,26 @@ class OpenAI(ServedModel):
         address = url.rstrip("/") + "/chat/completions"
         super().__init__(model, address, {**named, **(headers or {})}, key, settings, timeouts, price)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """A refusal comes before anything was shown, so the next mode can be tried at once, and is kept."""
+        if not request.tools:
+            return await super().reply(request, emit)
+        modes = get_args(ToolMode)[1:] if self.tool_mode == "auto" else (self.tool_mode,)
+        for mode in modes:
+            try:
+                if mode == "native":
+                    said = await super().reply(request, emit)
+                else:
+                    said = await reply_by_choice(super().reply, request, emit, constrain=mode == "constrained")
+            except ModelError as problem:
+                if mode == modes[-1] or not _CANNOT[mode].search(str(problem)):
+                    raise
+            else:
+                if mode != "native":
+                    self.tool_mode = mode
+                return said
+        raise AssertionError("the last mode returns or raises")
 
     def joiner(self, request: ModelRequest) -> Joiner:
         return Pieces(self.who, self.price_for(request))

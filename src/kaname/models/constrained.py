@@ -1,0 +1,228 @@
+"""Tools for a model that cannot call any by itself: it writes JSON that the server holds to a schema, one form a tool and one
+for the answer. What is shown while it writes is the answer's text, never the JSON around it.
+
+Small models need more help than large ones. What they get here, from the conversation alone: the question is put again after
+results; after a failure there is no answer to choose while there are other things to try, and a tool that keeps failing is left
+out for once; the same call is not made twice; after many calls there is only the answer left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.codec import dump
+from ..core.messages import (
+    Message,
+    ModelReply,
+    ModelRequest,
+    Part,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    assistant,
+    user,
+)
+from ..core.openai_shape import result_text
+from ..core.record import record, replace
+from ..core.values import identity, read_json
+from ..kernel.ports import Emit
+from .answer_stream import AnswerStream
+from .constrained_schema import choice_schema
+
+_MOST_CALLS = 8
+_ASKED_AGAIN = 2
+_TRUSTED = 3  # failures in a row after which the model may give up and say so
+
+_HOW = """You can use these tools:
+{tools}
+
+Reply with one JSON object and nothing else. To use a tool:
+{{"tool": NAME, "args": ARGUMENTS}}
+When you know the answer, or when no tool is needed:
+{{"answer": TEXT}}
+Use a tool for every calculation and for every fact that you were not told. The answer is for the user: in the language of the \
+question, with the values from the results."""
+
+
+@record
+class Turn:
+    """What has happened since the user last spoke."""
+
+    question: str
+    calls: tuple[tuple[ToolCall, ToolResult | None], ...]
+
+    @property
+    def failures(self) -> int:
+        """How many of the last results in a row were of no use."""
+        count = 0
+        for _, result in reversed(self.calls):
+            if result is not None and not _useless(result):
+                break
+            count += 1
+        return count
+
+
+@record
+class Offer:
+    """What the model may choose from this time."""
+
+    tools: tuple[ToolSpec, ...]
+    answer: bool
+
+
+async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constrain: bool) -> ModelReply:
+    """`ask(request, emit)` is the plain model. Without `constrain` the server cannot hold it to the schema: it is only told."""
+    turn = turn_of(request.messages)
+    offer = offer_for(turn, request.tools)
+    messages, usage = told(request, turn), Usage()
+    for left in reversed(range(_ASKED_AGAIN + 1)):
+        stream = AnswerStream()
+
+        async def show(text: str, kind: str = "text", call_id: str = "", stream: AnswerStream = stream) -> None:
+            if kind != "text":
+                await emit(text, kind)
+            elif shown := stream.feed(text):
+                await emit(shown)
+
+        schema = choice_schema(offer.tools, answer=offer.answer) if constrain else None
+        said = await ask(replace(request, messages=messages, tools=(), schema=schema, settings=_plain(request)), show)
+        usage = usage + said.usage
+        part, problem = chosen(said, turn, offer)
+        if problem and left:
+            messages = (*messages, assistant(said.message.text), user(problem))
+            if left == 1 and offer.tools and turn.calls:
+                offer = Offer((), answer=True)
+            continue
+        if isinstance(part, Text) and not stream.shown:
+            await emit(part.text)
+        stop: StopReason | None = "tool_use" if isinstance(part, ToolCall) else said.stop_reason
+        thoughts = tuple([other for other in said.message.parts if not isinstance(other, Text | ToolCall)])
+        return ModelReply(Message("assistant", (*thoughts, part)), stop, usage, said.model)
+    raise AssertionError("the last round always returns")
+
+
+def _plain(request: ModelRequest) -> dict[str, Any]:
+    return {name: value for name, value in request.settings.items() if name not in ("tool_choice", "parallel_tool_calls")}
+
+
+def turn_of(messages: tuple[Message, ...]) -> Turn:
+    asked = max((place for place, message in enumerate(messages) if message.role == "user"), default=-1)
+    results = {
+        part.call_id: part for message in messages[asked + 1 :] for part in message.parts if isinstance(part, ToolResult)
+    }
+    calls = [call for message in messages[asked + 1 :] if message.role == "assistant" for call in message.calls]
+    question = messages[asked].text if asked >= 0 else ""
+    return Turn(question, tuple([(call, results.get(call.id)) for call in calls]))
+
+
+def offer_for(turn: Turn, tools: tuple[ToolSpec, ...]) -> Offer:
+    if len(turn.calls) >= _MOST_CALLS or turn.failures > _TRUSTED:
+        return Offer((), answer=True)
+    if turn.failures >= 2 and len(tools) > 1:
+        last = {call.name for call, _ in turn.calls[-2:]}
+        if len(last) == 1:
+            return Offer(tuple([tool for tool in tools if tool.name not in last]), answer=True)
+    return Offer(tools, answer=turn.failures == 0 or turn.failures >= _TRUSTED)
+
+
+def _useless(result: ToolResult) -> bool:
+    return result.is_error or result.output in (None, "", [], {})
+
+
+def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
+    """The conversation as this model reads it: tools in the instructions, calls as JSON, results as the user's words."""
+    instructions = [message.text for message in request.messages if message.role == "system" and message.text]
+    how = _HOW.format(tools="\n".join([_described(tool) for tool in request.tools]))
+    out = [Message("system", (Text("\n\n".join([*instructions, how])),))]
+    names = {call.id: call for message in request.messages for call in message.calls}
+    for message in request.messages:
+        if message.role == "assistant":
+            out.append(assistant("\n".join(_written(message))))
+        elif message.role == "tool":
+            said = user("\n".join([_heard(part, names) for part in message.parts if isinstance(part, ToolResult)]))
+            merged = out[-1].role == "user"
+            out[-1:] = [replace(out[-1], parts=(*out[-1].parts, Text("\n"), *said.parts))] if merged else [out[-1], said]
+        elif message.role == "user":
+            out.append(message)
+    if turn.calls and turn.calls[-1][1] is not None:
+        out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n" + _reminder(turn, request.tools))))
+    return tuple(out)
+
+
+def _described(tool: ToolSpec) -> str:
+    named = tool.parameters.get("properties") or {}
+    required = tool.parameters.get("required") or []
+    arguments = [
+        f"  {name}{'' if name in required else ' (optional)'}: {_kind(one)}"
+        + (f", {one['description']}" if isinstance(one, Mapping) and one.get("description") else "")
+        for name, one in named.items()
+    ]
+    return "\n".join([f"- {tool.name}: {tool.description}", *arguments])
+
+
+def _kind(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return "any"
+    if "enum" in schema:
+        return "one of " + ", ".join([dump(value) for value in schema["enum"]])
+    return str(schema.get("type") or ("object" if "$ref" in schema else "any"))
+
+
+def _written(message: Message) -> list[str]:
+    calls = [dump({"tool": call.name, "args": call.args}) for call in message.calls]
+    return calls or [dump({"answer": message.text})]
+
+
+def _heard(result: ToolResult, calls: Mapping[str, ToolCall]) -> str:
+    name = result.name or (calls[result.call_id].name if result.call_id in calls else "the tool")
+    text = result_text(result)
+    if result.is_error:
+        return f"{name} failed: {text}"
+    return f"Result of {name}: {text}" if not _useless(result) else f"{name} found nothing."
+
+
+def _reminder(turn: Turn, tools: tuple[ToolSpec, ...]) -> str:
+    if not turn.failures:
+        return (
+            f"The question was: {turn.question}\nIf the results answer all of it, give the answer. If not, use the next tool."
+        )
+    used = {call.name for call, _ in turn.calls}
+    untried = [tool.name for tool in tools if tool.name not in used]
+    hint = f" Not tried yet: {', '.join(untried)}." if untried else ""
+    return f"That did not help.{hint} Try other arguments or another tool.\nThe question was: {turn.question}"
+
+
+def chosen(said: ModelReply, turn: Turn, offer: Offer) -> tuple[Part, str]:
+    """What the model chose, and what is wrong with it, if anything is."""
+    text = said.message.text
+    if said.message.calls:  # it could, after all
+        return said.message.calls[0], ""
+    value = read_json(text)
+    if not isinstance(value, Mapping):
+        partial = AnswerStream()
+        shown = partial.feed(text)
+        return Text(shown or text), "" if shown or said.stop_reason == "max_tokens" else _form(offer)
+    if "tool" in value:
+        call = ToolCall("", str(value["tool"]), value.get("args") if isinstance(value.get("args"), Mapping) else {})  # type: ignore[arg-type]
+        return call, _made_before(call, turn)
+    if "answer" in value:
+        answer = value["answer"] if isinstance(value["answer"], str) else dump(value["answer"])
+        return Text(answer), "" if answer.strip() else "The answer is empty. Give the answer in words."
+    return Text(text), _form(offer)
+
+
+def _form(offer: Offer) -> str:
+    names = ", ".join([tool.name for tool in offer.tools])
+    return f'Reply with {{"tool": NAME, "args": ARGUMENTS}} (NAME: {names}) or with {{"answer": TEXT}}.'
+
+
+def _made_before(call: ToolCall, turn: Turn) -> str:
+    for earlier, result in turn.calls:
+        if earlier.name == call.name and identity(earlier.args) == identity(call.args) and result is not None:
+            told = f"{call.name} was already called with these arguments: {_heard(replace(result, name=call.name), {})}"
+            return f"{told}\nGive the answer, or use another tool or other arguments."
+    return ""
