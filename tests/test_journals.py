@@ -373,9 +373,12 @@ import os, sys, time
 from pathlib import Path
 from kaname.journals.owners import Owner
 owner = Owner(Path(sys.argv[1]))
+heard, tell = os.pipe()
 if os.fork() == 0:
+    os.write(tell, b"!")  # it is there, and has let go of what it inherited
     time.sleep(20)
     os._exit(0)
+os.read(heard, 1)
 print(owner.name, flush=True)
 time.sleep(60)
 """

@@ -1,17 +1,17 @@
-"""The text of `{"answer": "…"}` while it is being written, whatever the slicing."""
+"""The text of `{"tool": "answer", "text": "…"}` while it is being written, whatever the slicing."""
 
 from __future__ import annotations
 
 import re
 
-_BEGINNING = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 class AnswerStream:
     """`feed` gives what can be shown by then: nothing before the answer or after it, and no half of a character."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "answer") -> None:
+        self._beginning = re.compile(r'\s*\{\s*"tool"\s*:\s*"' + re.escape(name) + r'"\s*,\s*"text"\s*:\s*"')
         self._rest = ""
         self._inside = self._ended = False
         self.shown = False
@@ -19,7 +19,7 @@ class AnswerStream:
     def feed(self, piece: str) -> str:
         self._rest += piece
         if not self._inside:
-            found = _BEGINNING.match(self._rest)
+            found = self._beginning.match(self._rest)
             if found is None:
                 return ""
             self._inside, self._rest = True, self._rest[found.end() :]

@@ -31,21 +31,18 @@ from ..core.record import record, replace
 from ..core.values import identity, read_json
 from ..kernel.ports import Emit
 from .answer_stream import AnswerStream
-from .constrained_schema import choice_schema
+from .constrained_schema import answer_name, choice_schema
 
 _MOST_CALLS = 8
 _ASKED_AGAIN = 2
 _TRUSTED = 3  # failures in a row after which the model may give up and say so
 
-_HOW = """You can use these tools:
+_HOW = """You are an assistant that works with tools. Tools:
 {tools}
+- {answer}: tell the user the final answer; only when no tool is needed or its results are there.
 
-Reply with one JSON object and nothing else. To use a tool:
-{{"tool": NAME, "args": ARGUMENTS}}
-When you know the answer, or when no tool is needed:
-{{"answer": TEXT}}
-Use a tool for every calculation and for every fact that you were not told. The answer is for the user: in the language of the \
-question, with the values from the results."""
+Reply with one JSON object: {{"tool": NAME, "args": ARGUMENTS}} or {{"tool": "{answer}", "text": TEXT}}. TEXT is \
+in the language of the question and holds the values that were found."""
 
 
 @record
@@ -72,15 +69,16 @@ class Offer:
 
     tools: tuple[ToolSpec, ...]
     answer: bool
+    name: str  # of the answer
 
 
 async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constrain: bool) -> ModelReply:
     """`ask(request, emit)` is the plain model. Without `constrain` the server cannot hold it to the schema: it is only told."""
     turn = turn_of(request.messages)
-    offer = offer_for(turn, request.tools)
+    offer = offer_for(turn, request.tools, answer_name(request.tools))
     messages, usage = told(request, turn), Usage()
     for left in reversed(range(_ASKED_AGAIN + 1)):
-        stream = AnswerStream()
+        stream = AnswerStream(offer.name)
 
         async def show(text: str, kind: str = "text", call_id: str = "", stream: AnswerStream = stream) -> None:
             if kind != "text":
@@ -88,14 +86,14 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constr
             elif shown := stream.feed(text):
                 await emit(shown)
 
-        schema = choice_schema(offer.tools, answer=offer.answer) if constrain else None
+        schema = choice_schema(offer.tools, offer.name if offer.answer else "") if constrain else None
         said = await ask(replace(request, messages=messages, tools=(), schema=schema, settings=_plain(request)), show)
         usage = usage + said.usage
         part, problem = chosen(said, turn, offer)
         if problem and left:
             messages = (*messages, assistant(said.message.text), user(problem))
             if left == 1 and offer.tools and turn.calls:
-                offer = Offer((), answer=True)
+                offer = replace(offer, tools=(), answer=True)
             continue
         if isinstance(part, Text) and not stream.shown:
             await emit(part.text)
@@ -119,14 +117,14 @@ def turn_of(messages: tuple[Message, ...]) -> Turn:
     return Turn(question, tuple([(call, results.get(call.id)) for call in calls]))
 
 
-def offer_for(turn: Turn, tools: tuple[ToolSpec, ...]) -> Offer:
+def offer_for(turn: Turn, tools: tuple[ToolSpec, ...], name: str) -> Offer:
     if len(turn.calls) >= _MOST_CALLS or turn.failures > _TRUSTED:
-        return Offer((), answer=True)
+        return Offer((), answer=True, name=name)
     if turn.failures >= 2 and len(tools) > 1:
         last = {call.name for call, _ in turn.calls[-2:]}
         if len(last) == 1:
-            return Offer(tuple([tool for tool in tools if tool.name not in last]), answer=True)
-    return Offer(tools, answer=turn.failures == 0 or turn.failures >= _TRUSTED)
+            return Offer(tuple([tool for tool in tools if tool.name not in last]), answer=True, name=name)
+    return Offer(tools, answer=turn.failures == 0 or turn.failures >= _TRUSTED, name=name)
 
 
 def _useless(result: ToolResult) -> bool:
@@ -136,12 +134,13 @@ def _useless(result: ToolResult) -> bool:
 def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
     """The conversation as this model reads it: tools in the instructions, calls as JSON, results as the user's words."""
     instructions = [message.text for message in request.messages if message.role == "system" and message.text]
-    how = _HOW.format(tools="\n".join([_described(tool) for tool in request.tools]))
+    answer = answer_name(request.tools)
+    how = _HOW.format(tools="\n".join([_described(tool) for tool in request.tools]), answer=answer)
     out = [Message("system", (Text("\n\n".join([*instructions, how])),))]
     names = {call.id: call for message in request.messages for call in message.calls}
     for message in request.messages:
         if message.role == "assistant":
-            out.append(assistant("\n".join(_written(message))))
+            out.append(assistant("\n".join(_written(message, answer))))
         elif message.role == "tool":
             said = user("\n".join([_heard(part, names) for part in message.parts if isinstance(part, ToolResult)]))
             merged = out[-1].role == "user"
@@ -172,9 +171,9 @@ def _kind(schema: Any) -> str:
     return str(schema.get("type") or ("object" if "$ref" in schema else "any"))
 
 
-def _written(message: Message) -> list[str]:
+def _written(message: Message, answer: str) -> list[str]:
     calls = [dump({"tool": call.name, "args": call.args}) for call in message.calls]
-    return calls or [dump({"answer": message.text})]
+    return calls or [dump({"tool": answer, "text": message.text})]
 
 
 def _heard(result: ToolResult, calls: Mapping[str, ToolCall]) -> str:
@@ -201,23 +200,25 @@ def chosen(said: ModelReply, turn: Turn, offer: Offer) -> tuple[Part, str]:
     text = said.message.text
     if said.message.calls:  # it could, after all
         return said.message.calls[0], ""
-    value = read_json(text)
-    if not isinstance(value, Mapping):
-        partial = AnswerStream()
-        shown = partial.feed(text)
+    try:
+        value = read_json(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, Mapping) or "tool" not in value:
+        shown = AnswerStream(offer.name).feed(text)
         return Text(shown or text), "" if shown or said.stop_reason == "max_tokens" else _form(offer)
-    if "tool" in value:
-        call = ToolCall("", str(value["tool"]), value.get("args") if isinstance(value.get("args"), Mapping) else {})  # type: ignore[arg-type]
-        return call, _made_before(call, turn)
-    if "answer" in value:
-        answer = value["answer"] if isinstance(value["answer"], str) else dump(value["answer"])
-        return Text(answer), "" if answer.strip() else "The answer is empty. Give the answer in words."
-    return Text(text), _form(offer)
+    if value["tool"] == offer.name:
+        given = value.get("text", "")
+        answer = given if isinstance(given, str) else dump(given)
+        return Text(answer), "" if answer.strip() else "The answer is empty. Give it in words."
+    args = value.get("args")
+    call = ToolCall("", str(value["tool"]), args if isinstance(args, Mapping) else {})
+    return call, _made_before(call, turn)
 
 
 def _form(offer: Offer) -> str:
     names = ", ".join([tool.name for tool in offer.tools])
-    return f'Reply with {{"tool": NAME, "args": ARGUMENTS}} (NAME: {names}) or with {{"answer": TEXT}}.'
+    return f'Reply with {{"tool": NAME, "args": ARGUMENTS}} (NAME: {names}) or with {{"tool": "{offer.name}", "text": TEXT}}.'
 
 
 def _made_before(call: ToolCall, turn: Turn) -> str:

@@ -8,15 +8,24 @@ from typing import Any
 from ..core.messages import ToolSpec
 
 
-def choice_schema(tools: tuple[ToolSpec, ...], *, answer: bool) -> dict[str, Any]:
-    """Definitions that a tool's schema refers to move to the root, under a name of their own: references start there."""
+def answer_name(tools: tuple[ToolSpec, ...]) -> str:
+    """What the answer is called beside the tools; one of them may have taken the name."""
+    taken = {tool.name for tool in tools}
+    return next(name for name in ("answer", "final_answer", "the_final_answer") if name not in taken)
+
+
+def choice_schema(tools: tuple[ToolSpec, ...], answer: str) -> dict[str, Any]:
+    """`answer`: its name, or nothing if there is none to choose. It is chosen like a tool, by name, because a small model that
+    has to choose between two keys chooses badly.
+
+    Definitions that a tool's schema refers to move to the root, under a name of their own: references start there."""
     definitions: dict[str, Any] = {}
     forms: list[dict[str, Any]] = []
     for tool in tools:
         arguments = _lifted(tool.parameters, tool.name, definitions)
         forms.append(_form({"tool": {"const": tool.name}, "args": arguments}))
-    if answer or not forms:
-        forms.append(_form({"answer": {"type": "string"}}))
+    if answer:
+        forms.append(_form({"tool": {"const": answer}, "text": {"type": "string"}}))
     schema: dict[str, Any] = forms[0] if len(forms) == 1 else {"anyOf": forms}
     return {**schema, "$defs": definitions} if definitions else schema
 

@@ -41,7 +41,7 @@ _starting = threading.Lock()
 class Local:
     """`path`: any GGUF file; without one, the weights that `kaname models pull` fetched.
 
-    `threads`: how many to compute with (`KANAME_THREADS`; llama.cpp's choice if 0). `context`: the longest conversation in tokens.
+    `threads`: how many to compute with (`KANAME_THREADS`; llama.cpp's choice if 0). `context`: the longest prompt, in tokens.
     """
 
     def __init__(

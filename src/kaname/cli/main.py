@@ -1,0 +1,103 @@
+"""`kaname …`: what is asked for, and who does it. Only the command that is used is imported."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from ..core.language import say
+
+DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    from ..core.errors import AgentError
+
+    given = parser().parse_args(arguments)
+    if given.command is None:
+        parser().print_help()
+        return USAGE
+    try:
+        return import_module(f"kaname.cli.{given.command}").main(given)  # type: ignore[no-any-return]
+    except AgentError as problem:
+        print(f"kaname: {problem}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        sys.stderr.close()
+        return DONE
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="kaname",
+        description=say("An agent that survives, in your terminal.", "落ちても続く、ターミナルのエージェント。"),
+    )
+    top.set_defaults(command=None)
+    commands = top.add_subparsers(metavar=say("command", "コマンド"))
+    _run(commands)
+    _runs(commands)
+    _models(commands)
+    doctor = _command(commands, "doctor", say("check everything, and say how to mend it", "すべてを調べ、直し方を示す"))
+    _agent_options(doctor)
+    return top
+
+
+def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, told: str) -> argparse.ArgumentParser:
+    made = commands.add_parser(name, help=told, description=told)
+    made.set_defaults(command=name)
+    return made
+
+
+def _agent_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-m",
+        "--model",
+        help=say("provider/model, or local (default: $KANAME_MODEL, or what is found)", "provider/model または local"),
+    )
+    command.add_argument("--journal", help=say("where runs are recorded (a file)", "実行を記録するファイル"))
+
+
+def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = _command(commands, "run", say("do a task, and show it being done", "仕事をさせ、様子を見せる"))
+    run.add_argument("task", nargs="*", help=say("what to do (from standard input if it is left out)", "仕事 (省略すると標準入力から)"))
+    _agent_options(run)
+    run.add_argument(
+        "-t",
+        "--tool",
+        action="append",
+        default=[],
+        metavar="MODULE:NAME",
+        help=say("a function to use: module:name, or FILE.py for all its tools", "使う関数。module:name、または FILE.py"),
+    )
+    run.add_argument("-i", "--instructions", default="", help=say("how to go about it", "進め方"))
+    run.add_argument("-s", "--session", help=say("the conversation it belongs to", "属する会話"))
+    run.add_argument("--max-steps", type=int, metavar="N", help=say("at most so many steps", "最大ステップ数"))
+    run.add_argument("--cost", metavar="$", help=say('at most so much money, "$0.50"', '費用の上限 "$0.50"'))
+    run.add_argument("--deadline", metavar=say("TIME", "時間"), help=say('at most so long, "5m"', '時間の上限 "5m"'))
+    run.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "一行に一つの JSON"))
+    run.add_argument("-q", "--quiet", action="store_true", help=say("only the answer", "答えだけ"))
+
+
+def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    runs = _command(commands, "runs", say("what was done: list, show, resume, delete", "記録: 一覧・表示・再開・削除"))
+    runs.add_argument("action", nargs="?", default="list", choices=["list", "show", "resume", "delete"])
+    runs.add_argument("run", nargs="?", help=say("which run; the beginning of its name will do, or 'last'", "どの実行か。名前の先頭、または last"))
+    _agent_options(runs)
+    runs.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("for resume", "再開用"))
+    runs.add_argument("-n", "--number", type=int, default=20, help=say("how many to list", "一覧の数"))
+    runs.add_argument("--answer", help=say("resume: the answer to what it asked", "再開時、質問への答え"))
+    runs.add_argument("--json", action="store_true", help=say("one fact a line, as JSON", "一行に一つの JSON"))
+
+
+def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    models = _command(commands, "models", say("which models there are; fetch the local one", "モデルの一覧。ローカルモデルの取得"))
+    models.add_argument("action", nargs="?", default="list", choices=["list", "pull"])
+    models.add_argument("--from", dest="source", metavar="DIR", help=say("pull: from a folder, without a network", "フォルダーから取得"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

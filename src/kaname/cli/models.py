@@ -1,0 +1,48 @@
+"""`kaname models`: what can think here, and the local one fetched."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from importlib.util import find_spec
+
+from ..core.language import say
+from ..models import weights
+from .main import DONE
+from .screen import Screen, padded
+from .setting_up import pull
+
+
+def main(given: argparse.Namespace) -> int:
+    screen = Screen()
+    if given.action == "pull":
+        there = weights.present()
+        if there is not None:
+            screen.note(say(f"already here: {there}", f"すでにあります: {there}"), "green")
+        else:
+            pull(screen, given.source)
+        return DONE
+    for name, state in rows():
+        screen.say(f"{padded(name, 18)} {state}")
+    return DONE
+
+
+def rows() -> list[tuple[str, str]]:
+    there = weights.present()
+    local = str(there) if there else say("not fetched: kaname models pull (1.1 GB)", "未取得: kaname models pull (1.1 GB)")
+    if find_spec("xllamacpp") is None:
+        local += say("; llama.cpp is missing: pip install 'kaname[local]'", "; llama.cpp がありません: pip install 'kaname[local]'")
+    other = say("installed", "導入済み") if find_spec("litellm") else "pip install 'kaname[litellm]'"
+    return [
+        ("local", local),
+        ("local/FILE.gguf", say("any model file for llama.cpp", "llama.cpp のモデルファイル")),
+        ("openai/NAME", _key("OPENAI_API_KEY", "OPENAI_BASE_URL")),
+        ("anthropic/NAME", _key("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")),
+        ("PROVIDER/NAME", f"LiteLLM: {other}"),
+    ]
+
+
+def _key(key: str, address: str) -> str:
+    where = os.environ.get(address)
+    is_set = say("is set", "設定済み") if os.environ.get(key) else say("is not set", "未設定")
+    return f"{key} {is_set}" + (f", {address}={where}" if where else "")
