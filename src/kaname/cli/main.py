@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return import_module(f"kaname.cli.{given.command}").main(given)  # type: ignore[no-any-return]
     except AgentError as problem:
-        print(f"kaname: {problem}", file=sys.stderr)
+        sys.stderr.write(f"kaname: {problem}\n")
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -63,7 +63,9 @@ def _agent_options(command: argparse.ArgumentParser) -> None:
 
 def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run = _command(commands, "run", say("do a task, and show it being done", "仕事をさせ、様子を見せる"))
-    run.add_argument("task", nargs="*", help=say("what to do (from standard input if it is left out)", "仕事 (省略すると標準入力から)"))
+    run.add_argument(
+        "task", nargs="*", help=say("what to do (from standard input if it is left out)", "仕事 (省略すると標準入力から)")
+    )
     _agent_options(run)
     run.add_argument(
         "-t",
@@ -85,7 +87,11 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     runs = _command(commands, "runs", say("what was done: list, show, resume, delete", "記録: 一覧・表示・再開・削除"))
     runs.add_argument("action", nargs="?", default="list", choices=["list", "show", "resume", "delete"])
-    runs.add_argument("run", nargs="?", help=say("which run; the beginning of its name will do, or 'last'", "どの実行か。名前の先頭、または last"))
+    runs.add_argument(
+        "run",
+        nargs="?",
+        help=say("which run; the beginning of its name will do, or 'last'", "どの実行か。名前の先頭、または last"),
+    )
     _agent_options(runs)
     runs.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("for resume", "再開用"))
     runs.add_argument("-n", "--number", type=int, default=20, help=say("how many to list", "一覧の数"))
@@ -94,9 +100,13 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    models = _command(commands, "models", say("which models there are; fetch the local one", "モデルの一覧。ローカルモデルの取得"))
+    models = _command(
+        commands, "models", say("which models there are; fetch the local one", "モデルの一覧。ローカルモデルの取得")
+    )
     models.add_argument("action", nargs="?", default="list", choices=["list", "pull"])
-    models.add_argument("--from", dest="source", metavar="DIR", help=say("pull: from a folder, without a network", "フォルダーから取得"))
+    models.add_argument(
+        "--from", dest="source", metavar="DIR", help=say("pull: from a folder, without a network", "フォルダーから取得")
+    )
 
 
 if __name__ == "__main__":

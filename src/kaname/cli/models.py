@@ -31,7 +31,9 @@ def rows() -> list[tuple[str, str]]:
     there = weights.present()
     local = str(there) if there else say("not fetched: kaname models pull (1.1 GB)", "未取得: kaname models pull (1.1 GB)")
     if find_spec("xllamacpp") is None:
-        local += say("; llama.cpp is missing: pip install 'kaname[local]'", "; llama.cpp がありません: pip install 'kaname[local]'")
+        local += say(
+            "; llama.cpp is missing: pip install 'kaname[local]'", "; llama.cpp がありません: pip install 'kaname[local]'"
+        )
     other = say("installed", "導入済み") if find_spec("litellm") else "pip install 'kaname[litellm]'"
     return [
         ("local", local),

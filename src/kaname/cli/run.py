@@ -80,10 +80,10 @@ def _asked(result: Result, screen: Screen) -> dict[str, str]:
     if not sys.stdin.isatty():
         return {}
     answers = {}
-    for question in result.questions:
+    for key, question in result.questions.items():
         options = f" [{'/'.join(question.options)}]" if question.options else ""
-        screen.note(f"? {question.prompt}{options} ", "yellow", end="")
-        answers[question.key] = input().strip()
+        screen.note(f"{question.prompt}{options} ", "yellow", end="")
+        answers[key] = input().strip()
     return answers
 
 

@@ -43,9 +43,7 @@ def columns() -> int:
 
 def width(text: str) -> int:
     """How many columns it takes."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
+    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def cut(text: str, most: int) -> str:

@@ -50,7 +50,7 @@ def _limits(given: argparse.Namespace) -> Rules | None:
 
 
 def model_for(wanted: str | None, screen: Screen) -> Model:
-    """What was asked for; else `KANAME_MODEL`; else the provider whose key is there; else the local model, fetched if need be."""
+    """What was asked for; else `KANAME_MODEL`; else the provider whose key is set; else the local model, fetched if missing."""
     name = wanted or os.environ.get("KANAME_MODEL")
     if name is None:
         name = next((model for key, model in _KEYS.items() if os.environ.get(key)), "local")
@@ -69,7 +69,7 @@ def fetch_if_missing(screen: Screen) -> None:
         screen.note(
             say(
                 "There is no model yet. The local one (Qwen2.5-Coder-1.5B, 1.1 GB, Apache-2.0) needs no key. Fetch it? [Y/n] ",
-                "モデルがまだありません。キー不要のローカルモデル (Qwen2.5-Coder-1.5B、1.1 GB、Apache-2.0) を取得しますか? [Y/n] ",
+                "モデルがまだありません。キー不要のローカルモデル (Qwen2.5-Coder-1.5B、1.1 GB) を取得しますか? [Y/n] ",
             ),
             "",
             end="",
@@ -117,7 +117,7 @@ def tools_from(place: str) -> list[Any]:
         return [getattr(module, name)]
     from ..tools.function import FunctionTool
 
-    found = [one for one in vars(module).values() if isinstance(one, FunctionTool)]
+    found: list[Any] = [one for one in vars(module).values() if isinstance(one, FunctionTool)]
     if not found:
         found = [
             one
@@ -135,7 +135,9 @@ def _module(source: str) -> Any:
         try:
             return importlib.import_module(source)
         except ModuleNotFoundError as problem:
-            raise ConfigError(say(f"no module {source!r}: {problem}", f"モジュール {source!r} がありません: {problem}")) from problem
+            raise ConfigError(
+                say(f"no module {source!r}: {problem}", f"モジュール {source!r} がありません: {problem}")
+            ) from problem
     path = Path(source)
     if not path.is_file():
         raise ConfigError(say(f"there is no file {source}", f"ファイル {source} がありません"))

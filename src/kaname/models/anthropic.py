@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from base64 import b64decode
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
@@ -31,13 +32,15 @@ from ..kernel.ports import Emit
 from .failures import Who, failure, from_event, garbled
 from .http import PATIENT, Timeouts
 from .prices import Price
-from .served import Joiner, ServedModel, parsed_arguments
+from .route import endpoint
+from .served import Joiner, ServedModel, counted, listed, mapping, parsed_arguments, words
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
 _ANSWER = "answer"  # the tool by which an answer in a wanted form is given
 _PAUSES = 10  # how often a paused turn is gone on with
 _PAUSED = "pause_turn"
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _CACHE = b',"cache_control":{"type":"ephemeral"}}'
 _STOPS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -78,7 +81,7 @@ class Anthropic(ServedModel):
                 )
             )
         named = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})}
-        address = url.rstrip("/").removesuffix("/v1") + "/v1/messages"
+        address = endpoint(url.rstrip("/").removesuffix("/v1"), "/v1/messages")
         super().__init__(model, address, named, key, settings, timeouts, price)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
@@ -98,15 +101,16 @@ class Anthropic(ServedModel):
 
     def body(self, request: ModelRequest) -> bytes:
         head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": 8192, **self.settings, **request.settings}
-        parts = []
+        theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # tools of the provider, beside ours
+        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
         if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form
-            head["tool_choice"] = {"type": "tool", "name": _ANSWER}
+            thinks = (head.get("thinking") or {}).get("type", "disabled") != "disabled"  # who thinks may not be forced
+            head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": _ANSWER}
             form = {"name": _ANSWER, "description": "Give the final answer.", "input_schema": request.schema}
-            parts.append(b'"tools":' + dump([form]).encode())
-        elif request.tools:
-            parts.append(b'"tools":' + self._encoded_tools(request.tools))
-        else:
+            tools = [dump(form).encode(), *theirs]
+        if not tools:
             head.pop("tool_choice", None)
+        parts = [b'"tools":[' + b",".join(tools) + b"]"] if tools else []
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
             parts.append(b'"system":[' + _marked(dump({"type": "text", "text": instructions}).encode()) + b"]")
@@ -119,7 +123,7 @@ class Anthropic(ServedModel):
             shapes = [
                 dump({"name": t.name, "description": t.description, "input_schema": t.parameters}).encode() for t in tools
             ]
-            self._tools = (tools, b"[" + b",".join([*shapes[:-1], _marked(shapes[-1])]) + b"]")
+            self._tools = (tools, b",".join([*shapes[:-1], _marked(shapes[-1])]))
         return self._tools[1]
 
 
@@ -134,7 +138,8 @@ def _turns(messages: list[Message]) -> list[bytes]:
         blocks = [blocks for message in group if (blocks := message.encoded("anthropic", encode))]
         if blocks:
             turns.append((role, b",".join(blocks)))
-    last = len(turns) - 1
+    open_thought = messages and isinstance(messages[-1].parts[-1], Thinking)  # which takes no mark
+    last = -1 if open_thought else len(turns) - 1
     return [
         b'{"role":"' + role.encode() + b'","content":[' + (_marked(blocks) if place == last else blocks) + b"]}"
         for place, (role, blocks) in enumerate(turns)
@@ -165,6 +170,11 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 
 def _media(part: Media) -> dict[str, Any]:
+    if part.mime.startswith(("audio/", "video/")):
+        raise ConfigError(say(f"the Messages API takes no {part.mime}", f"Messages API は {part.mime} を受け付けません"))
+    if part.mime == "text/plain" and part.data:
+        text = b64decode(part.data).decode("utf-8", "replace")
+        return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
     data = {"type": "base64", "media_type": part.mime, "data": part.data}
     source = {"type": "url", "url": part.url} if part.url else data
     return {"type": "image" if part.mime.startswith("image/") else "document", "source": source}
@@ -183,56 +193,59 @@ class _Blocks:
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
         return {"type": "whole", "message": answer}
 
-    async def take(self, chunk: dict[str, Any], emit: Emit) -> None:
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
         kind = chunk.get("type")
         self._seen = self._seen or kind != "ping"
         if kind == "content_block_delta":
-            await self._delta(self._blocks.setdefault(chunk["index"], {"type": "text"}), chunk.get("delta") or {}, emit)
+            block = self._blocks.setdefault(counted(chunk.get("index")), {"type": "text"})
+            await self._delta(block, mapping(chunk.get("delta")), emit)
         elif kind == "content_block_start":
-            block = dict(chunk.get("content_block") or {})
-            self._blocks[chunk["index"]] = block
-            if text := block.get("text"):
+            block = self._blocks[counted(chunk.get("index"))] = dict(mapping(chunk.get("content_block")))
+            if text := words(block.get("text")):
                 await emit(text)
         elif kind == "message_start":
-            self._count((chunk.get("message") or {}).get("usage"))
+            self._count(mapping(chunk.get("message")).get("usage"))
         elif kind == "message_delta":
-            self._stop = (chunk.get("delta") or {}).get("stop_reason") or self._stop
+            self._stop = words(mapping(chunk.get("delta")).get("stop_reason")) or self._stop
             self._count(chunk.get("usage"))
         elif kind == "error" or (kind is None and chunk.get("error")):
             raise from_event(chunk.get("error"), self._who)
         elif kind == "whole":
             await self._take_whole(chunk["message"], emit)
+        return kind == "message_stop"
 
-    async def _delta(self, block: dict[str, Any], delta: dict[str, Any], emit: Emit) -> None:
-        match delta.get("type"):
-            case "text_delta":
-                text = delta.get("text", "")
-                block["text"] = block.get("text", "") + text
+    async def _delta(self, block: dict[str, Any], delta: Mapping[str, Any], emit: Emit) -> None:
+        """Pieces are kept in lists and joined at the end."""
+        kind = delta.get("type")
+        if kind == "text_delta" and (text := words(delta.get("text"))):
+            block.setdefault("texts", []).append(text)
+            await emit(text)
+        elif kind == "thinking_delta" and (text := words(delta.get("thinking"))):
+            block.setdefault("thoughts", []).append(text)
+            await emit(text, "thinking")
+        elif kind == "signature_delta":
+            block["signature"] = words(block.get("signature")) + words(delta.get("signature"))
+        elif kind == "input_json_delta" and (text := words(delta.get("partial_json"))):
+            block.setdefault("json", []).append(text)
+            if self._form and block.get("name") == _ANSWER:
                 await emit(text)
-            case "thinking_delta":
-                block["thinking"] = block.get("thinking", "") + delta.get("thinking", "")
-                await emit(delta.get("thinking", ""), "thinking")
-            case "signature_delta":
-                block["signature"] = block.get("signature", "") + delta.get("signature", "")
-            case "input_json_delta":
-                block["json"] = block.get("json", "") + delta.get("partial_json", "")
-                if self._form and block.get("name") == _ANSWER:
-                    await emit(delta.get("partial_json", ""))
 
     async def _take_whole(self, message: dict[str, Any], emit: Emit) -> None:
         if message.get("type") == "error":
             raise from_event(message.get("error"), self._who)
-        self._blocks = dict(enumerate([dict(block) for block in message.get("content") or ()]))
-        self._stop = message.get("stop_reason") or ""
+        content = message.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else listed(content)
+        self._blocks = dict(enumerate([dict(block) for block in blocks]))
+        self._stop = words(message.get("stop_reason"))
         self._count(message.get("usage"))
         for block in self._blocks.values():
             if block.get("type") == "text":
-                await emit(block.get("text", ""))
+                await emit(words(block.get("text")))
 
     def _count(self, usage: Any) -> None:
-        if isinstance(usage, Mapping):
-            self._usage |= {name: value for name, value in usage.items() if isinstance(value, int)}
-            self._tools_of_theirs = self._tools_of_theirs or any((usage.get("server_tool_use") or {}).values())
+        usage = mapping(usage)
+        self._usage |= {name: counted(usage[name]) for name in _COUNTS if usage.get(name) is not None}
+        self._tools_of_theirs = self._tools_of_theirs or any(mapping(usage.get("server_tool_use")).values())
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
@@ -240,7 +253,7 @@ class _Blocks:
         if not self._stop:
             raise garbled(say("the connection ended in the middle of the answer", "返答の途中で接続が切れました"), self._who)
         parts = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block)) is not None]
-        if self._stop == "refusal" and not any(isinstance(part, Text) for part in parts):
+        if self._stop == "refusal":
             withheld = say("the provider's filter withheld the answer", "提供元のフィルターで返答が止められました")
             raise failure(ContentFiltered, withheld, 0, self._who)
         return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), self._counted(), self._who.model)
@@ -258,17 +271,16 @@ class _Blocks:
 
     def _part(self, block: dict[str, Any]) -> Part | None:
         """Calls that we must run are `tool_use`; whatever the provider did by itself goes back to it as it came."""
-        given = block.get("json", "")
-        match block.get("type"):
-            case "text":
-                return Text(block["text"]) if block.get("text") else None
-            case "thinking":
-                return Thinking(block.get("thinking", ""), block.get("signature", ""))
-            case "tool_use" if self._form and block.get("name") == _ANSWER:
-                return Text(given or dump(block.get("input") or {}))
-            case "tool_use":
-                args = parsed_arguments(given) if given else block.get("input") or {}
-                return ToolCall(block.get("id", ""), block.get("name", ""), args)
-            case _:
-                data = {key: value for key, value in block.items() if key != "json"}
-                return Provided("anthropic", {**data, "input": parsed_arguments(given)} if given else data)
+        given, kind = "".join(block.pop("json", [])), block.get("type")
+        text, thought = "".join(block.pop("texts", [])), "".join(block.pop("thoughts", []))
+        if kind == "text":
+            text = words(block.get("text")) + text
+            return Text(text) if text else None
+        if kind == "thinking":
+            return Thinking(words(block.get("thinking")) + thought, words(block.get("signature")))
+        if kind == "tool_use":
+            args = parsed_arguments(given) if given else block.get("input") or {}
+            if self._form and block.get("name") == _ANSWER:
+                return Text(given or dump(args))
+            return ToolCall(words(block.get("id")), words(block.get("name")), args)
+        return Provided("anthropic", {**block, "input": parsed_arguments(given)} if given else dict(block))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import httptools
@@ -28,7 +29,7 @@ class Broken(OSError):
 class Connection(asyncio.Protocol):
     """`ask` sends a request and waits for the head of the answer; then `more` gives its body, piece by piece, b"" at its end.
 
-    When `whole` is true the answer was read to its end; `reusable` says that another request may follow.
+    When `whole` is true the answer came to its end.
     """
 
     def __init__(self, gone: Callable[[Connection], None]) -> None:
@@ -49,8 +50,14 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._waiting = self._head_size = 0
         self._inflate: Any = None
-        self._started = self._paused = self.whole = self.reusable = False
+        self._started = self._paused = self.whole = self._kept = False
         self._problem: Exception | None = None
+
+    @property
+    def reusable(self) -> bool:
+        """Nothing of the last exchange is left on either side of it."""
+        clean = self.whole and self._kept and not self._pieces and not self._paused
+        return clean and self.transport.get_write_buffer_size() == 0
 
     # --- asked by us ---
 
@@ -93,6 +100,12 @@ class Connection(asyncio.Protocol):
             size += len(piece)
         return b"".join(read)[:limit]
 
+    async def finish(self, seconds: float) -> None:
+        """All that is wanted has been read; what is left is the end of it, if the server sends one soon."""
+        with suppress(Late, Broken):
+            while await self.more(seconds):
+                pass
+
     def rest(self, seconds: float | None) -> None:
         """Wait for the next request, but no longer than that; `None`: the rest is over."""
         if self._resting is not None:
@@ -134,12 +147,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._started = True
-        if not self.status:
-            self._head_size += len(data)
         try:
+            self._parser.feed_data(data)
+            self._head_size += 0 if self.status else len(data)
             if self._head_size > _LONGEST_HEAD:
                 raise httptools.HttpParserError("the headers do not end")
-            self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
             self._fail(Broken(f"the answer is not HTTP: {problem}"))
             self.close()
@@ -194,4 +206,4 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self.status:
             self.whole = True
-            self.reusable = self._parser.should_keep_alive()
+            self._kept = self._parser.should_keep_alive()

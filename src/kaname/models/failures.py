@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from math import isfinite
 from time import time
 from typing import Any, NamedTuple
 
@@ -23,25 +24,42 @@ from ..core.errors import (
 from ..core.language import say
 
 _TOO_LONG = re.compile(
-    r"context.{0,20}(length|window|limit|size)|maximum context|too many (input )?tokens|prompt is too long", re.I
+    r"context.{0,20}(length|window|limit|size)|maximum (context|prompt|model)|too many (input )?tokens|prompt is too long"
+    r"|token count.{0,40}exceeds|request_too_large",
+    re.I,
 )
+_PROOF = re.compile(r"authorization|key|token|secret|cookie", re.I)
 _FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
-_OVERLOADED = ("overloaded", "unavailable", "internal", "server_error", "api_error")
 _LONGEST = 600
 _SECRET = 6  # characters; a server of one's own is often given a key such as "none"
 
 
 class Who(NamedTuple):
-    """Which model it was, and the key that no message may show."""
+    """Which model it was, and what no message may show: keys."""
 
     provider: str
     model: str
-    secret: str = ""
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Who({self.provider}/{self.model})"
+
+    def masked(self, text: str) -> str:
+        for secret in self.secrets:
+            if len(secret) >= _SECRET:
+                text = text.replace(secret, "***")
+        return text
+
+
+def secrets_in(headers: Mapping[str, str]) -> list[str]:
+    """The values of headers that prove who one is."""
+    found = [value for name, value in headers.items() if _PROOF.search(name)]
+    return [secret for value in found for secret in (value, value.partition(" ")[2]) if secret]
 
 
 def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) -> ModelError:
     """The error for an answer that is not 200."""
-    text = body.decode("utf-8", "replace")
+    text, after = body.decode("utf-8", "replace"), _retry_after(headers)
     if 300 <= status < 400:  # not followed: the key would go with the request
         place = headers.get("location", "")
         moved = say(
@@ -51,25 +69,37 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) 
         return failure(RequestRefused, moved, status, who)
     if text.lstrip()[:1] == "<":
         page = say("a web page instead of JSON", "JSON ではなく Web ページ")
-        return failure(_kind(status, ""), page, status, who, _retry_after(headers))
+        return failure(_kind(status, ""), page, status, who, after)
     try:
-        message = said(json.loads(text))
-    except ValueError:
-        message = text.strip() or say("no explanation", "説明なし")
-    return failure(_kind(status, message), message, status, who, _retry_after(headers))
+        answer = json.loads(text)
+        message, told = said(answer), _labels(answer)
+    except (ValueError, RecursionError):
+        message, told = text.strip() or say("no explanation", "説明なし"), ""
+    return failure(_kind(status, f"{told} {message}"), message, status, who, after)
 
 
 def from_event(error: Any, who: Who) -> ModelError:
     """The error for one that came inside a stream that had begun well."""
-    message = said({"error": error})
-    told = f"{error.get('type', '')} {error.get('code', '')}".lower() if isinstance(error, Mapping) else ""
-    if "rate" in told or "429" in told:
-        kind: type[ModelError] = RateLimited
-    elif any(word in told for word in _OVERLOADED) or not told.strip():
-        kind = ModelUnavailable
-    else:
-        kind = _kind(400, message)
-    return failure(kind, message, 200, who)
+    message, told = said({"error": error}), _labels(error)
+    status = next((int(word) for word in told.split() if word.isascii() and word.isdecimal() and 400 <= int(word) < 600), 0)
+    if not status:
+        status = next((code for words, code in _NAMED if any(word in told for word in words)), 400 if told.strip() else 503)
+    return failure(_kind(status, f"{told} {message}"), message, 200, who)
+
+
+_NAMED = (  # how providers name what a status would have said
+    (("rate_limit", "rate limit", "too_many_requests"), 429),
+    (("overloaded", "unavailable", "internal", "server_error", "api_error", "timeout"), 503),
+    (("authentication", "permission", "invalid_api_key"), 401),
+    (("not_found",), 404),
+)
+
+
+def _labels(answer: Any) -> str:
+    """The names and codes that a provider puts beside its message."""
+    error = answer.get("error", answer) if isinstance(answer, Mapping) else None
+    found = [error.get(label) for label in ("type", "code", "status")] if isinstance(error, Mapping) else []
+    return " ".join([str(label).lower() for label in found if isinstance(label, str | int)])
 
 
 def garbled(what: str, who: Who) -> ModelError:
@@ -85,7 +115,7 @@ def said(answer: Any) -> str:
 
 
 def _kind(status: int, message: str) -> type[ModelError]:
-    if status in (401, 403):
+    if status in (401, 402, 403) or "insufficient_quota" in message:
         return ModelDenied
     if status == 404:
         return ModelNotFound
@@ -113,7 +143,7 @@ _ADVICE: dict[type[ModelError], tuple[str, str]] = {
 
 def failure(kind: type[ModelError], text: str, status: int, who: Who, after: float | None = None) -> ModelError:
     """An error that says what happened, with which model, and what can be done. The key is never in it."""
-    text = (text.replace(who.secret, "***") if len(who.secret) >= _SECRET else text)[:_LONGEST]
+    text = who.masked(text)[:_LONGEST]
     advice = _ADVICE.get(kind)
     hint = f" ({say(*advice)})" if advice else ""
     number = f"{status}: " if status not in (0, 200) else ""
@@ -122,15 +152,13 @@ def failure(kind: type[ModelError], text: str, status: int, who: Who, after: flo
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    value = headers.get("retry-after-ms")
-    if value and value.isdigit():
-        return int(value) / 1000
-    value = headers.get("retry-after", "")
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return max(0.0, seconds) if isfinite(seconds) else None
     try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
     except (ValueError, TypeError):
         return None

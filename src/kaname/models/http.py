@@ -8,20 +8,19 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache, partial
-from typing import Any, NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from ..core.errors import ConfigError, ModelError, ModelTimeout, ModelUnreachable
 from ..core.language import say
 from ..core.record import record
 from .connection import Broken, Connection, Late
 from .failures import Who, failure
+from .route import Route, pass_of, route_to
 
+_NEXT_ADDRESS = 2.0  # seconds after which another of a name's addresses is tried
 _IDLE = 30.0  # seconds after which an unused connection is closed
 
 
@@ -37,57 +36,6 @@ class Timeouts:
 PATIENT = Timeouts()
 
 
-class Route(NamedTuple):
-    """Where a request goes, worked out once: the address, what is said in the request line, and the proxy on the way."""
-
-    host: str
-    port: int
-    tls: bool
-    target: str
-    netloc: str
-    proxy: SplitResult | None
-
-    @property
-    def place(self) -> tuple[str, int, bool, SplitResult | None]:
-        return self.host, self.port, self.tls, self.proxy
-
-
-@cache
-def route_to(url: str) -> Route:
-    """The environment is looked at once for each address."""
-    address = urlsplit(url)
-    if address.scheme not in ("http", "https") or not address.hostname:
-        raise ConfigError(
-            say(f"{url!r} is no address: it begins with http:// or https://", f"{url!r} は http:// か https:// で始まりません")
-        )
-    tls = address.scheme == "https"
-    port = address.port or (443 if tls else 80)
-    path = (address.path or "/") + (f"?{address.query}" if address.query else "")
-    proxy = _proxy_for(address)
-    host = f"[{address.hostname}]" if ":" in address.hostname else address.hostname
-    netloc = host if address.port is None else f"{host}:{port}"
-    target = f"http://{netloc}{path}" if proxy is not None and not tls else path
-    return Route(address.hostname, port, tls, target, netloc, proxy)
-
-
-def _proxy_for(address: SplitResult) -> SplitResult | None:
-    from urllib.request import getproxies, proxy_bypass  # slow to load, and a local server needs no proxy
-
-    proxies = getproxies()
-    found = proxies.get(address.scheme) or proxies.get("all")
-    if not found or proxy_bypass(address.hostname or ""):
-        return None
-    proxy = urlsplit(found if "://" in found else f"http://{found}")
-    if proxy.scheme not in ("http", "https") or not proxy.hostname:
-        raise ConfigError(
-            say(
-                f"the proxy from the environment is {proxy.scheme}://: only http and https proxies are understood",
-                f"環境変数のプロキシ {proxy.scheme}:// には対応していません。http か https のみです",
-            )
-        )
-    return proxy
-
-
 @cache
 def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()
@@ -98,15 +46,25 @@ class Http:
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.timeouts = timeouts
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, _Pool]] = WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, tuple[Any, _Pool]] = {}
 
     async def _pool(self) -> _Pool:
         loop = asyncio.get_running_loop()
         held = self._pools.get(loop)
         if held is None:
-            keeper = _keep_open()
+            keeper = self._keep_open(loop)
             held = self._pools[loop] = (keeper, await anext(keeper))
         return held[1]
+
+    async def _keep_open(self, loop: asyncio.AbstractEventLoop) -> AsyncIterator[_Pool]:
+        """An async generator, because an event loop closes those that are open when it ends."""
+        pool = _Pool()
+        try:
+            yield pool
+        finally:
+            self._pools.pop(loop, None)
+            pool.close()
+            await asyncio.sleep(0)  # the sockets are closed in the loop's next round
 
     async def close(self) -> None:
         """Close this event loop's connections. The next call opens others."""
@@ -147,22 +105,13 @@ class Http:
             return connection
 
 
-async def _keep_open() -> AsyncIterator[_Pool]:
-    """An async generator, because an event loop closes those that are open when it ends."""
-    pool = _Pool()
-    try:
-        yield pool
-    finally:
-        pool.close()
-        await asyncio.sleep(0)  # the sockets are closed in the loop's next round
-
-
 class _Pool:
     """The connections of one event loop: those that are open, and those of them that wait, by where they lead."""
 
     def __init__(self) -> None:
         self._open: set[Connection] = set()
         self._waiting: dict[Any, dict[Connection, None]] = {}
+        self._closed = False
 
     def take(self, route: Route) -> Connection | None:
         waiting = self._waiting.get(route.place)
@@ -188,13 +137,23 @@ class _Pool:
         loop, proxy = asyncio.get_running_loop(), route.proxy
         host, port, tls = (route.host, route.port, route.tls)
         if proxy is not None:
-            host, port, tls = (proxy.hostname or "", proxy.port or 3128, proxy.scheme == "https")
+            tls = proxy.scheme == "https"
+            host, port = proxy.hostname or "", proxy.port or (443 if tls else 80)
         trust = await asyncio.to_thread(_trust) if tls or route.tls else None
-        transport, connection = await loop.create_connection(
-            lambda: Connection(partial(self._forget, route)), host, port, ssl=trust if tls else None, happy_eyeballs_delay=0.25
-        )
-        if (raw := transport.get_extra_info("socket")) is not None:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a model may think for minutes without a byte
+        raw = await _connected(host, port)
+        try:
+            _, connection = await loop.create_connection(
+                lambda: Connection(partial(self._forget, route)),
+                sock=raw,
+                ssl=trust if tls else None,
+                server_hostname=host if tls else None,
+            )
+        except BaseException:
+            raw.close()
+            raise
+        if self._closed:
+            connection.close()
+            raise Broken("the model was closed")
         self._open.add(connection)
         if proxy is not None and route.tls:
             assert trust is not None
@@ -202,16 +161,39 @@ class _Pool:
         return connection
 
     def close(self) -> None:
+        self._closed = True
         for connection in list(self._open):
             connection.rest(None)
             connection.close()
         self._waiting.clear()
 
 
+async def _connected(host: str, port: int) -> socket.socket:
+    """The first of the name's addresses that answers. By hand: asyncio's own way forgets sockets when it is cancelled."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    problem: OSError | None = None
+    for place, (family, kind, protocol, _, address) in enumerate(found):
+        raw = socket.socket(family, kind, protocol)
+        raw.setblocking(False)
+        try:
+            async with asyncio.timeout(None if place == len(found) - 1 else _NEXT_ADDRESS):
+                await loop.sock_connect(raw, address)
+        except BaseException as failed:
+            raw.close()
+            if not isinstance(failed, OSError):
+                raise
+            problem = failed
+        else:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a model may think for minutes without a byte
+            return raw
+    raise problem or OSError(f"{host} has no address")
+
+
 async def _tunnel(route: Route, connection: Connection, trust: ssl.SSLContext, seconds: float) -> None:
     """Through the proxy to the server, and only then TLS."""
     place = route.netloc if route.netloc.endswith(f":{route.port}") else f"{route.netloc}:{route.port}"
-    lines = [f"CONNECT {place} HTTP/1.1", f"host: {place}", *_pass(route)]
+    lines = [f"CONNECT {place} HTTP/1.1", f"host: {place}", *pass_of(route)]
     try:
         await connection.ask("\r\n".join([*lines, "", ""]).encode(), seconds)
         if connection.status != 200:
@@ -226,21 +208,17 @@ async def _tunnel(route: Route, connection: Connection, trust: ssl.SSLContext, s
 
 
 def _request(method: str, route: Route, headers: Mapping[str, str], body: bytes) -> bytes:
-    lines = [f"{method} {route.target} HTTP/1.1", f"host: {route.netloc}", f"content-length: {len(body)}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
+    named = {"host": route.netloc, **headers, "content-length": str(len(body))}
+    lines = [f"{method} {route.target} HTTP/1.1", *[f"{name}: {value}" for name, value in named.items()]]
     if route.proxy is not None and not route.tls:
-        lines += _pass(route)
+        lines += pass_of(route)
     if any("\r" in line or "\n" in line for line in lines):
         raise ConfigError(say("a header or the address contains a line break", "ヘッダーまたはアドレスに改行があります"))
-    return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-def _pass(route: Route) -> list[str]:
-    """The proxy's user and password, where its address has them."""
-    if route.proxy is None or not route.proxy.username:
-        return []
-    name, word = unquote(route.proxy.username), unquote(route.proxy.password or "")
-    return ["proxy-authorization: Basic " + b64encode(f"{name}:{word}".encode()).decode()]
+    try:
+        return "\r\n".join([*lines, "", ""]).encode() + body
+    except UnicodeEncodeError:
+        broken = say("a key or header contains half a character", "キーまたはヘッダーに不正な文字があります")
+        raise ConfigError(broken) from None  # whose message would show it
 
 
 def _explained(problem: OSError, url: str, route: Route, who: Who) -> ModelError:

@@ -14,11 +14,13 @@ from contextlib import aclosing, asynccontextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+from weakref import WeakSet
 
 from ..core.errors import (
     ConfigError,
     ContentFiltered,
     ContextTooLong,
+    ModelDenied,
     ModelError,
     ModelNotFound,
     ModelTimeout,
@@ -27,18 +29,23 @@ from ..core.errors import (
     ReplyGarbled,
 )
 from ..core.language import say
-from ..core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, ToolCall
+from ..core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, ToolCall, Usage
 from ..core.record import replace
 from ..kernel.ports import Emit
-from .failures import Who, failure, from_status, garbled
+from .failures import Who, failure, from_status, garbled, secrets_in
 from .http import PATIENT, Timeouts
 from .openai import response_format, shape, tool_shapes
 from .openai_stream import Pieces
 from .prices import Price, price_of
+from .served import mapping
 
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
+_NO_KEY = re.compile(r"missing credentials|api_key client option must be set|api key not found|missing .{0,20}api.key", re.I)
+_NOT_THERE = re.compile(
+    r"^Connection error|^Cannot connect to host|name resolution|nodename nor servname|Name or service", re.I
+)
 _SECRETS = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
-_users: set[int] = set()  # the models that have used LiteLLM's shared clients since these were last closed
+_users: WeakSet[LiteLLM] = WeakSet()  # the models that have used LiteLLM's shared clients since these were last closed
 
 
 class LiteLLM:
@@ -70,15 +77,18 @@ class LiteLLM:
         self._timeouts, self._price = timeouts, price
         self._where = {"base_url": base_url, "api_key": api_key, "extra_headers": dict(headers) if headers else None}
         provider, _, name = model.partition("/")
-        self.who = Who(provider, name or model, api_key or "")
+        self.who = Who(provider, name or model, (api_key or "", *secrets_in(headers or {})))
 
     def __repr__(self) -> str:
         return f"<LiteLLM {self.model}>"
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         litellm = await _loaded()
-        _users.add(id(self))
-        pieces = _Pieces(self.who, self._price or price_of(self.name))
+        _users.add(self)
+        usual = "service_tier" not in {**self.settings, **request.settings}
+        pieces = _Pieces(
+            self.who, self._price or (price_of(self.name) if usual else None), charged=usual or self._price is not None
+        )
         async with self._explained(litellm):
             async with asyncio.timeout(self._timeouts.first_byte):
                 stream = await litellm.acompletion(**self.arguments(request))
@@ -115,9 +125,9 @@ class LiteLLM:
 
     async def close(self) -> None:
         """LiteLLM keeps its connections for the whole process: they are closed with the last model that used them."""
-        if id(self) not in _users:
+        if self not in _users:
             return
-        _users.discard(id(self))
+        _users.discard(self)
         if not _users:
             litellm = await _loaded()
             await litellm.close_litellm_async_clients()
@@ -136,7 +146,7 @@ class LiteLLM:
         except ModelError:
             raise
         except (openai.OpenAIError, httpx.HTTPError, litellm.BudgetExceededError, TimeoutError, ValueError) as problem:
-            raise self._failure(litellm, problem) from problem
+            raise self._failure(litellm, problem) from None  # its own message may show a key
 
     def _failure(self, litellm: Any, problem: Any) -> ModelError:
         kinds = litellm.exceptions
@@ -155,7 +165,9 @@ class LiteLLM:
         if "LLM Provider NOT provided" in text:
             unknown = say(f"LiteLLM knows no provider {self.who.provider!r}", f"LiteLLM に {self.who.provider!r} はありません")
             return failure(ModelNotFound, unknown, 0, self.who)
-        if text.startswith(("Connection error", "Cannot connect to host")):
+        if _NO_KEY.search(text):
+            return failure(ModelDenied, text, 0, self.who)
+        if _NOT_THERE.search(text):
             return failure(ModelUnreachable, text, 0, self.who)
         status = getattr(problem, "status_code", None)
         if not isinstance(status, int):  # Groq's refusals in mid-stream come as a bare ValueError
@@ -166,17 +178,34 @@ class LiteLLM:
 class _Pieces(Pieces):
     """LiteLLM's stream is OpenAI's, with Anthropic's blocks of thought, and with calls that the provider has already run."""
 
-    def __init__(self, who: Who, price: Price | None) -> None:
+    def __init__(self, who: Who, price: Price | None, *, charged: bool) -> None:
         super().__init__(who, price)
-        self._blocks: list[tuple[str, str]] = []
+        self._charged = charged
+        self._blocks: list[Part] = []
+        self._thought: list[str] = []
         self._counted = False
 
-    async def take(self, chunk: dict[str, Any], emit: Emit) -> None:
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
         self._counted = self._counted or bool(chunk.get("usage"))
         for choice in chunk["choices"]:
             for block in choice["delta"].get("thinking_blocks") or ():
-                self._blocks.append((block.get("thinking") or "", block.get("signature") or ""))
-        await super().take(chunk, emit)
+                self._think(block)
+        return await super().take(chunk, emit)
+
+    def _think(self, block: Mapping[str, Any]) -> None:
+        """A signature ends a block; what is withheld is one by itself."""
+        if block.get("type") == "redacted_thinking":
+            self._blocks.append(Provided("litellm", {"thinking": dict(block)}))
+            return
+        self._thought.append(block.get("thinking") or "")
+        if block.get("signature"):
+            self._blocks.append(Thinking("".join(self._thought), block["signature"]))
+            self._thought = []
+
+    def count(self, usage: Mapping[str, Any]) -> Usage:
+        seen = super().count(usage)
+        tools = mapping(usage.get("server_tool_use"))
+        return seen if self._charged and not any(tools.values()) else replace(seen, cost=None)
 
     def reply(self, *, ended: bool) -> ModelReply:
         said = super().reply(ended=ended)
@@ -186,8 +215,7 @@ class _Pieces(Pieces):
         return replace(said, message=Message("assistant", parts))
 
     def thoughts(self) -> list[Part]:
-        signature = "".join([signature for _, signature in self._blocks])
-        return [Thinking(part.text, signature) for part in super().thoughts() if isinstance(part, Thinking)]
+        return list(self._blocks) or super().thoughts()
 
 
 def _whose(part: Part) -> Part:
@@ -199,11 +227,13 @@ def _whose(part: Part) -> Part:
 
 def _shape(message: Message) -> dict[str, Any]:
     made = shape(message)
-    signed = [part for part in message.parts if isinstance(part, Thinking) and part.signature]
-    if signed:
-        blocks = [{"type": "thinking", "thinking": part.text, "signature": part.signature} for part in signed]
-        made["thinking_blocks"] = blocks
-    return made
+    blocks: list[Any] = []
+    for part in message.parts:
+        if isinstance(part, Thinking) and part.signature:
+            blocks.append({"type": "thinking", "thinking": part.text, "signature": part.signature})
+        elif isinstance(part, Provided) and part.provider == "litellm" and "thinking" in part.data:
+            blocks.append(part.data["thinking"])
+    return {**made, "thinking_blocks": blocks} if blocks else made
 
 
 def _plain(chunk: Any) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from typing import Any, Literal, get_args
 from ..core.codec import dump
 from ..core.errors import ConfigError, ModelError
 from ..core.language import say
-from ..core.messages import Media, Message, ModelReply, ModelRequest, Text, ToolResult, ToolSpec
+from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, Thinking, ToolResult, ToolSpec
 from ..core.openai_shape import result_text
 from ..kernel.ports import Emit
 from .constrained import reply_by_choice
 from .http import PATIENT, Timeouts
 from .openai_stream import Pieces
 from .prices import Price
+from .route import endpoint
 from .served import Joiner, ServedModel
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
@@ -25,6 +26,7 @@ _CANNOT = {
     "native": re.compile(r"not support.{0,30}tool|tool.{0,60}(not supported|requires)|--jinja|enable-auto-tool-choice", re.I),
     "constrained": re.compile(r"response_format|json_schema|grammar|guided", re.I),
 }
+_SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
 _OPENAI = "https://api.openai.com/v1"
 
 
@@ -65,8 +67,9 @@ class OpenAI(ServedModel):
                 )
             )
         named = {"authorization": f"Bearer {key}"} if key else {}
-        address = url.rstrip("/") + "/chat/completions"
-        super().__init__(model, address, {**named, **(headers or {})}, key, settings, timeouts, price)
+        super().__init__(
+            model, endpoint(url, "/chat/completions"), {**named, **(headers or {})}, key, settings, timeouts, price
+        )
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
@@ -93,22 +96,24 @@ class OpenAI(ServedModel):
         return Pieces(self.who, self.price_for(request))
 
     def body(self, request: ModelRequest) -> bytes:
-        messages = b",".join([message.encoded("openai", encode) for message in request.messages])
+        messages = b",".join(_encoded(request.messages))
         settings: dict[str, Any] = {**self.settings, **request.settings}
+        theirs = settings.pop("tools", None) or []  # tools of the provider, beside ours
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
-        if not request.tools:
+        if not request.tools and not theirs:
             settings.pop("tool_choice", None)
             settings.pop("parallel_tool_calls", None)
         head: dict[str, Any] = {"model": self.model, "stream": True, "stream_options": {"include_usage": True}, **settings}
         if not head["stream"]:
             del head["stream_options"]  # refused without a stream
-        tools = b',"tools":' + self._encoded_tools(request.tools) if request.tools else b""
-        return dump(head).encode()[:-1] + b',"messages":[' + messages + b"]" + tools + b"}"
+        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *[dump(one).encode() for one in theirs]]
+        listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
+        return dump(head).encode()[:-1] + b',"messages":[' + messages + b"]" + listed + b"}"
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         if self._tools[0] is not tools:
-            self._tools = (tools, dump(tool_shapes(tools)).encode())
+            self._tools = (tools, dump(tool_shapes(tools)).encode()[1:-1])
         return self._tools[1]
 
 
@@ -136,6 +141,25 @@ def _is_strict(schema: Any) -> bool:
     return "default" not in schema and all(_is_strict(value) for value in schema.values())
 
 
+def _encoded(messages: tuple[Message, ...]) -> list[bytes]:
+    """The protocol takes no pictures in a tool's result: they follow in the user's name, after all the results of a turn."""
+    encoded: list[bytes] = []
+    pictures: list[Media] = []
+    for message in messages:
+        if pictures and message.role != "tool":
+            encoded.append(_shown(pictures))
+            pictures = []
+        encoded.append(message.encoded("openai", encode))
+        if message.role == "tool":
+            pictures += [media for part in message.parts if isinstance(part, ToolResult) for media in part.media]
+    return [*encoded, _shown(pictures)] if pictures else encoded
+
+
+def _shown(pictures: list[Media]) -> bytes:
+    text = {"type": "text", "text": "What the tools gave back:"}
+    return dump({"role": "user", "content": [text, *[_content(media) for media in pictures]]}).encode()
+
+
 def encode(message: Message) -> bytes:
     """One message, made once; see `Message.encoded`."""
     return dump(shape(message)).encode()
@@ -158,14 +182,30 @@ def shape(message: Message) -> dict[str, Any]:
             }
             for call in calls
         ]
+        _give_back(message, made)
     return made
+
+
+def _give_back(message: Message, made: dict[str, Any]) -> None:
+    """Reasoning that belongs to calls goes back to the server that wrote it: some refuse the results without it."""
+    if (thought := message.thinking) and not any(part.signature for part in message.parts if isinstance(part, Thinking)):
+        made["reasoning_content"] = thought
+    for part in message.parts:
+        if isinstance(part, Provided) and part.provider == "openai":
+            if part.data.get("reasoning_details"):
+                made["reasoning_details"] = part.data["reasoning_details"]
+            for call, extra in zip(made["tool_calls"], part.data.get("extra_content") or (), strict=False):
+                call |= {"extra_content": extra} if extra else {}
 
 
 def _content(part: Text | Media) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if part.mime.startswith("audio/"):
-        return {"type": "input_audio", "input_audio": {"data": part.data, "format": part.mime.partition("/")[2]}}
+        if not part.data:
+            raise ConfigError(say("sound is sent as data, not by address", "音声はアドレスではなくデータで渡してください"))
+        kind = part.mime.partition("/")[2].removeprefix("x-")
+        return {"type": "input_audio", "input_audio": {"data": part.data, "format": _SOUNDS.get(kind, kind)}}
     address = part.url or f"data:{part.mime};base64,{part.data}"
     if part.mime.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": address}}

@@ -78,4 +78,7 @@ def _price(row: Mapping[str, Any]) -> Price:
     unknown = set(row) - {*defaults(Price), "input", "output"}
     if unknown:
         raise ValueError(f"{', '.join(sorted(unknown))} is no part of a price")
+    for name, value in row.items():
+        if name != "long" and not (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9):
+            raise ValueError(f"{name} is {value!r}, and not a number of dollars")
     return Price(**{**row, "long": _price(row["long"]) if row.get("long") else None})

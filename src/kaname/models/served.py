@@ -11,19 +11,23 @@ import msgspec
 from ..core.language import say
 from ..core.messages import ModelReply, ModelRequest
 from ..kernel.ports import Emit
-from .failures import Who, from_status, garbled
+from .connection import Broken, Connection, Late
+from .failures import Who, from_status, garbled, secrets_in
 from .http import Http, Timeouts
 from .prices import Price, price_of
 from .sse import EventStream
 
 _ERROR_BYTES = 20_000
+_EXPLANATION = 5.0  # seconds for the next piece of an error's explanation
+_ENDING = 0.05  # seconds for what follows the last event
+_EXCERPT = 400
 _USUAL_TIERS = (None, "default", "standard_only")
 
 
 class Joiner(Protocol):
     """Puts one reply together from the pieces of its stream."""
 
-    async def take(self, chunk: dict[str, Any], emit: Emit) -> None: ...
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool: ...  # whether it was the last
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]: ...
     def reply(self, *, ended: bool) -> ModelReply: ...
 
@@ -44,11 +48,12 @@ class ServedModel(ABC):
         price: Price | None,
     ) -> None:
         self.model, self.name = model, f"{self.provider}/{model}"
-        self.who = Who(self.provider, model, key)
+        self._url = url
+        self._headers = {"content-type": "application/json", **{name.lower(): value for name, value in headers.items()}}
+        self.who = Who(self.provider, model, (key, *secrets_in(self._headers)))
         self.settings = dict(settings or {})
-        self._url, self._headers = url, {"content-type": "application/json", **headers}
         self._http = Http(timeouts)
-        self._price = price
+        self._price, self._listed = price, price_of(self.name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url}>"
@@ -66,7 +71,7 @@ class ServedModel(ABC):
         if self._price is not None:
             return self._price
         tier = request.settings.get("service_tier", self.settings.get("service_tier"))
-        return price_of(self.name) if tier in _USUAL_TIERS else None
+        return self._listed if tier in _USUAL_TIERS else None
 
     async def close(self) -> None:
         """Close the connections of this event loop."""
@@ -78,40 +83,53 @@ class ServedModel(ABC):
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """One request, and all the pieces of its answer; whether the stream said that it was over."""
-        pause = self._http.timeouts.between
+        pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
         async with self._http.post(self._url, self._headers, self.body(request), self.who) as response:
-            kind = response.headers.get("content-type", "")
+            kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
-                raise from_status(response.status, response.headers, await response.read(pause, _ERROR_BYTES), self.who)
+                raise from_status(response.status, response.headers, await _what_came(response), self.who)
             if "html" in kind:
                 page = "Web ページが返りました。base_url を確認してください"
                 raise garbled(say("a web page instead of an answer: is base_url right?", page), self.who)
             joiner = self.joiner(request)
-            if "event-stream" not in kind and "json" in kind:  # a server that does not stream
-                await joiner.take(joiner.whole(self._decoded(await response.read(pause))), emit)
+            slice_ = await response.more(patience)
+            if "event-stream" not in kind and slice_.lstrip()[:1] == b"{":  # a server that does not stream
+                whole = self._decoded(slice_ + await response.read(pause))
+                await joiner.take(joiner.whole(whole), emit)
                 return joiner, True
-            events, ended = EventStream(), False
-            while slice_ := await response.more(pause):
+            events = EventStream()
+            while slice_:
                 for event in events.feed(slice_):
-                    ended = await self._take(event, joiner, emit) or ended
+                    if event == b"[DONE]" or await joiner.take(self._decoded(event), emit):
+                        await response.finish(_ENDING)
+                        return joiner, True
+                slice_ = await response.more(pause)
             for event in events.end():
-                ended = await self._take(event, joiner, emit) or ended
-            return joiner, ended
-
-    async def _take(self, event: bytes, joiner: Joiner, emit: Emit) -> bool:
-        if event == b"[DONE]":
-            return True
-        await joiner.take(self._decoded(event), emit)
-        return False
+                if event != b"[DONE]":
+                    await joiner.take(self._decoded(event), emit)
+            return joiner, False
 
     def _decoded(self, data: bytes) -> dict[str, Any]:
         try:
             chunk = _decode(data)
-        except msgspec.DecodeError as problem:
-            raise garbled(f"{problem}: {data[:120]!r}", self.who) from problem
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            raise garbled(f"{problem}: {_excerpt(data, self.who)}", self.who) from problem
         if not isinstance(chunk, dict):
-            raise garbled(f"{data[:120]!r}", self.who)
+            raise garbled(_excerpt(data, self.who), self.who)
         return chunk
+
+
+async def _what_came(response: Connection) -> bytes:
+    """Of an error's explanation. It may break off or never end; that it is an error stands in the status."""
+    try:
+        return await response.read(_EXPLANATION, _ERROR_BYTES)
+    except (Broken, Late):
+        return b""
+
+
+def _excerpt(data: bytes, who: Who) -> str:
+    """Masked before it is cut: half a key would not be found."""
+    return who.masked(data[: 10 * _EXCERPT].decode("utf-8", "replace"))[:_EXCERPT]
 
 
 _decode = msgspec.json.Decoder().decode
@@ -121,6 +139,27 @@ def parsed_arguments(text: str) -> Any:
     """The object that a model's arguments spell; the text itself where they spell none."""
     try:
         value = _decode(text.encode()) if text else {}
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return text
     return value if isinstance(value, dict) else text
+
+
+def counted(value: Any) -> int:
+    """A number of tokens; whatever a server sends in its place is none."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The object that was expected here, or an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def listed(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list that was expected here."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def words(value: Any) -> str:
+    return value if isinstance(value, str) else ""

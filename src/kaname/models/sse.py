@@ -9,10 +9,11 @@ class EventStream:
     Lines may end in LF, CR LF or CR; several `data:` lines of one event are joined with a line feed.
     """
 
-    __slots__ = ("_after_return", "_data", "_rest")
+    __slots__ = ("_after_return", "_begun", "_data", "_rest")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._begun = False
+        self._rest: list[bytes] = []  # the pieces of a line that has not ended
         self._data: list[bytes] = []
         self._after_return = False  # the last slice ended in CR: a LF at the head of the next belongs to it
 
@@ -22,8 +23,13 @@ class EventStream:
         self._after_return = slice_[-1:] == b"\r" if slice_ else self._after_return
         if b"\r" in slice_:
             slice_ = slice_.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = (self._rest + slice_).split(b"\n") if self._rest else slice_.split(b"\n")
-        self._rest = lines.pop()
+        if b"\n" not in slice_:
+            self._rest.append(slice_)
+            return []
+        lines = b"".join([*self._rest, slice_]).split(b"\n")
+        self._rest = [last] if (last := lines.pop()) else []
+        if not self._begun:
+            self._begun, lines[0] = True, lines[0].removeprefix(b"\xef\xbb\xbf")
         events = []
         for line in lines:
             if not line:

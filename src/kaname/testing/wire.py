@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from ..core.record import record
 
+_TYPED = re.compile(rb'\{"type": "(\w+)"')
 _CHUNK = "chat.completion.chunk"
 
 
@@ -122,6 +124,12 @@ def _event(data: dict[str, Any]) -> bytes:
     return json.dumps({"id": "x", "object": _CHUNK, "model": "scripted", **data}, ensure_ascii=False).encode()
 
 
+def _on_the_wire(event: bytes, end: bytes) -> bytes:
+    """Anthropic's events have their type on a line of its own as well."""
+    found = _TYPED.match(event)
+    return (b"event: " + found[1] + end if found else b"") + b"data: " + event + end + end
+
+
 Script = Sequence[Answer] | Callable[[Any], Answer]
 
 
@@ -180,13 +188,14 @@ class WireServer:
     def _next(self) -> Answer:
         if callable(self._script):
             return self._script(self.requests[-1])
-        return self._script[len(self.requests) - 1]
+        place = len(self.requests) - 1
+        return self._script[place] if place < len(self._script) else status(500, "the script of this server is over")
 
     async def _answer(self, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         if answer.delay:
             await asyncio.sleep(answer.delay)
         end = answer.line_end
-        payload = answer.body if answer.body is not None else b"".join([b"data: " + e + end + end for e in answer.events])
+        payload = answer.body if answer.body is not None else b"".join([_on_the_wire(event, end) for event in answer.events])
         cut = len(payload) if answer.cut is None else answer.cut
         headers = "".join([f"{name}: {value}\r\n" for name, value in answer.headers])
         writer.write(f"HTTP/1.1 {answer.status} X\r\n{headers}content-length: {len(payload)}\r\n\r\n".encode())
