@@ -1,4 +1,4 @@
-"""Twenty small tasks of five kinds, half of them Japanese, for the local model: through kaname, and through a plain native-tools loop.
+"""Twenty small tasks of five kinds, half of them Japanese, for the local model: through kaname, and through plain native tools.
 
     uv run python benchmarks/local_tasks.py [kaname|plain] [task numbers…]
 
@@ -22,7 +22,8 @@ TABLE.executescript(
     CREATE TABLE products (id INTEGER, name TEXT, price INTEGER, stock INTEGER);
     INSERT INTO products VALUES (1, 'teapot', 4200, 7), (2, 'cup', 800, 120), (3, 'tray', 2500, 0), (4, 'fan', 1900, 33);
     CREATE TABLE orders (id INTEGER, product_id INTEGER, quantity INTEGER, day TEXT);
-    INSERT INTO orders VALUES (1, 2, 6, '2026-11-01'), (2, 1, 1, '2026-11-02'), (3, 4, 2, '2026-11-02'), (4, 2, 10, '2026-11-03');
+    INSERT INTO orders VALUES (1, 2, 6, '2026-11-01'), (2, 1, 1, '2026-11-02'), (3, 4, 2, '2026-11-02'),
+                              (4, 2, 10, '2026-11-03');
     """
 )
 DOCUMENTS = {
@@ -48,7 +49,7 @@ def calculator(expression: str) -> str:
 
 @tool(effect="pure")
 def database(sql: str) -> list[dict]:
-    """Run one SQL SELECT (SQLite) on the shop's database: products(id, name, price, stock), orders(id, product_id, quantity, day).
+    """Run one SQL SELECT (SQLite) on the shop's tables products(id, name, price, stock), orders(id, product_id, quantity, day).
 
     Args:
         sql: a SELECT statement

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from math import isfinite
 from time import time
 from typing import Any, NamedTuple
@@ -158,6 +157,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             continue
         return max(0.0, seconds) if isfinite(seconds) else None
+    from email.utils import parsedate_to_datetime  # slow to load, and seldom needed
+
     try:
         return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
     except (ValueError, TypeError):

@@ -179,11 +179,12 @@ async def _connected(host: str, port: int) -> socket.socket:
         try:
             async with asyncio.timeout(None if place == len(found) - 1 else _NEXT_ADDRESS):
                 await loop.sock_connect(raw, address)
-        except BaseException as failed:
+        except OSError as failed:
             raw.close()
-            if not isinstance(failed, OSError):
-                raise
             problem = failed
+        except BaseException:
+            raw.close()
+            raise
         else:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a model may think for minutes without a byte
             return raw

@@ -13,7 +13,6 @@ from ..core.language import say
 from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, Thinking, ToolResult, ToolSpec
 from ..core.openai_shape import result_text
 from ..kernel.ports import Emit
-from .constrained import reply_by_choice
 from .http import PATIENT, Timeouts
 from .openai_stream import Pieces
 from .prices import Price
@@ -82,6 +81,8 @@ class OpenAI(ServedModel):
                 if mode == "native":
                     said = await super().reply(request, emit)
                 else:
+                    from .constrained import reply_by_choice
+
                     said = await reply_by_choice(super().reply, request, emit, constrain=mode == "constrained")
             except ModelError as problem:
                 if mode == modes[-1] or not _CANNOT[mode].search(str(problem)):

@@ -48,31 +48,37 @@ class Pieces:
         return answer  # its `message` is read as one large delta
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
-        choices, usage = listed(chunk.get("choices")), mapping(chunk.get("usage"))
+        choices = listed(chunk.get("choices"))
         if chunk.get("error") or (not choices and (chunk.get("object") == "error" or {"message", "detail"} & chunk.keys())):
             raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
-        if usage:
+        if usage := mapping(chunk.get("usage")):
             self._usage = self.count(usage)
-        self._seen = self._seen or bool(choices)
         for choice in choices:
-            if counted(choice.get("index")) == 0:  # of several answers, the first
-                await self._take(mapping(choice.get("delta")) or mapping(choice.get("message")), emit)
+            self._seen = True
+            if not choice.get("index"):  # of several answers, the first
+                await self._take(mapping(choice.get("delta") or choice.get("message")), emit)
                 self._finish = words(choice.get("finish_reason")) or self._finish
         return False
 
     async def _take(self, delta: Mapping[str, Any], emit: Emit) -> None:
-        content = delta.get("content")
-        if isinstance(content, list):  # parts, as Mistral's reasoning models write them
-            await self._parts(listed(content), emit)
-        elif text := words(content) or words(delta.get("refusal")):
-            self._text.append(text)
-            await emit(text)
-        if thought := words(delta.get("reasoning_content")) or words(delta.get("reasoning")):
-            self._thinking.append(thought)
-            await emit(thought, "thinking")
-        self._details += listed(delta.get("reasoning_details"))
-        for fragment in listed(delta.get("tool_calls")):
-            self._join(fragment)
+        for name, value in delta.items():
+            if not value or name == "role":
+                continue
+            if name == "content" and type(value) is list:  # parts, as Mistral's reasoning models write them
+                await self._parts(listed(value), emit)
+            elif name in ("content", "refusal") and type(value) is str:
+                self._text.append(value)
+                await emit(value)
+            elif name in ("reasoning_content", "reasoning") and type(value) is str:
+                if name == "reasoning" and delta.get("reasoning_content"):
+                    continue  # both names, the same words
+                self._thinking.append(value)
+                await emit(value, "thinking")
+            elif name == "reasoning_details":
+                self._details += listed(value)
+            elif name == "tool_calls":
+                for fragment in listed(value):
+                    self._join(fragment)
 
     async def _parts(self, parts: list[Mapping[str, Any]], emit: Emit) -> None:
         for part in parts:

