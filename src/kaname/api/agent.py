@@ -34,6 +34,8 @@ from .run import Begin, Run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..tools.mcp.server import Elicit
+    from ..tools.mcp.servers import McpServers
     from .replay import Replay
     from .sequence import AgentConfiguration, AgentStepSequence
 
@@ -42,6 +44,9 @@ Input = str | Message | Mapping[str, Any]
 
 class Agent:
     """`model` is a name (`provider/model`) or an object. `output` is any type that pydantic can validate.
+
+    `mcp_servers`: tool servers by name, in the usual form; they start with `async with`, or with the first run, and end with
+    `close`. `elicit(server, question, schema)` answers what a server asks the user.
 
     Inside `async with`, runs without a `session_id` are one conversation (`messages`); otherwise each stands alone.
     """
@@ -61,6 +66,8 @@ class Agent:
         sinks: Iterable[Sink] = (),
         context: ContextBuilder | None = None,
         settings: Mapping[str, Any] | None = None,
+        mcp_servers: Mapping[str, Any] | None = None,
+        elicit: Elicit | None = None,
     ) -> None:
         if not name:
             raise ConfigError(say("an agent needs a name", "エージェントには名前が必要です"))
@@ -86,9 +93,15 @@ class Agent:
         )
         self.journal = choose(journal)
         self.sinks = sinks
+        self.servers = self._serving(mcp_servers, elicit) if mcp_servers else None
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
         self._head: tuple[str, State] | None = None  # the run where that conversation stands
+
+    def _serving(self, servers: Mapping[str, Any], elicit: Elicit | None) -> McpServers:
+        from ..tools.mcp.servers import McpServers
+
+        return McpServers(servers, self.tools, lambda: self.recipe.memo.pop("described", None), elicit)
 
     def _with_output(self, strategy: Strategy | None) -> Strategy:
         if strategy is None:
@@ -139,7 +152,9 @@ class Agent:
             await self.close()
 
     async def close(self) -> None:
-        """Let go of the model's connections in this event loop. The journal stays: other agents may share it."""
+        """Let go of the model's connections in this event loop, and end the tool servers. The journal stays: others use it."""
+        if self.servers is not None:
+            await self.servers.close()
         if (close := getattr(self.recipe.model, "close", None)) is not None:
             await close()
 
@@ -220,7 +235,12 @@ class Agent:
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(describe, recipe), self._recent)
         message = None if user_input is None else _message(user_input)
         new = new_run_id()
-        return Run(new, lambda channel: beginning.fork(new, run, at, message, results or {}, channel), self._view, abort_event)
+        return Run(
+            new,
+            lambda channel: self._remembering(beginning.fork(new, run, at, message, results or {}, channel)),
+            self._view,
+            abort_event,
+        )
 
     async def replay(self, run: str, *, rerun_pure_tools: bool = False) -> Replay:
         """Run a recorded run again, offline, and compare: did it take the same decisions?"""
@@ -231,6 +251,8 @@ class Agent:
     # The conversation of an open agent
 
     async def __aenter__(self) -> Self:
+        if self.servers is not None:
+            await self.servers.start()
         self._conversation, self._head = f"conversation-{new_run_id()}", None
         return self
 
@@ -270,6 +292,8 @@ class Agent:
     @asynccontextmanager
     async def _remembering(self, begin: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
         """Whatever becomes of a run of the open agent's conversation, the conversation stands there now."""
+        if self.servers is not None:
+            await self.servers.start()
         async with begin as scope:
             try:
                 yield scope

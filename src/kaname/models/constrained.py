@@ -8,6 +8,8 @@ out for once; the same call is not made twice; after many calls there is only th
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,7 +78,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constr
     """`ask(request, emit)` is the plain model. Without `constrain` the server cannot hold it to the schema: it is only told."""
     turn = turn_of(request.messages)
     offer = offer_for(turn, request.tools, answer_name(request.tools))
-    messages, usage = told(request, turn), Usage()
+    messages, usage, refused = told(request, turn), Usage(), ""
     for left in reversed(range(_ASKED_AGAIN + 1)):
         stream = AnswerStream(offer.name)
 
@@ -90,7 +92,8 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constr
         said = await ask(replace(request, messages=messages, tools=(), schema=schema, settings=_plain(request)), show)
         usage = usage + said.usage
         part, problem = chosen(said, turn, offer)
-        if problem and left:
+        if problem and problem != refused and left:
+            refused = problem
             messages = (*messages, assistant(said.message.text), user(problem))
             if left == 1 and offer.tools and turn.calls:
                 offer = replace(offer, tools=(), answer=True)
@@ -213,12 +216,31 @@ def chosen(said: ModelReply, turn: Turn, offer: Offer) -> tuple[Part, str]:
         return Text(answer), "" if answer.strip() else "The answer is empty. Give it in words."
     args = value.get("args")
     call = ToolCall("", str(value["tool"]), args if isinstance(args, Mapping) else {})
-    return call, _made_before(call, turn)
+    return call, _made_before(call, turn) or _made_up(call, turn)
 
 
 def _form(offer: Offer) -> str:
     names = ", ".join([tool.name for tool in offer.tools])
     return f'Reply with {{"tool": NAME, "args": ARGUMENTS}} (NAME: {names}) or with {{"tool": "{offer.name}", "text": TEXT}}.'
+
+
+def _made_up(call: ToolCall, turn: Turn) -> str:
+    """Small models invent numbers rather than look for them. The second time it is believed: it may be the months of a year."""
+    known = _numbers(turn.question) | {
+        number for _, result in turn.calls if result is not None for number in _numbers(result_text(result))
+    }
+    strange = sorted(_numbers(dump(call.args)) - known)
+    if not turn.calls or not strange:
+        return ""
+    return (
+        f"The number {strange[0]} is neither in the question nor in a result. Use only numbers that are there, "
+        "or find it with a tool first."
+    )
+
+
+def _numbers(text: str) -> set[str]:
+    plain = unicodedata.normalize("NFKC", text).replace(",", "")
+    return {number for number in re.findall(r"\d+(?:\.\d+)?", plain) if len(number) > 1}
 
 
 def _made_before(call: ToolCall, turn: Turn) -> str:

@@ -55,6 +55,12 @@ class ToolRegistry(Mapping[str, Action]):
             )
         self._tools[action.name] = action
 
+    def exchange(self, names: Iterable[str], tools: Iterable[Any]) -> None:
+        """Put these tools in the place of those: at once, for somebody may be looking."""
+        gone = set(names)
+        kept = {name: action for name, action in self._tools.items() if name not in gone}
+        self._tools = {**kept, **{action.name: action for action in map(as_action, tools)}}
+
     def get(self, name: str, *default: Any) -> Any:
         """The tool, or `ToolNotFoundError` with the nearest name; with a default, as a mapping's `get`."""
         if name not in self._tools and not default:
