@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     top.set_defaults(command=None)
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
     _run(commands)
+    _chat(commands)
     _runs(commands)
     _models(commands)
     doctor = _command(commands, "doctor", say("check everything, and say how to mend it", "すべてを調べ、直し方を示す"))
@@ -82,6 +83,16 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run.add_argument("--deadline", metavar=say("TIME", "時間"), help=say('at most so long, "5m"', '時間の上限 "5m"'))
     run.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "一行に一つの JSON"))
     run.add_argument("-q", "--quiet", action="store_true", help=say("only the answer", "答えだけ"))
+
+
+def _chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    chat = _command(commands, "chat", say("a conversation", "会話する"))
+    _agent_options(chat)
+    chat.add_argument(
+        "-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool to use", "使うツール")
+    )
+    chat.add_argument("-i", "--instructions", default="", help=say("how to go about it", "進め方"))
+    chat.add_argument("-s", "--session", help=say("the conversation to go on with", "続ける会話"))
 
 
 def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -16,7 +16,7 @@ from .screen import Screen
 from .setting_up import agent_from
 from .show import Show
 
-_CODES = {"completed": DONE, "waiting": WAITING, "aborted": INTERRUPTED}
+_CODES = {"completed": DONE, "waiting": WAITING, "cancelled": INTERRUPTED}
 
 
 def main(given: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ async def follow(agent: Agent, run: Run, stop: asyncio.Event, screen: Screen, *,
                 screen.note(str(problem), "red")
             return FAILED
         show.end_line()
-        answers = _asked(result, screen) if result.stop.kind == "waiting" and not as_json else None
+        answers = ask_the_user(result, screen) if result.stop.kind == "waiting" and not as_json else None
         if not answers:
             break
         run = agent.resume(run.run, answers, abort_event=stop)
@@ -75,7 +75,7 @@ def _last_line(result: Result, show: Show) -> str:
     return f"[{how}{show.spent()}; {result.run}{again}]"
 
 
-def _asked(result: Result, screen: Screen) -> dict[str, str]:
+def ask_the_user(result: Result, screen: Screen) -> dict[str, str]:
     """The answers of the person at the terminal; without one, none."""
     if not sys.stdin.isatty():
         return {}

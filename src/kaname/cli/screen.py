@@ -25,6 +25,14 @@ class Screen:
         self.err.write(self.coloured(_printable(text, self.err), colour, self.err) + end)
         self.err.flush()
 
+    def raw(self, text: str) -> None:
+        """Text that was made `safe` before it got its looks."""
+        self.out.write(text)
+        self.out.flush()
+
+    def safe(self, text: str) -> str:
+        return _printable(text, self.out)
+
     def replace(self, text: str) -> None:
         """Write over the current line; where nobody watches, nothing."""
         if self.err.isatty():

@@ -64,6 +64,12 @@ class Turn:
             count += 1
         return count
 
+    @property
+    def unused(self) -> set[str]:
+        """The numbers of the question that no tool was given."""
+        given = {number for call, _ in self.calls for number in numbers(dump(call.args))}
+        return numbers(self.question) - given
+
 
 @record
 class Offer:
@@ -127,7 +133,8 @@ def offer_for(turn: Turn, tools: tuple[ToolSpec, ...], name: str) -> Offer:
         last = {call.name for call, _ in turn.calls[-2:]}
         if len(last) == 1:
             return Offer(tuple([tool for tool in tools if tool.name not in last]), answer=True, name=name)
-    return Offer(tools, answer=turn.failures == 0 or turn.failures >= _TRUSTED, name=name)
+    unfinished = len(turn.calls) == 1 and turn.unused and len(tools) > 1  # once: it may be a number that does not matter
+    return Offer(tools, answer=(turn.failures == 0 and not unfinished) or turn.failures >= _TRUSTED, name=name)
 
 
 def _useless(result: ToolResult) -> bool:
@@ -190,12 +197,13 @@ def _heard(result: ToolResult, calls: Mapping[str, ToolCall]) -> str:
 def _reminder(turn: Turn, tools: tuple[ToolSpec, ...]) -> str:
     if not turn.failures:
         return (
-            f"The question was: {turn.question}\nIf the results answer all of it, give the answer. If not, use the next tool."
+            f"Question: {turn.question}\nNext step: use a tool for what is still to be looked up or calculated "
+            "(never calculate yourself), or give the answer if a result already is the answer."
         )
     used = {call.name for call, _ in turn.calls}
     untried = [tool.name for tool in tools if tool.name not in used]
     hint = f" Not tried yet: {', '.join(untried)}." if untried else ""
-    return f"That did not help.{hint} Try other arguments or another tool.\nThe question was: {turn.question}"
+    return f"That did not help.{hint} Try other arguments or another tool.\nQuestion: {turn.question}"
 
 
 def chosen(said: ModelReply, turn: Turn, offer: Offer) -> tuple[Part, str]:
@@ -226,10 +234,9 @@ def _form(offer: Offer) -> str:
 
 def _made_up(call: ToolCall, turn: Turn) -> str:
     """Small models invent numbers rather than look for them. The second time it is believed: it may be the months of a year."""
-    known = _numbers(turn.question) | {
-        number for _, result in turn.calls if result is not None for number in _numbers(result_text(result))
-    }
-    strange = sorted(_numbers(dump(call.args)) - known)
+    results = [result_text(result) for _, result in turn.calls if result is not None]
+    known = numbers(" ".join([turn.question, *results]))
+    strange = sorted([number for number in numbers(dump(call.args)) - known if len(number) > 1])
     if not turn.calls or not strange:
         return ""
     return (
@@ -238,9 +245,9 @@ def _made_up(call: ToolCall, turn: Turn) -> str:
     )
 
 
-def _numbers(text: str) -> set[str]:
-    plain = unicodedata.normalize("NFKC", text).replace(",", "")
-    return {number for number in re.findall(r"\d+(?:\.\d+)?", plain) if len(number) > 1}
+def numbers(text: str) -> set[str]:
+    """As they are written, without the commas between thousands."""
+    return set(re.findall(r"\d+(?:\.\d+)?", unicodedata.normalize("NFKC", text).replace(",", "")))
 
 
 def _made_before(call: ToolCall, turn: Turn) -> str:

@@ -1,0 +1,204 @@
+"""The command line, as a user types it: real processes, pipes and signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kaname.cli.markdown import Markdown
+from kaname.cli.screen import cut, padded, width
+
+TOOLS = """
+import time
+from kaname import Approve, tool
+
+@tool(effect="pure")
+def add(a: int, b: int) -> int:
+    "Add."
+    return a + b
+
+@tool(effect="pure")
+def wait(seconds: float) -> str:
+    "Wait."
+    time.sleep(seconds)
+    return "waited"
+"""
+DEFINED = """
+pay = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object", "properties": {}}}}
+"""
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    (tmp_path / "mytools.py").write_text(TOOLS)
+    (tmp_path / "defined.py").write_text(DEFINED)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "KANAME_JOURNAL": str(tmp_path / "journal.db"),
+        "KANAME_CACHE": str(tmp_path / "cache"),
+        "LANG": "C.UTF-8",
+        "COLUMNS": "80",
+    }
+
+    def script(*steps):
+        path = tmp_path / f"script-{len(list(tmp_path.iterdir()))}.json"
+        path.write_text(json.dumps(steps))
+        return f"scripted/{path}"
+
+    def run(*arguments, stdin="", **env):
+        return subprocess.run(
+            [sys.executable, "-m", "kaname.cli.main", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+            env={**environment, **env},
+            check=False,
+        )
+
+    run.script, run.environment, run.folder = script, environment, tmp_path
+    return run
+
+
+def uses(name, **args):
+    return {"calls": [{"name": name, "args": args}]}
+
+
+def test_a_task_its_tools_and_its_answer(terminal):
+    done = terminal("run", "-m", terminal.script(uses("add", a=1, b=2), "それは 3 です"), "-t", "mytools.py", "1 + 2 は?")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "それは 3 です\n", "the answer alone goes to a pipe"
+    assert "→ add(a=1, b=2)" in done.stderr
+    assert "← 3" in done.stderr
+    assert "\x1b" not in done.stderr + done.stdout, "no colours where nobody sees them"
+    quiet = terminal("run", "-q", "-m", terminal.script("hi"), "hello")
+    assert (quiet.stdout, quiet.stderr) == ("hi\n", "")
+
+
+def test_from_standard_input_and_as_json(terminal):
+    done = terminal("run", "--json", "-m", terminal.script("hi"), stdin="hello")
+    chunks = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [set(chunk) for chunk in chunks] == [{"time", "agent", "type", "data", "seq"}] * len(chunks)
+    assert "".join(chunk["data"]["content"] for chunk in chunks if chunk["type"] == "delta") == "hi"
+    assert [chunk["seq"] for chunk in chunks] == list(range(1, len(chunks) + 1)) or chunks[0]["seq"] == 0
+
+
+def test_exit_codes(terminal):
+    assert terminal("run", "-m", terminal.script("x"), stdin="").returncode == 2
+    assert terminal("run", "--nonsense").returncode == 2
+    assert terminal().returncode == 2
+    failed = terminal("run", "-m", "openai/gpt-4o", "hi")
+    assert (failed.returncode, "OPENAI_API_KEY" in failed.stderr) == (1, True)
+    limited = terminal(
+        "run", "-m", terminal.script(*[uses("add", a=1, b=n) for n in range(9)]), "-t", "mytools:add", "--max-steps", "2", "go"
+    )
+    assert limited.returncode == 1
+    assert "max_steps" in limited.stderr
+    waiting = terminal("run", "-m", terminal.script(uses("pay"), "paid"), "-t", "defined.py:pay", "pay it")
+    assert waiting.returncode == 3
+    assert "kaname runs resume" in waiting.stderr
+
+
+def test_what_was_asked_is_answered_later(terminal):
+    model = terminal.script(uses("pay"), "paid")
+    terminal("run", "-m", model, "-t", "defined.py:pay", "pay it")
+    assert "waiting" in terminal("runs").stdout
+    done = terminal("runs", "resume", "last", "-m", model, "-t", "defined.py:pay", "--answer", "ok")
+    assert (done.returncode, done.stdout) == (0, "paid\n"), done.stderr
+    assert "completed" in terminal("runs").stdout
+
+
+def test_runs_are_listed_shown_and_deleted(terminal):
+    assert "no runs yet" in terminal("runs").stderr
+    terminal(
+        "run", "-m", terminal.script(uses("add", a=1, b=2), "三です"), "-t", "mytools.py", "一たす二は、いくつになりますか" * 5
+    )
+    listed = terminal("runs").stdout
+    assert "一たす二は" in listed
+    assert all(width(line) <= 80 for line in listed.splitlines()), "double-width letters are counted as two"
+    name = listed.split()[0]
+    shown = terminal("runs", "show", name)
+    assert "三です" in shown.stdout
+    assert "→ add(a=1, b=2)" in shown.stderr
+    assert len(terminal("runs", "show", name, "--json").stdout.splitlines()) > 4
+    assert terminal("runs", "show", "nonesuch").returncode == 1
+    assert terminal("runs", "delete", "last").returncode == 0
+    assert "no runs yet" in terminal("runs").stderr
+
+
+def test_ctrl_c_ends_the_run_in_order(terminal):
+    command = ["run", "-m", terminal.script(uses("wait", seconds=30), "x"), "-t", "mytools.py", "go"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kaname.cli.main", *command],
+        cwd=terminal.folder,
+        env=terminal.environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert "→ wait" in process.stderr.readline()
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "cancelled" in err
+    assert time.monotonic() - begun < 15
+    assert "cancelled" in terminal("runs").stdout
+
+
+def test_mistakes_are_told_with_the_nearest_name(terminal):
+    assert "did you mean 'add'" in terminal("run", "-m", terminal.script("x"), "-t", "mytools.py:ad", "hi").stderr
+    assert "there is no file" in terminal("run", "-m", terminal.script("x"), "-t", "nowhere.py", "hi").stderr
+    assert "no module" in terminal("run", "-m", terminal.script("x"), "-t", "nowhere:x", "hi").stderr
+
+
+def test_in_japanese(terminal):
+    done = terminal("doctor", KANAME_LANG="ja")
+    assert "まだありません" in done.stdout
+    assert done.returncode == 1, "there is no model"
+    assert "usage" in terminal("run", "--help", KANAME_LANG="ja").stdout
+    assert terminal("doctor", OPENAI_API_KEY="sk-x").returncode == 0
+    assert "sk-x" not in terminal("models", OPENAI_API_KEY="sk-x").stdout
+
+
+def test_a_conversation_over_a_pipe(terminal):
+    model = terminal.script("one", "two")
+    done = terminal(
+        "chat", "-m", model, "-t", "mytools.py", stdin="hello\n/tools\n/cost\n/nonsense\n/save talk.md\n/undo\n/help\nquit\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("one\n")
+    assert "add: Add." in done.stdout
+    assert "there is no /nonsense" in done.stderr
+    assert (terminal.folder / "talk.md").read_text() == "## hello\n\none\n\n"
+    assert "forgotten: hello" in done.stderr
+    assert "kaname chat --session chat-" in done.stderr
+
+
+def test_help_is_quick_and_loads_little(terminal):
+    code = "import sys; from kaname.cli.main import parser; parser().format_help(); heavy = {'asyncio', 'pydantic', 'aiohttp', 'msgspec', 'prompt_toolkit', 'sqlite3'} & set(sys.modules); assert not heavy, heavy"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_widths():
+    assert (width("abc"), width("日本"), width("e\u0301")) == (3, 4, 1)
+    assert cut("日本語です", 7) == "日本語…"
+    assert padded("日本", 6) == "日本  "
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_markdown_in_any_pieces(size):
+    text = "# Head\nplain **bold** and `code **not bold**`\n```python\nx = 1 # **no**\n```\nend *"
+    markdown = Markdown()
+    shown = "".join(markdown.feed(text[i : i + size]) for i in range(0, len(text), size)) + markdown.end()
+    assert shown == (
+        "\x1b[1;35m# Head\x1b[0m\nplain \x1b[1mbold\x1b[0m and \x1b[36mcode **not bold**\x1b[0m\n"
+        "\x1b[36mx = 1 # **no**\n\x1b[0mend *"
+    )
