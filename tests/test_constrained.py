@@ -92,6 +92,50 @@ async def test_after_a_failure_there_is_no_answer_to_choose_and_the_untried_are_
     assert "Not tried yet: add" in told
 
 
+async def test_nothing_can_be_a_success():
+    """A tool that gives nothing back has done its work: nobody is forced to do it again."""
+    deleted = []
+
+    @tool
+    def delete(name: str) -> None:
+        """Delete a file."""
+        deleted.append(name)
+
+    seen, server = await run([call("delete", name="a.txt"), answer("done")], [delete])
+    forms = server.requests[1]["response_format"]["json_schema"]["schema"]["anyOf"]
+    assert [form["properties"]["tool"]["const"] for form in forms] == ["delete", "answer"]
+    assert deleted == ["a.txt"]
+    assert text_of(seen) == "done"
+
+
+async def test_a_model_that_insists_gets_the_earlier_result():
+    ran = []
+
+    @tool(effect="pure")
+    def look(at: str) -> str:
+        """Look."""
+        ran.append(at)
+        return "a cat"
+
+    seen, _ = await run([call("look", at="x")] * 4, [look], tool_mode="text")
+    assert ran == ["x"]
+    assert text_of(seen) == "a cat"
+
+
+@pytest.mark.parametrize(
+    ("written", "finish", "shown"),
+    [
+        ('{"tool": "add", "args": {"a', "length", ""),
+        ('{"tool":"answer","args":{"text":"3"}}', "stop", "3"),
+        ('{"tool":"answer","text":"3"', "stop", "3"),
+        ('{"tool":"answer","text": 3}', "stop", "3"),
+    ],
+)
+async def test_json_is_never_shown_as_an_answer(written, finish, shown):
+    seen, _ = await run(lambda _: reply(written, finish=finish), tool_mode="text")
+    assert text_of(seen) == shown
+
+
 async def test_it_ends():
     """Whatever the model does, it cannot go on for ever: after many calls only the answer is left."""
     count = 0
@@ -149,6 +193,15 @@ async def test_the_mode_is_found_out():
 
     seen, _ = await run(neither, tool_mode="auto")
     assert text_of(seen) == "3"
+    for words in (
+        "'parallel_tool_calls' is not supported with this model",
+        "tools[0].function.parameters: the keyword 'oneOf' is not supported",
+        "temperature is not supported",
+    ):
+        with pytest.raises(ModelError, match="not supported"):
+            await run(lambda _, words=words: status(400, words), tool_mode="auto")
+    with pytest.raises(ModelError, match="paid plan"):
+        await run(lambda _: status(401, "tools param requires a paid plan"), tool_mode="auto")
     with pytest.raises(ModelError, match="something else"):
         await run(lambda _: status(400, "something else"), tool_mode="auto")
     with pytest.raises(ConfigError, match="tool_mode is one of"):
@@ -184,6 +237,22 @@ def test_definitions_move_to_the_root():
     text = json.dumps(schema)
     assert text.count('"#/$defs/one.Inner"') == text.count('"#/$defs/two.Inner"') == 1
     assert all("$defs" not in form["properties"].get("args", {}) for form in schema["anyOf"])
+
+
+def test_a_schema_that_refers_to_itself_still_does():
+    from jsonschema import Draft202012Validator
+
+    from kaname.core.messages import ToolSpec
+
+    tree = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "child": {"$ref": "#"}, "other": {"$ref": "#/properties/name"}},
+    }
+    schema = choice_schema((ToolSpec("grow", "Grow.", tree),), "answer")
+    check = Draft202012Validator(schema).is_valid
+    assert check({"tool": "grow", "args": {"name": "a", "child": {"name": "b"}, "other": "c"}})
+    assert not check({"tool": "grow", "args": {"name": "a", "child": {"name": 1}}})
+    assert not check({"tool": "grow", "args": {"other": 1}})
 
 
 @given(st.text(), st.lists(st.integers(0, 400), max_size=20), st.booleans())

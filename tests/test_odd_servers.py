@@ -138,9 +138,18 @@ def test_a_loop_that_has_ended_is_forgotten():
 
 def test_addresses():
     assert endpoint("http://h/v1/?api-version=1", "/chat") == "http://h/v1/chat?api-version=1"
+    assert endpoint("http://h/v1/?x=1", "/v1/messages", without="/v1") == "http://h/v1/messages?x=1"
     assert route_to("http://[::1]:8080/v1/x").netloc == "[::1]:8080"
     assert route_to("http://h/日本 語").target == "/%E6%97%A5%E6%9C%AC%20%E8%AA%9E"
-    for wrong in ("http://h:abc/v1", "http://h:99999/v1", "http://[::1/v1", "ftp://h/v1", "h/v1", "http:///v1"):
+    for wrong in (
+        "http://h:abc/v1",
+        "http://h:99999/v1",
+        "http://[::1/v1",
+        "ftp://h/v1",
+        "h/v1",
+        "http:///v1",
+        "http://foo..bar/v1",
+    ):
         with pytest.raises(ConfigError, match="is no address"):
             route_to(wrong)
     with pytest.raises(ConfigError, match="user or a password") as caught:
@@ -199,6 +208,16 @@ CALLS = {
         delta(tool_calls=[{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]),
         delta(tool_calls=[{"id": "a", "function": {"name": "f", "arguments": ":1}"}}]),
         delta(tool_calls=[{"id": "b", "function": {"name": "g", "arguments": '{"y":2}'}}]),
+    ],
+    "whole calls, one index and no ids": [
+        delta(tool_calls=[{"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x":1}'}}]),
+        delta(tool_calls=[{"index": 0, "id": "", "function": {"name": "g", "arguments": '{"y":2}'}}]),
+    ],
+    "another id with every piece": [
+        delta(tool_calls=[{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}]),
+        delta(tool_calls=[{"index": 0, "id": "b", "function": {"name": None, "arguments": ":1}"}}]),
+        delta(tool_calls=[{"index": 1, "id": "c", "function": {"name": "g", "arguments": ""}}]),
+        delta(tool_calls=[{"index": 1, "id": "d", "function": {"name": "g", "arguments": '{"y":2}'}}]),
     ],
     "an index in letters, the id later": [
         delta(tool_calls=[{"index": "0", "function": {"name": "f", "arguments": '{"x":1}'}}]),
@@ -261,6 +280,8 @@ async def test_odd_counts_never_reach_the_journal(usage, tmp_path):
 
 
 EMPTY = {
+    "an error where the reason stands": events({"choices": [{"delta": {"content": "half"}, "finish_reason": "error"}]}),
+    "an error with the label of a stream": Answer(body=b'{"error": {"message": "no", "code": 500}}'),
     "a word instead": Answer(headers=JSON, body=b'{"detail": "Model is loading"}'),
     "an empty object": Answer(headers=JSON, body=b"{}"),
     "an error object": events({"object": "error", "message": "no", "code": 400}),
@@ -277,6 +298,14 @@ async def test_nothing_is_no_answer(answer):
         await asked(answer)
 
 
+async def test_signs_of_life_before_a_whole_answer():
+    body = b"\n\n" * 300 + json.dumps({"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}).encode()
+    assert (await asked(Answer(headers=JSON, body=body, slice=2))).message.text == "fine"
+    told = Answer(headers=JSON, body=b'{"error": {"type": "overloaded_error", "message": "busy"}}')
+    with pytest.raises(errors.ModelUnavailable, match="busy"):
+        await asked(told, Anthropic)
+
+
 @pytest.mark.parametrize("headers", [(), (("content-type", "text/plain"),), (("content-type", "Application/JSON"),)])
 async def test_a_whole_answer_of_any_content_type(headers):
     body = json.dumps({"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}).encode()
@@ -284,6 +313,10 @@ async def test_a_whole_answer_of_any_content_type(headers):
 
 
 STREAM_ERRORS = {
+    "RateLimitError": errors.RateLimited,
+    "APIConnectionError": errors.ModelUnavailable,
+    "upstream_error": errors.ModelUnavailable,
+    "of_the_future": errors.ModelUnavailable,
     502: errors.ModelUnavailable,
     "502": errors.ModelUnavailable,
     429: errors.RateLimited,
@@ -354,12 +387,19 @@ async def test_an_error_whose_explanation_breaks_off_is_still_that_error(name, k
 
 
 async def test_no_key_is_shown_wherever_it_came_from():
-    for headers in ({"Authorization": "Bearer my-own-secret"}, {"X-Api-Key": "my-own-secret"}):
+    for headers in (
+        {"Authorization": "Bearer my-own-secret"},
+        {"X-Auth": "my-own-secret"},
+        {"Cookie": "a=b; session=my-own-secret"},
+    ):
         with pytest.raises(ModelError) as caught:
             await asked(status(401, "the key my-own-secret is wrong"), headers=headers)
         assert "my-own-secret" not in str(caught.value)
-    model = OpenAI("any", base_url="http://127.0.0.1:1", api_key="sk-secret-key")
+    model = OpenAI("any", base_url="http://127.0.0.1:1?key=in-the-query", api_key="sk-secret-key")
     assert "sk-secret" not in f"{model!r} {model.who!r}"
+    with pytest.raises(ModelError) as caught:
+        await model.reply(ModelRequest((user("hi"),)), quiet)
+    assert "in-the-query" not in f"{caught.value} {model!r}"
     with pytest.raises(errors.ReplyGarbled) as caught:
         await asked(Answer((b"x" * 390 + b"sk-secret-key",)))
     assert "sk-secret" not in str(caught.value)
@@ -389,6 +429,8 @@ async def test_who_thinks_is_not_forced_to_a_form():
         await model.close()
     assert server.requests[0]["tool_choice"] == {"type": "auto"}
     assert json.loads(got.message.text) == {"a": 1}
+    got = await asked(anthropic_reply("Here is the answer:", [("answer", {"a": 1})], thinking="hm"), Anthropic, request)
+    assert json.loads(got.message.text) == {"a": 1}, "what is said beside the form is not the answer"
 
 
 async def test_a_refusal_after_some_words_is_a_refusal():
@@ -415,10 +457,22 @@ def test_sound_has_the_names_that_the_protocol_knows():
         encode(Message("user", (Media("audio/wav", url="http://h/x.wav"),)))
 
 
+async def test_two_calls_without_arguments_and_one_index():
+    first = delta(tool_calls=[{"id": "a", "function": {"name": "now", "arguments": ""}}])
+    second = delta(tool_calls=[{"id": "a", "function": {"name": "g", "arguments": '{"x":1}'}}])
+    got = await asked(events(first, second, delta("tool_calls")))
+    assert [(call.name, call.args) for call in got.message.calls] == [("now", {}), ("g", {"x": 1})]
+
+
 async def test_reasoning_goes_back_to_the_server_that_wrote_it():
-    details, signature = [{"type": "reasoning.encrypted", "data": "zz", "index": 0}], {"google": {"thought_signature": "sig"}}
+    details, signature = (
+        [{"type": "reasoning.text", "text": "Let me", "signature": "s", "index": 0}],
+        {"google": {"thought_signature": "sig"}},
+    )
     said = events(
-        delta(reasoning_content="let me see", reasoning_details=details),
+        delta(reasoning_content="let me see", reasoning_details=[{"type": "reasoning.text", "text": "Let", "index": 0}]),
+        delta(reasoning_details=[{"type": "reasoning.text", "text": " me", "index": 0}]),
+        delta(reasoning_details=[{"type": "reasoning.text", "signature": "s", "index": 0}]),
         delta(
             tool_calls=[
                 {"index": 0, "id": "a", "extra_content": signature, "function": {"name": "add", "arguments": '{"a":1,"b":2}'}}
@@ -435,7 +489,14 @@ async def test_reasoning_goes_back_to_the_server_that_wrote_it():
     assert back["reasoning_content"] == "let me see"
     assert back["reasoning_details"] == details
     assert back["tool_calls"][0]["extra_content"] == signature
-    foreign = Message("assistant", (Thinking("signed", "sig"), Provided("anthropic", {"x": 1}), ToolCall("a", "f", {})))
+    groq = [delta(reasoning="hm"), *CALLS["one index for all"][:1], delta("tool_calls")]
+    got = await asked(events(*groq))
+    assert got.message.thinking == "hm"
+    assert "hm" not in encode(got.message).decode(), "servers that call it so do not want it back"
+    foreign = Message(
+        "assistant",
+        (Thinking("unsigned", ""), Thinking("signed", "sig"), Provided("anthropic", {"x": 1}), ToolCall("a", "f", {})),
+    )
     assert "signed" not in encode(foreign).decode()
 
 
@@ -457,3 +518,19 @@ async def test_blocks_that_are_not_as_they_should_be():
     assert got.usage == Usage(8, 0, 0, None)
     whole = {"type": "message", "content": "just words", "stop_reason": "end_turn"}
     assert (await asked(Answer(headers=JSON, body=json.dumps(whole).encode()), Anthropic)).message.text == "just words"
+
+
+async def test_pings_after_the_end_do_not_hold_the_answer_up():
+    async def chatty(reader, writer):
+        await request_of(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n" + STREAM + b"\r\n" + EVENTS)
+        for _ in range(500):
+            writer.write(b": ping\n\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with serving(chatty) as port:
+        model = OpenAI("any", base_url=f"http://127.0.0.1:{port}", api_key="k")
+        async with asyncio.timeout(2):
+            assert (await model.reply(ModelRequest((user("hi"),)), quiet)).message.text == "hello"
+        await model.close()

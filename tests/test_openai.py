@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from kaname import Agent, ConfigError, Media, Message, ModelError, ModelRequest, SqliteJournal, ToolCall, Usage
 from kaname.core import errors
-from kaname.core.messages import Text, Thinking, user
+from kaname.core.messages import Provided, Text, Thinking, user
 from kaname.models.http import Timeouts
 from kaname.models.names import resolve
 from kaname.models.openai import OpenAI
@@ -51,6 +51,7 @@ async def test_a_reply_is_the_same_in_any_slices(slice_, line_end):
             Text("こんにちは, world"),
             ToolCall("call_0", "add", {"a": 1, "b": "二"}),
             ToolCall("call_1", "sub", {}),
+            Provided("openai", {"echo": "reasoning_content"}),
         ),
     )
     assert (got.stop_reason, got.usage) == ("tool_use", Usage(10, 5, 2, None))

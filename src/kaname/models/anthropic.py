@@ -81,7 +81,7 @@ class Anthropic(ServedModel):
                 )
             )
         named = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})}
-        address = endpoint(url.rstrip("/").removesuffix("/v1"), "/v1/messages")
+        address = endpoint(url, "/v1/messages", without="/v1")
         super().__init__(model, address, named, key, settings, timeouts, price)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
@@ -138,7 +138,8 @@ def _turns(messages: list[Message]) -> list[bytes]:
         blocks = [blocks for message in group if (blocks := message.encoded("anthropic", encode))]
         if blocks:
             turns.append((role, b",".join(blocks)))
-    open_thought = messages and isinstance(messages[-1].parts[-1], Thinking)  # which takes no mark
+    said = [message for message in messages if message.encoded("anthropic", encode)]
+    open_thought = said and isinstance(said[-1].parts[-1], Thinking)  # which takes no mark
     last = -1 if open_thought else len(turns) - 1
     return [
         b'{"role":"' + role.encode() + b'","content":[' + (_marked(blocks) if place == last else blocks) + b"]}"
@@ -231,7 +232,7 @@ class _Blocks:
                 await emit(text)
 
     async def _take_whole(self, message: dict[str, Any], emit: Emit) -> None:
-        if message.get("type") == "error":
+        if message.get("type") == "error" or message.get("error"):
             raise from_event(message.get("error"), self._who)
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else listed(content)
@@ -252,7 +253,10 @@ class _Blocks:
             raise garbled(say("an empty answer", "空の返答"), self._who)
         if not self._stop:
             raise garbled(say("the connection ended in the middle of the answer", "返答の途中で接続が切れました"), self._who)
-        parts = [part for _, block in sorted(self._blocks.items()) if (part := self._part(block)) is not None]
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        if self._form and any(_is_form(block) for block in blocks):  # what is said beside the form is not the answer
+            blocks = [block for block in blocks if block.get("type") != "text"]
+        parts = [part for block in blocks if (part := self._part(block)) is not None]
         if self._stop == "refusal":
             withheld = say("the provider's filter withheld the answer", "提供元のフィルターで返答が止められました")
             raise failure(ContentFiltered, withheld, 0, self._who)
@@ -284,3 +288,7 @@ class _Blocks:
                 return Text(given or dump(args))
             return ToolCall(words(block.get("id")), words(block.get("name")), args)
         return Provided("anthropic", {**block, "input": parsed_arguments(given)} if given else dict(block))
+
+
+def _is_form(block: dict[str, Any]) -> bool:
+    return block.get("type") == "tool_use" and block.get("name") == _ANSWER

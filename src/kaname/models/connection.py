@@ -74,23 +74,25 @@ class Connection(asyncio.Protocol):
             raise self._problem
 
     async def more(self, seconds: float) -> bytes:
-        while not self._pieces:
-            if self.whole:
-                return b""
-            if self._problem is not None:
-                raise self._problem
-            await self._wait(seconds)
-        pieces, self._pieces, self._waiting = self._pieces, [], 0
-        if self._paused:
-            self._paused = False
-            self.transport.resume_reading()
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if self._inflate is None:
-            return data
-        try:
-            return self._inflate.decompress(data) or await self.more(seconds)
-        except zlib.error as problem:
-            raise Broken(f"the answer is packed wrongly: {problem}") from problem
+        while True:
+            while not self._pieces:
+                if self.whole:
+                    return b""
+                if self._problem is not None:
+                    raise self._problem
+                await self._wait(seconds)
+            pieces, self._pieces, self._waiting = self._pieces, [], 0
+            if self._paused:
+                self._paused = False
+                self.transport.resume_reading()
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if self._inflate is None:
+                return data
+            try:
+                if unpacked := self._inflate.decompress(data):
+                    return unpacked  # type: ignore[no-any-return]
+            except zlib.error as problem:
+                raise Broken(f"the answer is packed wrongly: {problem}") from problem
 
     async def read(self, seconds: float, limit: int | None = None) -> bytes:
         """The rest of the answer, or as much of it as is wanted."""
@@ -102,9 +104,10 @@ class Connection(asyncio.Protocol):
 
     async def finish(self, seconds: float) -> None:
         """All that is wanted has been read; what is left is the end of it, if the server sends one soon."""
-        with suppress(Late, Broken):
-            while await self.more(seconds):
-                pass
+        with suppress(TimeoutError, Broken):
+            async with asyncio.timeout(seconds):
+                while await self.more(seconds):
+                    pass
 
     def rest(self, seconds: float | None) -> None:
         """Wait for the next request, but no longer than that; `None`: the rest is over."""

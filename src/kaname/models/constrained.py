@@ -56,13 +56,19 @@ class Turn:
 
     @property
     def failures(self) -> int:
-        """How many of the last results in a row were of no use."""
+        """How many of the last results in a row were errors."""
         count = 0
         for _, result in reversed(self.calls):
-            if result is not None and not _useless(result):
+            if result is None or not result.is_error:
                 break
             count += 1
         return count
+
+    @property
+    def helped(self) -> bool:
+        """Whether the last result says anything. Nothing can be a success too: the answer stays to be chosen."""
+        result = self.calls[-1][1] if self.calls else None
+        return result is None or not _useless(result)
 
     @property
     def unused(self) -> set[str]:
@@ -84,7 +90,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constr
     """`ask(request, emit)` is the plain model. Without `constrain` the server cannot hold it to the schema: it is only told."""
     turn = turn_of(request.messages)
     offer = offer_for(turn, request.tools, answer_name(request.tools))
-    messages, usage, refused = told(request, turn), Usage(), ""
+    messages, usage = told(request, turn), Usage()
     for left in reversed(range(_ASKED_AGAIN + 1)):
         stream = AnswerStream(offer.name)
 
@@ -98,17 +104,19 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constr
         said = await ask(replace(request, messages=messages, tools=(), schema=schema, settings=_plain(request)), show)
         usage = usage + said.usage
         part, problem = chosen(said, turn, offer)
-        if problem and problem != refused and left:
-            refused = problem
+        if problem and left:
             messages = (*messages, assistant(said.message.text), user(problem))
             if left == 1 and offer.tools and turn.calls:
                 offer = replace(offer, tools=(), answer=True)
             continue
-        if isinstance(part, Text) and not stream.shown:
+        if problem and isinstance(part, ToolCall):  # it will not be run a second time: what it gave is the best there is
+            part = Text(_given_before(part, turn))
+        if isinstance(part, Text) and part.text and not stream.shown:
             await emit(part.text)
         stop: StopReason | None = "tool_use" if isinstance(part, ToolCall) else said.stop_reason
         thoughts = tuple([other for other in said.message.parts if not isinstance(other, Text | ToolCall)])
-        return ModelReply(Message("assistant", (*thoughts, part)), stop, usage, said.model)
+        said_now = (*thoughts, part) if not isinstance(part, Text) or part.text else thoughts
+        return ModelReply(Message("assistant", said_now), stop, usage, said.model)
     raise AssertionError("the last round always returns")
 
 
@@ -138,7 +146,7 @@ def offer_for(turn: Turn, tools: tuple[ToolSpec, ...], name: str) -> Offer:
 
 
 def _useless(result: ToolResult) -> bool:
-    return result.is_error or result.output in (None, "", [], {})
+    return result.is_error or result.output in ("", [], {})
 
 
 def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
@@ -152,7 +160,9 @@ def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
         if message.role == "assistant":
             out.append(assistant("\n".join(_written(message, answer))))
         elif message.role == "tool":
-            said = user("\n".join([_heard(part, names) for part in message.parts if isinstance(part, ToolResult)]))
+            results = [part for part in message.parts if isinstance(part, ToolResult)]
+            pictures = [media for part in results for media in part.media]
+            said = Message("user", (Text("\n".join([_heard(part, names) for part in results])), *pictures))
             merged = out[-1].role == "user"
             out[-1:] = [replace(out[-1], parts=(*out[-1].parts, Text("\n"), *said.parts))] if merged else [out[-1], said]
         elif message.role == "user":
@@ -195,7 +205,7 @@ def _heard(result: ToolResult, calls: Mapping[str, ToolCall]) -> str:
 
 
 def _reminder(turn: Turn, tools: tuple[ToolSpec, ...]) -> str:
-    if not turn.failures:
+    if turn.helped:
         return (
             f"Question: {turn.question}\nNext step: use a tool for what is still to be looked up or calculated "
             "(never calculate yourself), or give the answer if a result already is the answer."
@@ -211,38 +221,34 @@ def chosen(said: ModelReply, turn: Turn, offer: Offer) -> tuple[Part, str]:
     text = said.message.text
     if said.message.calls:  # it could, after all
         return said.message.calls[0], ""
-    try:
-        value = read_json(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, Mapping) or "tool" not in value:
+    value = _object(text)
+    if value is None or "tool" not in value:
         shown = AnswerStream(offer.name).feed(text)
-        return Text(shown or text), "" if shown or said.stop_reason == "max_tokens" else _form(offer)
+        words = shown or ("" if text.lstrip().startswith("{") else text)  # the beginning of a call is not for the user
+        return Text(words), "" if shown or said.stop_reason == "max_tokens" else _form(offer)
+    args = value.get("args")
     if value["tool"] == offer.name:
-        given = value.get("text", "")
+        given = value.get("text") or (args.get("text") if isinstance(args, Mapping) else args) or ""
         answer = given if isinstance(given, str) else dump(given)
         return Text(answer), "" if answer.strip() else "The answer is empty. Give it in words."
-    args = value.get("args")
     call = ToolCall("", str(value["tool"]), args if isinstance(args, Mapping) else {})
-    return call, _made_before(call, turn) or _made_up(call, turn)
+    return call, _made_before(call, turn)
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    """The object that was written; a bracket or two may be missing at its end."""
+    for ending in ("", "}", "}}", '"}', '"}}'):
+        try:
+            value = read_json(text.strip() + ending)
+        except ValueError:
+            continue
+        return value if isinstance(value, Mapping) else None
+    return None
 
 
 def _form(offer: Offer) -> str:
     names = ", ".join([tool.name for tool in offer.tools])
     return f'Reply with {{"tool": NAME, "args": ARGUMENTS}} (NAME: {names}) or with {{"tool": "{offer.name}", "text": TEXT}}.'
-
-
-def _made_up(call: ToolCall, turn: Turn) -> str:
-    """Small models invent numbers rather than look for them. The second time it is believed: it may be the months of a year."""
-    results = [result_text(result) for _, result in turn.calls if result is not None]
-    known = numbers(" ".join([turn.question, *results]))
-    strange = sorted([number for number in numbers(dump(call.args)) - known if len(number) > 1])
-    if not turn.calls or not strange:
-        return ""
-    return (
-        f"The number {strange[0]} is neither in the question nor in a result. Use only numbers that are there, "
-        "or find it with a tool first."
-    )
 
 
 def numbers(text: str) -> set[str]:
@@ -251,8 +257,17 @@ def numbers(text: str) -> set[str]:
 
 
 def _made_before(call: ToolCall, turn: Turn) -> str:
+    given = _given_before(call, turn)
+    if not given:
+        return ""
+    return (
+        f"{call.name} was already called with these arguments, and gave: {given}\n"
+        "Give the answer, or use another tool or other arguments."
+    )
+
+
+def _given_before(call: ToolCall, turn: Turn) -> str:
     for earlier, result in turn.calls:
         if earlier.name == call.name and identity(earlier.args) == identity(call.args) and result is not None:
-            told = f"{call.name} was already called with these arguments: {_heard(replace(result, name=call.name), {})}"
-            return f"{told}\nGive the answer, or use another tool or other arguments."
+            return result_text(result) or "nothing"
     return ""

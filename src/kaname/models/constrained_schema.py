@@ -35,6 +35,9 @@ def _form(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lifted(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    if _elsewhere(schema):  # a reference to a part of itself: the whole of it becomes a definition
+        definitions[owner] = _renamed(dict(schema), owner)
+        return {"$ref": f"#/$defs/{owner}"}
     own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
     for home in ("$defs", "definitions"):
         for name, held in (schema.get(home) or {}).items():
@@ -43,6 +46,14 @@ def _lifted(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) 
     made.setdefault("type", "object")
     made.setdefault("properties", {})
     return made  # type: ignore[no-any-return]
+
+
+def _elsewhere(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        target = value.get("$ref")
+        own = isinstance(target, str) and target.startswith("#") and not target.startswith(("#/$defs/", "#/definitions/"))
+        return own or any(_elsewhere(held) for held in value.values())
+    return isinstance(value, list | tuple) and any(_elsewhere(held) for held in value)
 
 
 def _renamed(value: Any, owner: str) -> Any:
@@ -55,4 +66,4 @@ def _reference(target: Any, owner: str) -> Any:
     for home in ("#/$defs/", "#/definitions/"):
         if isinstance(target, str) and target.startswith(home):
             return f"#/$defs/{owner}.{target.removeprefix(home)}"
-    return target
+    return f"#/$defs/{owner}{target[1:]}" if isinstance(target, str) and target.startswith("#") else target

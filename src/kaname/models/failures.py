@@ -27,7 +27,7 @@ _TOO_LONG = re.compile(
     r"|token count.{0,40}exceeds|request_too_large",
     re.I,
 )
-_PROOF = re.compile(r"authorization|key|token|secret|cookie", re.I)
+_PROOF = re.compile(r"auth|key|token|secret|cookie|pass|credential|session", re.I)
 _FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
 _LONGEST = 600
 _SECRET = 6  # characters; a server of one's own is often given a key such as "none"
@@ -53,7 +53,7 @@ class Who(NamedTuple):
 def secrets_in(headers: Mapping[str, str]) -> list[str]:
     """The values of headers that prove who one is."""
     found = [value for name, value in headers.items() if _PROOF.search(name)]
-    return [secret for value in found for secret in (value, value.partition(" ")[2]) if secret]
+    return [secret for value in found for secret in (value, *re.split(r"[ ;=]+", value)) if len(secret) >= _SECRET]
 
 
 def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) -> ModelError:
@@ -82,15 +82,17 @@ def from_event(error: Any, who: Who) -> ModelError:
     message, told = said({"error": error}), _labels(error)
     status = next((int(word) for word in told.split() if word.isascii() and word.isdecimal() and 400 <= int(word) < 600), 0)
     if not status:
-        status = next((code for words, code in _NAMED if any(word in told for word in words)), 400 if told.strip() else 503)
+        plain = re.sub(r"[^a-z0-9]", "", told)
+        status = next((code for words, code in _NAMED if any(word in plain for word in words)), 503)
     return failure(_kind(status, f"{told} {message}"), message, 200, who)
 
 
-_NAMED = (  # how providers name what a status would have said
-    (("rate_limit", "rate limit", "too_many_requests"), 429),
-    (("overloaded", "unavailable", "internal", "server_error", "api_error", "timeout"), 503),
-    (("authentication", "permission", "invalid_api_key"), 401),
-    (("not_found",), 404),
+_NAMED = (  # how providers name what a status would have said; what nobody can name may pass
+    (("ratelimit", "toomanyrequests"), 429),
+    (("overloaded", "unavailable", "internal", "servererror", "apierror", "timeout", "connection", "gateway", "upstream"), 503),
+    (("authentication", "permission", "apikey", "unauthorized"), 401),
+    (("notfound",), 404),
+    (("invalid", "badrequest", "unsupported", "toolarge", "length", "filter", "quota"), 400),
 )
 
 

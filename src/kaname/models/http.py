@@ -174,7 +174,11 @@ async def _connected(host: str, port: int) -> socket.socket:
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: OSError | None = None
     for place, (family, kind, protocol, _, address) in enumerate(found):
-        raw = socket.socket(family, kind, protocol)
+        try:
+            raw = socket.socket(family, kind, protocol)
+        except OSError as failed:  # a kind of address that this machine does not know
+            problem = failed
+            continue
         raw.setblocking(False)
         try:
             async with asyncio.timeout(None if place == len(found) - 1 else _NEXT_ADDRESS):
@@ -229,6 +233,7 @@ def _explained(problem: OSError, url: str, route: Route, who: Who) -> ModelError
 
 
 def _unreachable(url: str, route: Route, problem: OSError) -> str:
+    url = url.partition("?")[0]  # some put a key there
     if isinstance(problem, ssl.SSLCertVerificationError):
         why = problem.verify_message
         return say(

@@ -34,7 +34,7 @@ from ..core.record import replace
 from ..kernel.ports import Emit
 from .failures import Who, failure, from_status, garbled, secrets_in
 from .http import PATIENT, Timeouts
-from .openai import response_format, shape, tool_shapes
+from .openai import response_format, shape, shown_after, tool_shapes, with_pictures
 from .openai_stream import Pieces
 from .prices import Price, price_of
 from .served import mapping
@@ -106,21 +106,22 @@ class LiteLLM:
         settings = {**self.settings, **request.settings}
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
-        if request.tools:
-            settings["tools"] = tool_shapes(request.tools)
+        tools = [*tool_shapes(request.tools), *(settings.pop("tools", None) or [])]
+        if tools:
+            settings["tools"] = tools
         else:
             settings.pop("tool_choice", None)
             settings.pop("parallel_tool_calls", None)
         return {
             "model": self.model,
-            "messages": [_shape(message) for message in request.messages],
-            "stream": True,
+            "messages": _shapes(request.messages),
             "stream_options": {"include_usage": True},
             "max_retries": 0,
             "num_retries": 0,
             "timeout": self._timeouts.first_byte,
             **{name: value for name, value in self._where.items() if value},
             **settings,
+            "stream": True,
         }
 
     async def close(self) -> None:
@@ -234,6 +235,15 @@ def _shape(message: Message) -> dict[str, Any]:
         elif isinstance(part, Provided) and part.provider == "litellm" and "thinking" in part.data:
             blocks.append(part.data["thinking"])
     return {**made, "thinking_blocks": blocks} if blocks else made
+
+
+def _shapes(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    shapes = []
+    for message, pictures in with_pictures(messages):
+        shapes.append(_shape(message))
+        if pictures:
+            shapes.append(shown_after(pictures))
+    return shapes
 
 
 def _plain(chunk: Any) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from ..core.codec import dump
-from ..core.errors import ConfigError, ModelError
+from ..core.errors import ConfigError, ModelNotFound, ModelUnavailable, RequestRefused
 from ..core.language import say
-from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, Thinking, ToolResult, ToolSpec
+from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, ToolResult, ToolSpec
 from ..core.openai_shape import result_text
 from ..kernel.ports import Emit
 from .http import PATIENT, Timeouts
@@ -22,7 +22,12 @@ from .served import Joiner, ServedModel
 ToolMode = Literal["auto", "native", "constrained", "text"]
 # What servers say when a model cannot do it: Ollama, vLLM, llama.cpp, LM Studio
 _CANNOT = {
-    "native": re.compile(r"not support.{0,30}tool|tool.{0,60}(not supported|requires)|--jinja|enable-auto-tool-choice", re.I),
+    "native": re.compile(
+        r"not support (tools?\b|tool[ _-]?(use|calling)|function[ _-]?calling)|endpoints found that support tool"
+        r"|(tools?|tool use|tool calls|tool calling|function calling) (is|are) not (supported|enabled)"
+        r"|tools param requires|--jinja|enable-auto-tool-choice",
+        re.I,
+    ),
     "constrained": re.compile(r"response_format|json_schema|grammar|guided", re.I),
 }
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
@@ -76,16 +81,24 @@ class OpenAI(ServedModel):
         if not request.tools:
             return await super().reply(request, emit)
         modes = get_args(ToolMode)[1:] if self.tool_mode == "auto" else (self.tool_mode,)
+        shown = False
+
+        async def show(text: str, kind: str = "text", call_id: str = "") -> None:
+            nonlocal shown
+            shown = True
+            await emit(text, kind)
+
         for mode in modes:
             try:
                 if mode == "native":
-                    said = await super().reply(request, emit)
+                    said = await super().reply(request, emit if len(modes) == 1 else show)
                 else:
                     from .constrained import reply_by_choice
 
-                    said = await reply_by_choice(super().reply, request, emit, constrain=mode == "constrained")
-            except ModelError as problem:
-                if mode == modes[-1] or not _CANNOT[mode].search(str(problem)):
+                    said = await reply_by_choice(super().reply, request, show, constrain=mode == "constrained")
+            except (RequestRefused, ModelNotFound, ModelUnavailable) as problem:
+                told = str(problem).removeprefix(f"{self.name}: ")
+                if shown or mode == modes[-1] or not _CANNOT[mode].search(told):
                     raise
             else:
                 if mode != "native":
@@ -143,22 +156,30 @@ def _is_strict(schema: Any) -> bool:
 
 
 def _encoded(messages: tuple[Message, ...]) -> list[bytes]:
-    """The protocol takes no pictures in a tool's result: they follow in the user's name, after all the results of a turn."""
     encoded: list[bytes] = []
-    pictures: list[Media] = []
-    for message in messages:
-        if pictures and message.role != "tool":
-            encoded.append(_shown(pictures))
-            pictures = []
+    for message, pictures in with_pictures(messages):
         encoded.append(message.encoded("openai", encode))
-        if message.role == "tool":
-            pictures += [media for part in message.parts if isinstance(part, ToolResult) for media in part.media]
-    return [*encoded, _shown(pictures)] if pictures else encoded
+        if pictures:
+            encoded.append(dump(shown_after(pictures)).encode())
+    return encoded
 
 
-def _shown(pictures: list[Media]) -> bytes:
+def with_pictures(messages: tuple[Message, ...]) -> Iterator[tuple[Message, list[Media]]]:
+    """The protocol takes no pictures in a tool's result: they follow in the user's name, after all the results of a turn."""
+    pictures: list[Media] = []
+    for place, message in enumerate(messages):
+        if message.role != "tool":
+            yield message, []
+            continue
+        pictures += [media for part in message.parts if isinstance(part, ToolResult) for media in part.media]
+        last = place + 1 == len(messages) or messages[place + 1].role != "tool"
+        yield message, pictures if last else []
+        pictures = [] if last else pictures
+
+
+def shown_after(pictures: list[Media]) -> dict[str, Any]:
     text = {"type": "text", "text": "What the tools gave back:"}
-    return dump({"role": "user", "content": [text, *[_content(media) for media in pictures]]}).encode()
+    return {"role": "user", "content": [text, *[_content(media) for media in pictures]]}
 
 
 def encode(message: Message) -> bytes:
@@ -188,13 +209,11 @@ def shape(message: Message) -> dict[str, Any]:
 
 
 def _give_back(message: Message, made: dict[str, Any]) -> None:
-    """Reasoning that belongs to calls goes back to the server that wrote it: some refuse the results without it."""
-    if (thought := message.thinking) and not any(part.signature for part in message.parts if isinstance(part, Thinking)):
-        made["reasoning_content"] = thought
+    """Reasoning that belongs to calls goes back under the name that it came with: some servers refuse results without it."""
     for part in message.parts:
         if isinstance(part, Provided) and part.provider == "openai":
-            if part.data.get("reasoning_details"):
-                made["reasoning_details"] = part.data["reasoning_details"]
+            made |= {part.data["echo"]: message.thinking} if part.data.get("echo") else {}
+            made |= {"reasoning_details": part.data["reasoning_details"]} if part.data.get("reasoning_details") else {}
             for call, extra in zip(made["tool_calls"], part.data.get("extra_content") or (), strict=False):
                 call |= {"extra_content": extra} if extra else {}
 

@@ -42,20 +42,24 @@ class Pieces:
         self._by_index: dict[Any, dict[str, Any]] = {}
         self._finish = ""
         self._usage = Usage(cost=None)
-        self._seen = False
+        self._seen = self._echoed = False
 
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
         return answer  # its `message` is read as one large delta
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
         choices = listed(chunk.get("choices"))
-        if chunk.get("error") or (not choices and (chunk.get("object") == "error" or {"message", "detail"} & chunk.keys())):
+        if chunk.get("error") or (
+            not choices and (chunk.get("object") == "error" or chunk.get("message") or chunk.get("detail"))
+        ):
             raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
         if usage := mapping(chunk.get("usage")):
             self._usage = self.count(usage)
         for choice in choices:
             self._seen = True
             if not choice.get("index"):  # of several answers, the first
+                if choice.get("error") or choice.get("finish_reason") == "error":
+                    raise from_event(choice.get("error") or say("the server gave up", "サーバーが中断しました"), self._who)
                 await self._take(mapping(choice.get("delta") or choice.get("message")), emit)
                 self._finish = words(choice.get("finish_reason")) or self._finish
         return False
@@ -72,6 +76,7 @@ class Pieces:
             elif name in ("reasoning_content", "reasoning") and type(value) is str:
                 if name == "reasoning" and delta.get("reasoning_content"):
                     continue  # both names, the same words
+                self._echoed = self._echoed or name == "reasoning_content"
                 self._thinking.append(value)
                 await emit(value, "thinking")
             elif name == "reasoning_details":
@@ -91,7 +96,7 @@ class Pieces:
 
     def _join(self, fragment: Mapping[str, Any]) -> None:
         function, id = mapping(fragment.get("function")), words(fragment.get("id"))
-        call = self._belongs_to(fragment.get("index"), id, words(function.get("name")))
+        call = self._belongs_to(fragment.get("index"), id, function)
         call["name"] = call["name"] or words(function.get("name"))
         call["id"] = call["id"] or id
         call["extra"] = fragment.get("extra_content") or call["extra"]
@@ -99,18 +104,13 @@ class Pieces:
         if arguments is not None and arguments != "":
             call["arguments"].append(arguments if isinstance(arguments, str) else dump(arguments))
 
-    def _belongs_to(self, index: Any, id: str, name: str) -> dict[str, Any]:
-        """By index, unless another id comes with it; else by id; else to the call before, unless it has a name of its own."""
-        if index is not None:
-            known = self._by_index.get(str(index))
-            if known is not None and not (id and known["id"] and id != known["id"]):
-                return known
-        elif id:
-            same = [one for one in self._calls if one["id"] == id]
-            if same and not (name and _complete(same[-1])):
-                return same[-1]
-        elif self._calls and not (name and self._calls[-1]["name"]):
-            return self._calls[-1]
+    def _belongs_to(self, index: Any, id: str, function: Mapping[str, Any]) -> dict[str, Any]:
+        """To the call of that index, else of that id, else to the last; unless a name shows that another one begins."""
+        known = self._by_index.get(str(index)) if index is not None else None
+        if index is None and self._calls:
+            known = next((one for one in reversed(self._calls) if one["id"] == id), None) if id else self._calls[-1]
+        if known is not None and not _begins(function, known):
+            return known
         made: dict[str, Any] = {"id": id, "name": "", "arguments": [], "extra": None}
         self._calls.append(made)
         if index is not None:
@@ -131,10 +131,18 @@ class Pieces:
             parts.append(Text("".join(self._text)))
         calls = [call for call in self._calls if call["name"]]
         parts += [ToolCall(call["id"], call["name"], parsed_arguments("".join(call["arguments"]))) for call in calls]
-        extra = [call["extra"] for call in calls]
-        if self._details or any(extra):
-            parts.append(Provided("openai", {"reasoning_details": self._details, "extra_content": extra}))
+        if calls and (back := self._given_back(calls)):
+            parts.append(Provided("openai", back))
         return ModelReply(Message("assistant", tuple(parts)), _STOPS.get(self._finish.lower()), self._usage, self._who.model)
+
+    def _given_back(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        """What belongs to the calls of a turn, and is wanted back with them, under the names that it came with."""
+        back: dict[str, Any] = {"echo": "reasoning_content"} if self._echoed else {}
+        if self._details:
+            back["reasoning_details"] = _merged(self._details)
+        if any(call["extra"] for call in calls):
+            back["extra_content"] = [call["extra"] for call in calls]
+        return back
 
     def thoughts(self) -> list[Part]:
         return [Thinking("".join(self._thinking))] if self._thinking else []
@@ -149,13 +157,33 @@ class Pieces:
             _money(usage.get("cost")),
             counted(made.get("reasoning_tokens")),
         )
+        if any(mapping(usage.get("server_tool_use")).values()):  # searches and the like are charged by the piece
+            return replace(seen, cost=None)
         if self._price is None:
             return seen
         return replace(seen, cost=self._price.of(seen, counted(read.get("cache_write_tokens"))))
 
 
-def _complete(call: dict[str, Any]) -> bool:
-    return bool(call["arguments"]) and isinstance(parsed_arguments("".join(call["arguments"])), dict)
+def _begins(function: Mapping[str, Any], known: dict[str, Any]) -> bool:
+    """Servers give all calls one index, or repeat the name with every piece: a call with complete arguments takes no more."""
+    name = words(function.get("name"))
+    if not name or not known["name"]:
+        return False
+    complete = known["arguments"] and isinstance(parsed_arguments("".join(known["arguments"])), dict)
+    return name != known["name"] or bool(complete and function.get("arguments"))
+
+
+def _merged(details: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The pieces of a block of reasoning have its type and index."""
+    blocks: dict[Any, dict[str, Any]] = {}
+    for place, piece in enumerate(details):
+        index = piece.get("index")
+        block = blocks.setdefault((piece.get("type"), place if index is None else index), {})
+        for name, value in piece.items():
+            joined = name in ("text", "summary", "data") and isinstance(block.get(name), str) and isinstance(value, str)
+            if value is not None:
+                block[name] = block[name] + value if joined else value
+    return list(blocks.values())
 
 
 def _money(told: Any) -> float | None:

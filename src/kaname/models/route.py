@@ -34,7 +34,7 @@ def route_to(url: str) -> Route:
     try:
         address = urlsplit(url)
         port = address.port or (443 if address.scheme == "https" else 80)
-        name = (address.hostname or "").encode("idna").decode() if not (address.hostname or "").isascii() else address.hostname
+        name = (address.hostname or "").encode("idna").decode()
     except ValueError as problem:  # no port, no IPv6 address, no name
         raise _no_address(url, str(problem)) from problem
     if address.scheme not in ("http", "https") or not name:
@@ -54,7 +54,7 @@ def _no_address(url: str, why: str) -> ConfigError:
     return ConfigError(say(f"{url!r} is no address: {why}", f"{url!r} はアドレスではありません: {why}"))
 
 
-def endpoint(base_url: str, path: str) -> str:
+def endpoint(base_url: str, path: str, without: str = "") -> str:
     """The address of a service below a base; a query (`?api-version=…`) stays behind it. Keys do not belong in an address."""
     try:
         parts = urlsplit(base_url)
@@ -68,7 +68,7 @@ def endpoint(base_url: str, path: str) -> str:
                 "base_url にユーザー名やパスワードを入れないでください。api_key か headers を使ってください",
             )
         )
-    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path, fragment=""))
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(without) + path, fragment=""))
 
 
 def _proxy_for(address: SplitResult, port: int) -> SplitResult | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ import msgspec
 from ..core.language import say
 from ..core.messages import ModelReply, ModelRequest
 from ..kernel.ports import Emit
-from .connection import Broken, Connection, Late
+from .connection import Broken, Connection
 from .failures import Who, from_status, garbled, secrets_in
 from .http import Http, Timeouts
 from .prices import Price, price_of
@@ -56,7 +57,7 @@ class ServedModel(ABC):
         self._price, self._listed = price, price_of(self.name)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.model} at {self._url}>"
+        return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"
 
     @abstractmethod
     def body(self, request: ModelRequest) -> bytes:
@@ -93,7 +94,9 @@ class ServedModel(ABC):
                 raise garbled(say("a web page instead of an answer: is base_url right?", page), self.who)
             joiner = self.joiner(request)
             slice_ = await response.more(patience)
-            if "event-stream" not in kind and slice_.lstrip()[:1] == b"{":  # a server that does not stream
+            while slice_ and not slice_.strip():  # signs of life before a whole answer
+                slice_ = await response.more(patience)
+            if slice_.lstrip()[:1] == b"{":  # a server that does not stream; no event begins like that
                 whole = self._decoded(slice_ + await response.read(pause))
                 await joiner.take(joiner.whole(whole), emit)
                 return joiner, True
@@ -122,8 +125,9 @@ class ServedModel(ABC):
 async def _what_came(response: Connection) -> bytes:
     """Of an error's explanation. It may break off or never end; that it is an error stands in the status."""
     try:
-        return await response.read(_EXPLANATION, _ERROR_BYTES)
-    except (Broken, Late):
+        async with asyncio.timeout(_EXPLANATION):
+            return await response.read(_EXPLANATION, _ERROR_BYTES)
+    except (Broken, TimeoutError):
         return b""
 
 
