@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "api.agent": ("Agent",),
+    "api.config": ("Config", "load_config"),
     "api.result": ("Result",),
     "api.run": ("Run",),
     "api.sequence": ("AgentConfiguration", "AgentStepSequence"),
@@ -60,6 +61,8 @@ __all__ = sorted(_HOME_OF)
 
 if TYPE_CHECKING:
     from .api.agent import Agent as Agent
+    from .api.config import Config as Config
+    from .api.config import load_config as load_config
     from .api.result import Result as Result
     from .api.run import Run as Run
     from .api.sequence import AgentConfiguration as AgentConfiguration

@@ -28,6 +28,7 @@ from ..strategies.stop import Rule, Rules, with_defaults
 from ..strategies.termination import DuplicateDetectionPolicy
 from ..tools.registry import ToolRegistry
 from .begin import Beginnings, Recent, new_run_id
+from .config import Config
 from .result import Result, result_of
 from .run import Begin, Run
 
@@ -43,7 +44,8 @@ Input = str | Message | Mapping[str, Any]
 
 
 class Agent:
-    """`model` is a name (`provider/model`) or an object. `output` is any type that pydantic can validate.
+    """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. `output` is any type that
+    pydantic can validate.
 
     `mcp_servers`: tool servers by name, in the usual form; they start with `async with`, or with the first run, and end with
     `close`. `elicit(server, question, schema)` answers what a server asks the user.
@@ -53,7 +55,7 @@ class Agent:
 
     def __init__(
         self,
-        model: Model | str | None = None,
+        model: Model | str | Config | None = None,
         tools: Iterable[Any] = (),
         *,
         name: str = "agent",
@@ -69,6 +71,11 @@ class Agent:
         mcp_servers: Mapping[str, Any] | None = None,
         elicit: Elicit | None = None,
     ) -> None:
+        if isinstance(model, Config):
+            own = {"output": output, "strategy": strategy, "policies": policies, "stops": stops, "journal": journal}
+            own |= {"sinks": sinks, "context": context, "settings": settings, "mcp_servers": mcp_servers, "elicit": elicit}
+            self._configured(model, tools, {**own, "name": "" if name == "agent" else name, "instructions": instructions})
+            return
         if not name:
             raise ConfigError(say("an agent needs a name", "エージェントには名前が必要です"))
         policies, sinks = tuple(policies), tuple(sinks)
@@ -97,6 +104,12 @@ class Agent:
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
         self._head: tuple[str, State] | None = None  # the run where that conversation stands
+
+    def _configured(self, config: Config, tools: Iterable[Any], own: Mapping[str, Any]) -> None:
+        """As the file says, and what was said beside it."""
+        parts = config.agent().parts()
+        parts |= {name: value for name, value in own.items() if value is not None and value != "" and value != ()}
+        Agent.__init__(self, parts.pop("model"), [*parts.pop("tools"), *tools], **parts)
 
     def _serving(self, servers: Mapping[str, Any], elicit: Elicit | None) -> McpServers:
         from ..tools.mcp.servers import McpServers

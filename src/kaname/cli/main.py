@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     _chat(commands)
     _runs(commands)
     _models(commands)
+    _config(commands)
     doctor = _command(commands, "doctor", say("check everything, and say how to mend it", "すべてを調べ、直し方を示す"))
     _agent_options(doctor)
     return top
@@ -59,6 +60,10 @@ def _agent_options(command: argparse.ArgumentParser) -> None:
         "--model",
         help=say("provider/model, or local (default: $KANAME_MODEL, or what is found)", "provider/model または local"),
     )
+    command.add_argument(
+        "-c", "--config", action="append", help=say("a configuration file (default: kaname.yaml, config.yaml)", "設定ファイル")
+    )
+    command.add_argument("-a", "--agent", help=say("which agent of the file", "ファイルの中のエージェント"))
     command.add_argument("--journal", help=say("where runs are recorded (a file)", "実行を記録するファイル"))
 
 
@@ -108,6 +113,17 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs.add_argument("-n", "--number", type=int, default=20, help=say("how many to list", "一覧の数"))
     runs.add_argument("--answer", help=say("resume: the answer to what it asked", "再開時、質問への答え"))
     runs.add_argument("--json", action="store_true", help=say("one fact a line, as JSON", "一行に一つの JSON"))
+
+
+def _config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    init = _command(commands, "init", say("write a commented kaname.yaml", "注釈付きの kaname.yaml を書く"))
+    init.add_argument("--force", action="store_true", help=say("write over an existing one", "上書きする"))
+    config = _command(commands, "config", say("check the configuration, or print its schema", "設定の検査、スキーマの表示"))
+    config.add_argument("action", choices=["check", "schema"])
+    config.add_argument("files", nargs="*")
+    tools = _command(commands, "tools", say("what an agent can do", "エージェントが使えるツール"))
+    _agent_options(tools)
+    tools.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool", "ツール"))
 
 
 def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

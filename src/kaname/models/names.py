@@ -46,16 +46,16 @@ def resolve(name: str | Model) -> Model:
         return name
     provider, slash, rest = name.partition("/")
     if name == "local":
-        return _maker(provider)()  # type: ignore[no-any-return]
+        return maker(provider)()  # type: ignore[no-any-return]
     if not slash or not rest:
         raise ConfigError(
             say(f"a model name is written provider/model; got {name!r}", f"モデル名は provider/model の形です: {name!r}")
         )
-    model: Model = _maker(provider)(rest)
+    model: Model = maker(provider)(rest)
     return model
 
 
-def _maker(provider: str) -> Any:
+def maker(provider: str) -> Any:
     """What makes a model from the rest of its name."""
     if provider in PROVIDERS:
         return _imported(PROVIDERS[provider])
@@ -66,7 +66,7 @@ def _maker(provider: str) -> Any:
         return others[provider].load()
     if provider in LITELLM:
         make = _imported(PROVIDERS["litellm"])
-        return lambda rest: make(f"{provider}/{rest}")
+        return lambda rest, **given: make(f"{provider}/{rest}", **given)
     known = [*PROVIDERS, *others, *LITELLM]
     raise ConfigError(
         say(

@@ -1,0 +1,53 @@
+"""`kaname init`: a file to begin with."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..core.language import say
+from .main import DONE, FAILED
+from .screen import Screen
+
+TEMPLATE = """# What your agents are. `kaname config check` tells every mistake; `kaname run "…"` uses the first agent.
+
+agents:
+  helper:
+    model: local                    # or openai/NAME, anthropic/NAME, PROVIDER/NAME (LiteLLM), local/FILE.gguf
+    instructions: Be brief and kind.
+    tools: []                       # "module:function", or "FILE.py" for all the tools that it defines
+    # approve: [send_mail]          # ask a person before these
+    stops:                          # whatever is hit, the work so far is kept
+      max_steps: 20
+      deadline: 10m
+      # cost: $1
+    # settings: {temperature: 0}
+
+# models:                           # keys and addresses by provider; ${NAME} comes from the environment
+#   openai: {api_key: "${OPENAI_API_KEY}", base_url: "${OPENAI_BASE_URL:-https://api.openai.com/v1}"}
+
+# mcp_servers:                      # tool servers, for all agents
+#   files: {command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "."]}
+#   web: {url: "http://127.0.0.1:8000/mcp"}
+
+# journal: runs.db                  # where runs are recorded; the default is one file in your state folder
+"""
+
+
+def main(given: argparse.Namespace) -> int:
+    screen, path = Screen(), Path("kaname.yaml")
+    if path.exists() and not given.force:
+        screen.note(
+            say("kaname.yaml is already here; --force writes over it", "kaname.yaml はすでにあります。--force で上書きします"),
+            "red",
+        )
+        return FAILED
+    path.write_text(TEMPLATE, encoding="utf-8")
+    screen.note(
+        say(
+            'kaname.yaml is written: edit it, then `kaname run "…"`',
+            'kaname.yaml を書きました。編集して `kaname run "…"` をどうぞ',
+        ),
+        "green",
+    )
+    return DONE

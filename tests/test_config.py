@@ -1,0 +1,173 @@
+"""Agents in a file: what it says is what runs, and every mistake is told at once, with its line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kaname import Agent, ConfigError, load_config
+from kaname.api.config import SCHEMA
+from kaname.cli.init import TEMPLATE
+from kaname.testing import WireServer
+from kaname.testing.wire import reply
+from tests.test_cli import terminal  # noqa: F401
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    def write(text, name="kaname.yaml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    (tmp_path / "some_tools.py").write_text('def double(n: int) -> int:\n    "Double."\n    return 2 * n\n')
+    return write
+
+
+async def test_an_agent_from_a_file(write, monkeypatch):
+    async with WireServer([reply(calls=[("double", {"n": 21})]), reply("四十二")]) as server:
+        monkeypatch.setenv("MY_KEY", "sk-mine")
+        path = write(
+            f"""
+            models:
+              openai: {{api_key: "${{MY_KEY}}", base_url: "{server.url}"}}
+            agents:
+              helper:
+                model: openai/any
+                instructions: "簡潔に。${{NOT_SET:-Thanks.}}"
+                tools: ["some_tools:double"]
+                stops: {{max_steps: 5, deadline: 1m}}
+                settings: {{temperature: 0}}
+            journal: memory
+            """
+        )
+        async with Agent(load_config(path)) as agent:
+            assert agent.name == "helper"
+            assert (await agent.run("21 * 2?")).output == "四十二"
+    assert server.headers[0]["authorization"] == "Bearer sk-mine"
+    assert server.requests[0]["temperature"] == 0
+    assert server.requests[0]["messages"][0]["content"] == "簡潔に。Thanks."
+
+
+@pytest.mark.parametrize("provider", ["openai", "claude"])
+def test_the_tiny_agents_form(write, provider):
+    config = load_config(
+        write(
+            f"""
+            llm:
+              provider: {provider}
+              openai: {{model: gpt-4, api_key: sk-test}}
+              claude: {{model: claude-x, api_key: sk-test}}
+            mcp_servers:
+              files: {{command: npx, args: ["-y", pkg, 3]}}
+            """,
+            "config.yaml",
+        )
+    )
+    agent = Agent(config, journal="memory")
+    assert agent.recipe.model.name == {"openai": "openai/gpt-4", "claude": "anthropic/claude-x"}[provider]
+    assert [server.name for server in agent.servers.servers] == ["files"]
+
+
+def test_every_mistake_at_once_with_its_line(write):
+    path = write(
+        """agents:
+  helper:
+    modle: openai/gpt-4o
+    tools: some_tools
+    stops: {max_steps: many, deadline: soon}
+  other:
+    model: opnai/gpt-4o
+    mcp_servers:
+      x: {comand: npx}
+models:
+  openai: {api_key: "${SURELY_NOT_SET}"}
+journal: 3
+"""
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    told = str(caught.value)
+    for line, words in (
+        (3, "agents.helper.modle: unknown key; did you mean 'model'?"),
+        (4, "agents.helper.tools: expected array, got 'some_tools'"),
+        (5, "agents.helper.stops.max_steps: expected integer, got 'many'"),
+        (5, "agents.helper.stops.deadline"),
+        (7, "agents.other.model: no provider 'opnai'; did you mean 'openai'?"),
+        (9, "agents.other.mcp_servers.x.comand: unknown key; did you mean 'command'?"),
+        (9, "agents.other.mcp_servers.x: give either command or url"),
+        (11, "models.openai.api_key: the environment variable SURELY_NOT_SET is not set"),
+        (12, "journal: expected string, got 3"),
+    ):
+        assert f"kaname.yaml:{line}: {words}" in told
+    assert told.startswith("9 mistakes")
+
+
+def test_broken_files(write, tmp_path):
+    with pytest.raises(ConfigError, match=r"kaname\.yaml:3: YAML"):
+        load_config(write("agents:\n  a: [\n"))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path / "nowhere.yaml")
+    with pytest.raises(ConfigError, match="neither 'agents' nor 'llm'"):
+        load_config(write(""))
+    with pytest.raises(ConfigError, match="expected object"):
+        load_config(write("- 1"))
+    with pytest.raises(ConfigError, match="is there twice"):
+        load_config(write("agents:\n  a: {model: local}\n  a: {model: local}\n"))
+    with pytest.raises(ConfigError, match="'provider' is missing"):
+        load_config(write("llm: {openai: {model: x}}"))
+    with pytest.raises(ConfigError, match="no block 'openai'"):
+        load_config(write("llm: {provider: openai}"))
+
+
+def test_files_are_merged_and_agents_are_named(write):
+    base = write("agents:\n  a: {model: local, instructions: one}\n  b: {model: local}\n", "base.yaml")
+    over = write("agents:\n  a: {instructions: two}\n", "over.yaml")
+    config = load_config(base, over)
+    assert (config.agent().name, config.agent().model, config.agent().instructions) == ("a", "local", "two")
+    assert config.agent("b").name == "b"
+    with pytest.raises(ConfigError, match="did you mean 'b'|there are: a, b"):
+        config.agent("bb")
+
+
+def test_what_is_said_beside_the_file_goes_over_it(write):
+    config = load_config(write("agents:\n  a: {model: scripted/none.json, instructions: one}\n"))
+    with pytest.raises(ConfigError):
+        Agent(config)
+    agent = Agent(load_config(write("agents:\n  a: {instructions: one}\n")), instructions="mine", name="me", journal="memory")
+    assert (agent.name, agent.recipe.instructions) == ("me", "mine")
+
+
+def test_the_schema_accepts_what_we_accept():
+    from jsonschema import Draft202012Validator
+
+    Draft202012Validator.check_schema(SCHEMA)
+    import yaml
+
+    assert Draft202012Validator(SCHEMA).is_valid(yaml.safe_load(TEMPLATE))
+    assert not Draft202012Validator(SCHEMA).is_valid({"agents": {"a": {"modle": "x"}}})
+
+
+def test_from_the_command_line(terminal):  # noqa: F811
+    assert terminal("init").returncode == 0
+    assert terminal("init").returncode == 1, "nothing is written over"
+    checked = terminal("config", "check")
+    assert (checked.returncode, "in order" in checked.stderr) == (0, True), checked.stderr
+    assert json.loads(terminal("config", "schema").stdout)["title"] == "kaname.yaml"
+    model = terminal.script({"calls": [{"name": "add", "args": {"a": 1, "b": 2}}]}, "three")
+    (terminal.folder / "kaname.yaml").write_text(
+        f"agents:\n  one:\n    model: {model}\n    tools: [mytools.py]\n  two: {{model: {terminal.script('second')}}}\n"
+    )
+    assert terminal("run", "-q", "1 + 2?").stdout == "three\n"
+    assert terminal("run", "-q", "-a", "two", "hi").stdout == "second\n"
+    assert "add(a, b): Add." in terminal("tools").stdout
+    (terminal.folder / "kaname.yaml").write_text("agents: {a: {modle: x}}\n")
+    wrong = terminal("run", "hi")
+    assert (wrong.returncode, "did you mean 'model'" in wrong.stderr) == (1, True)
+    assert terminal("config", "check", "nowhere.yaml").returncode == 1
+
+
+def test_yaml_is_loaded_when_a_file_is():
+    code = "import sys; from kaname import Agent, Config; assert 'yaml' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
