@@ -18,6 +18,6 @@ def price_of(item: str) -> int:
 
 
 @tool(effect="pure")
-def multiply(a: float, b: float) -> float:
+def multiply(a: int | float, b: int | float) -> int | float:
     """Multiply two numbers."""
     return a * b

@@ -98,6 +98,7 @@ class _Chat:
                 run = self._agent.resume(run.run, answers, abort_event=stop)
             self._said.append((text, result.text or ""))
             self._runs.append(result.run)
+            show.finish()
             if result.stop.kind == "cancelled":
                 self._screen.note(say("stopped; the conversation goes on", "中断しました。会話は続けられます"), "yellow")
         except AgentError as problem:
