@@ -43,6 +43,7 @@ def terminal(tmp_path):
         "KANAME_CACHE": str(tmp_path / "cache"),
         "LANG": "C.UTF-8",
         "COLUMNS": "80",
+        "KANAME_NEARBY": "",
     }
 
     def script(*steps):
@@ -130,6 +131,44 @@ def test_runs_are_listed_shown_and_deleted(terminal):
     assert terminal("runs", "show", "nonesuch").returncode == 1
     assert terminal("runs", "delete", "last").returncode == 0
     assert "no runs yet" in terminal("runs").stderr
+
+
+def test_fork_replay_and_diff(terminal):
+    model = terminal.script(uses("add", a=1, b=2), "three")
+    terminal("run", "-m", model, "-t", "mytools.py", "1 + 2?")
+    same = terminal("runs", "replay", "last", "-m", model, "-t", "mytools.py")
+    assert same.returncode == 0, same.stdout + same.stderr
+    first = terminal("runs").stdout.split()[0]
+    other = terminal.script("", "", "four")
+    forked = terminal("runs", "fork", first, "and one more?", "-m", other, "-t", "mytools.py")
+    assert forked.returncode == 0, forked.stderr
+    different = terminal("runs", "diff", first, "last")
+    assert different.returncode == 1
+    assert "+> and one more?" in different.stdout
+    assert terminal("runs", "diff", first, first).returncode == 0
+
+
+def test_a_server_next_door_is_found(terminal):
+    import http.server
+    import threading
+
+    class Ollama(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = b'{"data": [{"id": "qwen3"}]}' if self.path == "/v1/models" else b"?"
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ollama)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    found = terminal("models", KANAME_NEARBY=f"Ollama={server.server_port},nobody=1")
+    assert f"OPENAI_BASE_URL=http://127.0.0.1:{server.server_port}/v1, --model openai/qwen3" in found.stdout
+    server.shutdown()
+    server.server_close()
 
 
 def test_ctrl_c_ends_the_run_in_order(terminal):

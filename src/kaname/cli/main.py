@@ -101,14 +101,23 @@ def _chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    runs = _command(commands, "runs", say("what was done: list, show, resume, delete", "記録: 一覧・表示・再開・削除"))
-    runs.add_argument("action", nargs="?", default="list", choices=["list", "show", "resume", "delete"])
+    runs = _command(
+        commands,
+        "runs",
+        say("what was done: list, show, resume, fork, replay, …", "記録: 一覧・表示・再開・分岐・再生・比較・削除"),
+    )
+    actions = ["list", "show", "resume", "fork", "replay", "diff", "delete"]
+    runs.add_argument("action", nargs="?", default="list", choices=actions)
     runs.add_argument(
         "run",
         nargs="?",
         help=say("which run; the beginning of its name will do, or 'last'", "どの実行か。名前の先頭、または last"),
     )
+    runs.add_argument(
+        "other", nargs="?", help=say("diff: the other run; fork: what to say next", "diff: もう一方。fork: 次の発言")
+    )
     _agent_options(runs)
+    runs.add_argument("--at", type=int, help=say("fork: go on from this fact", "fork: この事実から"))
     runs.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("for resume", "再開用"))
     runs.add_argument("-n", "--number", type=int, default=20, help=say("how many to list", "一覧の数"))
     runs.add_argument("--answer", help=say("resume: the answer to what it asked", "再開時、質問への答え"))

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from ..core.language import say
 from ..models import weights
 from .main import DONE
+from .nearby import nearby
 from .screen import Screen, padded
 from .setting_up import pull
 
@@ -41,6 +42,10 @@ def rows() -> list[tuple[str, str]]:
         ("openai/NAME", _key("OPENAI_API_KEY", "OPENAI_BASE_URL")),
         ("anthropic/NAME", _key("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")),
         ("PROVIDER/NAME", f"LiteLLM: {other}"),
+        *[
+            (one.server, f"OPENAI_BASE_URL={one.address}, --model openai/{', openai/'.join(one.models[:3])}")
+            for one in nearby()
+        ],
     ]
 
 

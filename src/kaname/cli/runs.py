@@ -13,11 +13,11 @@ from ..core.language import say
 from ..core.runs import RunInfo
 from ..journals.choose import choose
 from ..kernel.ports import Journal
-from .main import DONE
+from .main import DONE, FAILED
 from .run import follow
 from .screen import Screen, columns, padded
 from .setting_up import agent_from
-from .show import Show
+from .show import Show, call_text
 
 
 def main(given: argparse.Namespace) -> int:
@@ -32,6 +32,8 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         run = await _found(journal, given.run)
         if given.action == "show":
             return await _tell(journal, run, screen, as_json=given.json)
+        if given.action == "diff":
+            return await _diff(journal, run, await _found(journal, given.other), screen)
         if given.action == "delete":
             await journal.delete(run.run)
             screen.note(say(f"deleted {run.run}", f"{run.run} を削除しました"))
@@ -100,6 +102,13 @@ async def _resume(given: argparse.Namespace, run: RunInfo, screen: Screen) -> in
     agent = agent_from(given, screen)
     try:
         stop, answers = asyncio.Event(), None
+        if given.action == "replay":
+            replay = await agent.replay(run.run)
+            screen.say(str(replay))
+            return DONE if replay.same else FAILED
+        if given.action == "fork":
+            forked = agent.fork(run.run, given.at, user_input=given.other, abort_event=stop)
+            return await follow(agent, forked, stop, screen, as_json=given.json, quiet=False)
         if given.answer is not None:
             waiting = await agent.resume(run.run)
             answers = dict.fromkeys(waiting.questions, given.answer)
@@ -108,6 +117,36 @@ async def _resume(given: argparse.Namespace, run: RunInfo, screen: Screen) -> in
         )
     finally:
         await agent.close()
+
+
+async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) -> int:
+    """Line by line: what was asked, called, given back and said."""
+    from difflib import unified_diff
+
+    before, after = await _story(journal, one), await _story(journal, other)
+    lines = list(unified_diff(before, after, one.run[:12], other.run[:12], lineterm="", n=2))
+    for line in lines:
+        colour = {"+": "green", "-": "red"}.get(line[:1], "")
+        screen.say(screen.coloured(screen.safe(line), colour, screen.out))
+    if not lines:
+        screen.note(say("no difference", "違いはありません"))
+    return FAILED if lines else DONE
+
+
+async def _story(journal: Journal, run: RunInfo) -> list[str]:
+    lines: list[str] = []
+    async for event in journal.read(run.run):
+        for chunk in chunks_of(event):
+            data = chunk.data
+            if data.get("status") == "received":
+                lines.append(f"> {data['content']}")
+            elif chunk.type == "tool_call":
+                lines.append(f"→ {data['name']}({call_text(data['arguments'])})")
+            elif chunk.type == "tool_response":
+                lines.append(f"← {data['content_preview']}")
+        reply = getattr(event.body, "reply", None)
+        lines += reply.message.text.splitlines() if reply is not None else []
+    return lines
 
 
 def _time(stamp: float) -> str:

@@ -89,10 +89,28 @@ def model_for(wanted: str | None, screen: Screen) -> Model:
     name = wanted or os.environ.get("KANAME_MODEL")
     if name is None:
         name = next((model for key, model in _KEYS.items() if os.environ.get(key)), "local")
+        if name == "local" and (offered := _next_door(screen)) is not None:
+            return offered
         screen.note(say(f"model: {name} (choose another with --model)", f"モデル: {name} (--model で変更できます)"))
     if name == "local":
         fetch_if_missing(screen)
     return resolve(name)
+
+
+def _next_door(screen: Screen) -> Model | None:
+    """A model server that runs on this machine is offered; where nobody can be asked, it is only named."""
+    from ..models.openai import OpenAI
+    from .nearby import nearby
+
+    for one in nearby():
+        offer = say(f"{one.server} runs here with {one.models[0]}", f"{one.server} が {one.models[0]} を提供しています")
+        if not (sys.stdin.isatty() and screen.err.isatty()):
+            screen.note(f"{offer}: OPENAI_BASE_URL={one.address} --model openai/{one.models[0]}")
+            continue
+        screen.note(say(f"{offer}. Use it? [Y/n] ", f"{offer}。使いますか? [Y/n] "), "", end="")
+        if input().strip().lower() in ("", "y", "yes", "はい"):
+            return OpenAI(one.models[0], base_url=one.address, api_key="none")
+    return None
 
 
 def fetch_if_missing(screen: Screen) -> None:
