@@ -210,6 +210,20 @@ async def test_many_tools_are_looked_for():
     assert "amount" in bad.error
 
 
+async def test_resources_and_prompts():
+    entry = {**STDIO, "library": True}
+    script = [call("list_resources"), call("read_resource", uri="shop://hours"), call("read_resource", uri="shop://no"), "ok"]
+    async with agent(script, {"everyday": entry}) as made:
+        assert {(one.kind, one.name) for one in await made.servers.library()} == {("resource", "hours"), ("prompt", "greet")}
+        assert await made.servers.get_prompt("greet", name="Ann") == "Greet Ann kindly."
+        with pytest.raises(AgentConnectionError, match="cannot be had"):
+            await made.servers.get_prompt("no")
+        listed, read, missing = await answers(made)
+    assert listed.output[0]["uri"] == "shop://hours"
+    assert read.output == "10 to 18"
+    assert "cannot be read" in missing.error
+
+
 async def test_over_http():
     import uvicorn
 

@@ -29,7 +29,7 @@ class Who(BaseModel):
     name: str
 
 
-def make(name="everyday"):
+def make(name="everyday"):  # noqa: C901
     server = FastMCP(name)
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -82,6 +82,16 @@ def make(name="everyday"):
     def process() -> int:
         """The process id."""
         return os.getpid()
+
+    @server.resource("shop://hours")
+    def hours() -> str:
+        """When the shop is open."""
+        return "10 to 18"
+
+    @server.prompt()
+    def greet(name: str) -> str:
+        """Greet somebody."""
+        return f"Greet {name} kindly."
 
     return server
 

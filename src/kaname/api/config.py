@@ -34,6 +34,7 @@ _SERVERS: dict[str, Any] = {
             "start_timeout": {"type": ["string", "number"]},
             "required": {"type": "boolean"},
             "disabled": {"type": "boolean"},
+            "library": {"type": "boolean"},
         },
     },
 }

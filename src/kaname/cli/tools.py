@@ -23,6 +23,9 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             screen.say(cut(f"{tool['name']}({named}): {tool['description']}", columns() - 1))
         if not agent.available_tools:
             screen.note(say("no tools", "ツールはありません"))
+        for one in await agent.servers.library() if agent.servers is not None else []:
+            named = f"{one.name}({', '.join(one.arguments)})" if one.kind == "prompt" else one.uri
+            screen.say(cut(f"{one.kind} {named}: {one.description or one.name}", columns() - 1))
         problems = agent.servers.problems if agent.servers is not None else {}
         for problem in problems.values():
             screen.note(problem, "red")

@@ -23,6 +23,7 @@ _KNOWN = (
     "start_timeout",
     "required",
     "disabled",
+    "library",
 )
 
 
@@ -41,6 +42,7 @@ class Entry:
     timeout: float | None = 60.0
     start_timeout: float = 30.0
     required: bool = False
+    library: bool = False  # its resources as tools for the model
 
     @property
     def told(self) -> str:
@@ -83,4 +85,5 @@ def _entry(name: str, given: Any) -> Entry | None:
         timeout=None if given.get("timeout", 60.0) is None else seconds(given.get("timeout", 60.0)),
         start_timeout=seconds(given.get("start_timeout", 30.0)),
         required=bool(given.get("required", False)),
+        library=bool(given.get("library", False)),
     )

@@ -59,7 +59,7 @@ class McpServer:
             client = await asyncio.to_thread(self._made)
             outcome = await attempt(self._connect, client, passing=())
             if isinstance(outcome, Failure):
-                why = (self._process.epitaph if self._process is not None else "") or _reason(outcome.error)
+                why = (self._process.epitaph if self._process is not None else "") or reason(outcome.error)
                 with Border():
                     await _close(client)
                 self._failed()
@@ -126,7 +126,7 @@ class McpServer:
                     "実行されたかどうかは不明です。次の呼び出しで再起動します。",
                 )
             )
-        return ToolResult(error=_reason(outcome.error))
+        return ToolResult(error=reason(outcome.error))
 
     def _lost(self) -> str:
         died = (self._process.epitaph if self._process is not None else "") or say("connection lost", "接続断")
@@ -196,7 +196,7 @@ def _is_over(problem: BaseException) -> bool:
     )
 
 
-def _reason(problem: BaseException) -> str:
+def reason(problem: BaseException) -> str:
     """The innermost cause says the most."""
     cause: BaseException = problem
     while cause.__cause__ is not None:

@@ -16,6 +16,7 @@ from ...kernel.ports import Repair, ToolContext
 from ..arguments import listed, read_arguments
 from ..registry import ToolRegistry
 from .entry import entries
+from .library import Held, get_prompt, held_by, library_tools, read_resource
 from .search import MOST_SHOWN, FindTools, UseTool
 from .server import Elicit, McpServer
 
@@ -80,6 +81,16 @@ class McpServers:
         self._started = None
         await asyncio.gather(*[server.close() for server in self.servers])
 
+    async def library(self) -> list[Held]:
+        """Resources, templates and prompts of all servers."""
+        return await held_by(self.servers)
+
+    async def read_resource(self, uri: str) -> ToolResult:
+        return await read_resource(self.servers, uri)
+
+    async def get_prompt(self, name: str, /, **arguments: Any) -> str:
+        return await get_prompt(self.servers, name, arguments)
+
     def _rebuild(self) -> None:
         offered = [(server, tool) for server in self.servers for tool in server.tools]
         count = Counter([tool.name for _, tool in offered])
@@ -91,6 +102,7 @@ class McpServers:
         actions: list[Any] = list(made.values())
         if len(own) + len(made) > MOST_SHOWN:
             actions = [FindTools(made), UseTool(made)]
+        actions += library_tools(self.servers)
         self._registry.exchange(self._mine, actions)
         self._mine = [action.name for action in actions]
         self._changed()
