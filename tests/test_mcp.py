@@ -283,6 +283,20 @@ for line in sys.stdin:
 """
 
 
+async def test_a_servers_helpers_go_with_it(tmp_path):
+    helper = tmp_path / "helper"
+    start = f"import subprocess; open({str(helper)!r}, 'w').write(str(subprocess.Popen(['sleep', '60']).pid))\n"
+    async with agent(["hi"], {"mini": {"command": sys.executable, "args": ["-c", start + MINI]}}) as made:
+        assert not made.servers.problems
+        pid = int(helper.read_text())
+        assert alive(pid)
+    for _ in range(50):
+        if not alive(pid):
+            break
+        await asyncio.sleep(0.05)
+    assert not alive(pid)
+
+
 def test_mistakes_in_the_entries():
     for given, told in (
         ({"x": {"comand": "npx"}}, r"mcp_servers\.x: unknown key 'comand'.*'command'"),

@@ -43,9 +43,11 @@ def delta(finish=None, **fields):
 # --- connections ---
 
 
-async def test_a_reply_that_was_left_in_the_middle_does_not_spoil_the_next():
+@pytest.mark.parametrize("pieces", [1, 7, 12, 40])
+async def test_a_reply_that_was_left_in_the_middle_does_not_spoil_the_next(pieces):
     """More is waiting than we care to hold, the reader has been told to pause, and then nobody reads on."""
-    flood = (b'{"choices":[{"delta":{"content":"x"}}]}', *[b'{"pad":"' + b"y" * 60_000 + b'"}' for _ in range(12)], b"[DONE]")
+    pads = [b'{"pad":"' + b"y" * 60_000 + b'"}' for _ in range(pieces)]
+    flood = (b'{"choices":[{"delta":{"content":"x"}}]}', *pads, b"[DONE]")
     async with WireServer([Answer(flood), reply("fine")]) as server:
         model = OpenAI("any", base_url=server.url, api_key="k", timeouts=Timeouts(first_byte=5))
 
@@ -455,6 +457,14 @@ def test_sound_has_the_names_that_the_protocol_knows():
         assert part["input_audio"]["format"] == name
     with pytest.raises(ConfigError, match="not by address"):
         encode(Message("user", (Media("audio/wav", url="http://h/x.wav"),)))
+
+
+async def test_the_same_function_twice_under_one_index():
+    calls = [
+        delta(tool_calls=[{"index": 0, "id": "a", "function": {"name": "f", "arguments": f'{{"x":{n}}}'}}]) for n in (1, 2)
+    ]
+    got = await asked(events(*calls, delta("tool_calls")))
+    assert [(call.name, call.args) for call in got.message.calls] == [("f", {"x": 1}), ("f", {"x": 2})]
 
 
 async def test_two_calls_without_arguments_and_one_index():
