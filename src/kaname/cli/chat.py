@@ -115,7 +115,9 @@ class _Chat:
         self._cost, self._known = self._cost + show.cost, self._known and show.cost_known
 
     async def _tools(self, rest: str) -> None:
-        for tool in self._agent.available_tools or []:
+        if self._agent.servers is not None:
+            await self._agent.servers.start()
+        for tool in self._agent.available_tools:
             self._screen.say(f"{tool['name']}: {tool['description']}")
         if not self._agent.available_tools:
             self._screen.note(say("no tools: start with -t FILE.py", "ツールはありません。-t FILE.py で指定してください"))
@@ -190,6 +192,7 @@ class _ChatShow(Show):
             self._screen.replace("")
         if self._markdown is not None:
             self._screen.raw(self._markdown.end())
+            self._markdown = Markdown()  # what was left open ends with the message
         self.end_line()
 
 

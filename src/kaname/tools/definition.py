@@ -12,7 +12,7 @@ from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
 from ..core.values import plain_text
 from ..kernel.ports import Repair, Tool, ToolContext
-from .arguments import listed, read_arguments
+from .arguments import fitting_arguments, read_arguments
 from .function import DEFAULT_TIMEOUT, check_effect, context_parameters, run_function
 from .results import to_result
 
@@ -44,12 +44,7 @@ class DefinedTool:
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
 
     def prepare(self, call: ToolCall) -> dict[str, Any]:
-        from .schema_check import problems
-
-        args = read_arguments(call)
-        if mistakes := list(problems(args, self.parameters)):
-            raise BadArguments(listed(self.name, mistakes))
-        return args
+        return fitting_arguments(call, self.name, self.parameters)
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if self._execute is None:

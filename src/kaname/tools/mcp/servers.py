@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from logging import getLogger
 from typing import Any
 
-from ...core.errors import AgentConnectionError, BadArguments
+from ...core.errors import AgentConnectionError
 from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
 from ...kernel.ports import Repair, ToolContext
-from ..arguments import listed, read_arguments
+from ..arguments import fitting_arguments
 from ..registry import ToolRegistry
 from .entry import entries
 from .library import Held, get_prompt, held_by, library_tools, read_resource
@@ -38,12 +38,7 @@ class McpTool:
         self._server, self._tool = server, tool.name
 
     def prepare(self, call: ToolCall) -> dict[str, Any]:
-        from ..schema_check import problems
-
-        args = read_arguments(call)
-        if mistakes := list(problems(args, self.parameters)):
-            raise BadArguments(listed(self.name, mistakes))
-        return args
+        return fitting_arguments(call, self.name, self.parameters)
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         return await self._server.call(self._tool, prepared, context.progress)
