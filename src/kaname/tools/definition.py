@@ -70,7 +70,9 @@ def _timeout(given: float | str | None) -> float | None:
 
 
 class TextTool:
-    """A class with `name`, `description` and `async execute(input_text)`: the model sends it one text."""
+    """A class with `name`, `description` and `async execute(input_text)`: the model sends it one text.
+
+    `parameters`, where it has them, name and describe that text."""
 
     parameters: Mapping[str, Any] = {
         "type": "object",
@@ -84,6 +86,10 @@ class TextTool:
         if not isinstance(tool.name, str) or not tool.name:
             raise ConfigError(f"the tool {tool!r} needs a name, not {tool.name!r}")
         self.name, self.description = tool.name, tool.description
+        own = getattr(tool, "parameters", None)
+        named = own.get("properties") if isinstance(own, Mapping) else None
+        self.parameters = own if own is not None and isinstance(named, Mapping) and len(named) == 1 else TextTool.parameters
+        self.declared = hasattr(tool, "effect")  # where nothing is said, the worst is assumed after a crash
         self.effect = check_effect(self.name, getattr(tool, "effect", "irreversible"))
         self.timeout = _timeout(getattr(tool, "timeout", DEFAULT_TIMEOUT))
         self._tool = tool
@@ -93,9 +99,11 @@ class TextTool:
         if isinstance(call.args, str) and not call.args.lstrip().startswith("{"):
             return call.args
         args = read_arguments(call)
-        values = [args["input"]] if "input" in args else list(args.values())
+        named = next((name for name in (*self.parameters["properties"], "input") if name in args), None)
+        values = list(args.values()) if named is None else [args[named]]
         if len(values) != 1:
-            raise BadArguments(f'the arguments of {self.name} do not fit: send one text as {{"input": "…"}}')
+            (wanted,) = self.parameters["properties"]
+            raise BadArguments(f'the arguments of {self.name} do not fit: send one text as {{"{wanted}": "…"}}')
         return plain_text(values[0])
 
     async def act(self, prepared: str, context: ToolContext) -> ToolResult:

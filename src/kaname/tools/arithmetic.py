@@ -1,0 +1,353 @@
+"""Arithmetic as people and models type it: a grammar of numbers, signs and brackets, and nothing else.
+
+Values stay exact (whole numbers and fractions) as long as that is possible. Work and size are bounded, so that no input can
+take long or fill memory.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
+
+from ..core.language import say
+
+Number = int | Fraction | float
+
+LONGEST = 4_000  # characters
+DEEPEST = 100  # brackets, signs and powers inside each other
+_BITS = 40_000  # of a value on the way
+_WORK = 2_000_000_000  # bits times bits, in all
+_LARGEST_ROOT = 64
+
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_SPELLINGS = {
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # full width
+    **dict.fromkeys(map(ord, "×✕✖⋅·∙・"), "*"),
+    **dict.fromkeys(map(ord, "÷∕⁄"), "/"),
+    **dict.fromkeys(map(ord, "−–﹣"), "-"),
+    ord("\u3000"): " ",
+    ord("\xa0"): " ",
+    ord("π"): " pi ",
+    ord("Π"): " pi ",
+}
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<number>(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
+              |\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    |(?P<power>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
+    |(?P<name>[^\W\d_]\w*)
+    |(?P<sign>\*\*|//|[-+*/%^()])
+    )""",
+    re.VERBOSE,
+)
+_CONSTANTS = {"pi": math.pi, "e": math.e}
+
+
+class Unsolvable(ValueError):
+    """What is wrong with the input, in words for whoever typed it."""
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+_END = _Token("end", "", -1, -1)
+
+
+def evaluate(text: str) -> Number:
+    if len(text) > LONGEST:
+        raise Unsolvable(
+            say(
+                f"the input has {len(text):,} characters; at most {LONGEST:,} are read",
+                f"入力が {len(text):,} 文字あります。{LONGEST:,} 文字までです",
+            )
+        )
+    typed = text.translate(_SPELLINGS).strip()
+    typed = re.sub(r"\s*=\s*\??$", "", typed.removeprefix("="))
+    if not typed.strip():
+        raise Unsolvable(say("there is nothing to calculate", "計算する式がありません"))
+    return _Parser(typed).whole()
+
+
+class _Parser:
+    """Recursive descent with Python's precedence. It calculates while it reads."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = _tokens(text)
+        self._place = 0
+        self._depth = 0
+        self._bench = _Bench()
+
+    def whole(self) -> Number:
+        value = self._sum()
+        if self._next.kind != "end":
+            raise self._unexpected()
+        return value
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._place]
+
+    def _take(self, *signs: str) -> str:
+        """The sign that comes next, if it is one of these."""
+        token = self._next
+        if token.kind == "sign" and token.text in signs:
+            self._place += 1
+            return token.text
+        return ""
+
+    def _sum(self) -> Number:
+        value = self._product()
+        while sign := self._take("+", "-"):
+            value = self._bench.work(sign, value, self._product())
+        return value
+
+    def _product(self) -> Number:
+        value = self._signed()
+        while sign := self._take("*", "/", "//", "%") or self._times():
+            value = self._bench.work(sign, value, self._signed())
+        return value
+
+    def _times(self) -> str:
+        """`3 x 4`."""
+        if self._next.kind == "name" and self._next.text in ("x", "X"):
+            self._place += 1
+            return "*"
+        return ""
+
+    def _signed(self) -> Number:
+        if not (sign := self._take("+", "-")):
+            return self._power()
+        self._deeper()
+        value = self._signed()
+        self._depth -= 1
+        return -value if sign == "-" else value
+
+    def _power(self) -> Number:
+        value = self._atom()
+        while True:
+            if self._next.kind == "power":
+                value = self._bench.power(value, _superscript(self._next.text))
+                self._place += 1
+            elif self._is_percent():
+                value = self._bench.work("/", value, 100)
+                self._place += 1
+            else:
+                break
+        if not self._take("**", "^"):
+            return value
+        self._deeper()
+        value = self._bench.power(value, self._signed())
+        self._depth -= 1
+        return value
+
+    def _is_percent(self) -> bool:
+        """`20%` and `20% + 1`, but not the remainder: `17 % 5`, `17 % (2 + 3)`, `17 % -5`."""
+        token = self._next
+        if token.text != "%":
+            return False
+        after = self._tokens[self._place + 1]
+        if after.text == "(" or (after.kind in ("number", "name") and after.text not in ("x", "X")):
+            return False
+        spaced = token.start > 0 and self._text[token.start - 1].isspace() and after.start > token.end
+        operand = self._tokens[min(self._place + 2, len(self._tokens) - 1)]
+        return not (spaced and after.text in ("+", "-") and operand.start == after.end)
+
+    def _atom(self) -> Number:
+        token = self._next
+        self._place += 1
+        if token.kind == "number":
+            return _literal(token.text)
+        if token.kind == "name" and token.text.lower() in _CONSTANTS:
+            return _CONSTANTS[token.text.lower()]
+        if token.text == "(":
+            self._deeper()
+            value = self._sum()
+            if not self._take(")"):
+                raise self._unexpected(")")
+            self._depth -= 1
+            return value
+        self._place -= 1
+        raise self._unexpected()
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise Unsolvable(say(f"it is nested more than {DEEPEST} levels deep", f"入れ子が深すぎます ({DEEPEST} 段までです)"))
+
+    def _unexpected(self, wanted: str = "") -> Unsolvable:
+        token = self._next
+        if token.kind == "end":
+            missing = wanted or say("a number", "数")
+            return Unsolvable(say(f"{missing} is missing at the end", f"末尾に {missing} が足りません"))
+        place = f"{token.text[:40]!r} ({say('character', '文字目')} {token.start + 1})"
+        if token.text == ")":
+            return Unsolvable(say(f"{place} closes nothing, or an empty bracket", f"{place} に対応する括弧か数がありません"))
+        constant = token.text.lower() in _CONSTANTS
+        if token.kind == "name" and not constant:
+            return Unsolvable(
+                say(
+                    f"{token.text[:40]!r} is not known here: only numbers, + - * / // % **, brackets, pi and e",
+                    f"{token.text[:40]!r} は使えません。使えるのは数、+ - * / // % **、括弧、pi、e だけです",
+                )
+            )
+        return Unsolvable(
+            say(f"an operator or a bracket is missing before {place}", f"{place} の前に演算子か括弧が足りません")
+            if token.kind == "number" or constant or token.text == "("
+            else say(f"a number is missing before {place}", f"{place} の前に数が足りません")
+        )
+
+
+def _tokens(text: str) -> list[_Token]:
+    found, place = [], 0
+    end = len(text.rstrip())
+    while place < end:
+        token = _TOKEN.match(text, place)
+        if token is None:
+            rest = text[place:].lstrip()
+            raise Unsolvable(
+                say("',' stands between thousands only: 1,234,567", "',' は桁区切りにだけ使えます: 1,234,567")
+                if rest.startswith(",")
+                else say(
+                    f"{rest[:1]!r} is not part of arithmetic (character {len(text) - len(rest) + 1})",
+                    f"{rest[:1]!r} は計算式に使えません ({len(text) - len(rest) + 1} 文字目)",
+                )
+            )
+        kind = token.lastgroup or ""
+        found.append(_Token(kind, token[kind], token.start(kind), token.end(kind)))
+        place = token.end()
+    return [*found, _END]
+
+
+def _superscript(text: str) -> int:
+    digits = "".join([str(_SUPERSCRIPTS.index(char)) for char in text.lstrip("⁻")])
+    if len(digits) > 6:
+        raise _too_large()
+    return -int(digits) if text.startswith("⁻") else int(digits)
+
+
+def _literal(text: str) -> Number:
+    mantissa, _, exponent = text.replace(",", "").replace("_", "").lower().partition("e")
+    whole, _, decimals = mantissa.partition(".")
+    if len(exponent) > 6 or len(whole) + len(decimals) + abs(int(exponent or 0)) > _BITS // 4:
+        raise _too_large()
+    shift = int(exponent or 0) - len(decimals)
+    digits = int(whole + decimals or "0") if len(whole + decimals) < 4000 else _long_int(whole + decimals)
+    return digits * 10**shift if shift >= 0 else _plain(Fraction(digits, 10**-shift))
+
+
+def _long_int(digits: str) -> int:
+    """Past the limit that Python sets for `int(text)`."""
+    value = 0
+    for start in range(0, len(digits), 1000):
+        part = digits[start : start + 1000]
+        value = value * 10 ** len(part) + int(part)
+    return value
+
+
+def _plain(value: Number) -> Number:
+    return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
+
+
+def _bits(value: Number) -> int:
+    if isinstance(value, float):
+        return 64
+    return value.numerator.bit_length() + (value.denominator.bit_length() if isinstance(value, Fraction) else 0)
+
+
+class _Bench:
+    """Where values are put together, with an eye on how large they grow and how much work it has been."""
+
+    def __init__(self) -> None:
+        self._left = _WORK
+
+    def work(self, sign: str, left: Number, right: Number) -> Number:
+        self._pay(_bits(left), _bits(right), isinstance(left, Fraction) or isinstance(right, Fraction) or sign == "/")
+        if sign in ("/", "//", "%") and right == 0:
+            raise Unsolvable(say("division by zero", "0 で割ることはできません"))
+        exact = not isinstance(left, float) and not isinstance(right, float)
+        if sign == "/" and exact:
+            return self._checked(_plain(Fraction(left, right)))  # type: ignore[arg-type]
+        try:
+            return self._checked(_plain(_SIGNS[sign](left, right)))
+        except OverflowError:
+            raise _too_large() from None
+
+    def power(self, base: Number, exponent: Number) -> Number:
+        if base == 0 and exponent < 0:
+            raise Unsolvable(say("division by zero", "0 で割ることはできません"))
+        if isinstance(exponent, int) and not isinstance(base, float):
+            if base in (0, 1, -1):
+                return base**exponent if base else int(exponent == 0)
+            size = _bits(base) * abs(exponent)
+            if size > _BITS + 64:
+                raise _too_large()
+            self._pay(size, size, False)
+            return self._checked(_plain(Fraction(base) ** exponent))
+        if base < 0 and not (isinstance(exponent, int) or float(exponent).is_integer()):
+            raise Unsolvable(say("a root of a negative number is not a real number", "負の数の根は実数になりません"))
+        if isinstance(exponent, Fraction) and not isinstance(base, float):
+            exact = self._root(base, exponent)
+            if exact is not None:
+                return exact
+        try:
+            return self._checked(float(base) ** float(exponent))
+        except OverflowError:
+            raise _too_large() from None
+
+    def _root(self, base: int | Fraction, exponent: Fraction) -> Number | None:
+        """The root where it comes out exactly."""
+        degree = exponent.denominator
+        if degree > _LARGEST_ROOT:
+            return None
+        self._pay(_bits(base) * 8, _bits(base), True)
+        above, below = _whole_root(base.numerator, degree), _whole_root(base.denominator, degree)
+        if above is None or below is None:
+            return None
+        return self.power(_plain(Fraction(above, below)), exponent.numerator)
+
+    def _pay(self, left: int, right: int, fractions: bool) -> None:
+        self._left -= (left + 64) * (right + 64) * (8 if fractions else 1)
+        if self._left < 0:
+            raise Unsolvable(say("this takes too much work; make it smaller", "計算量が多すぎます。小さくしてください"))
+
+    def _checked(self, value: Number) -> Number:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _too_large()
+        if _bits(value) > _BITS:
+            raise _too_large()
+        return value
+
+
+_SIGNS: dict[str, Callable[..., Number]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+}
+
+
+def _whole_root(value: int, degree: int) -> int | None:
+    low, high = 0, 1 << (value.bit_length() // degree + 1)
+    while low < high:
+        middle = (low + high) // 2
+        if middle**degree < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low**degree == value else None
+
+
+def _too_large() -> Unsolvable:
+    return Unsolvable(
+        say("the numbers become too large (or too small) to be handled", "数が大きすぎる (または小さすぎる) ため計算できません")
+    )

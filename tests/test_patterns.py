@@ -1,0 +1,117 @@
+"""The pattern engine of the guardrails, held against Python's own."""
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kaname import ConfigError
+from kaname.policies.patterns import Pattern, Scan
+
+ATOMS = st.sampled_from(
+    ["a", "b", "c", ".", r"\d", r"\w", r"\s", "[ab]", "[^a]", "[a-c0-9]", "あ", r"\b", "^", "$", r"\W", "1", " ", r"\n"]
+    + ["(?<!a)", "(?=b)", "(?!1)", "(?<=c)", r"(?<![0-9])", r"(?!\d)"]
+)
+
+
+def joined(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.lists(children, min_size=1, max_size=3).map("".join),
+        st.lists(children, min_size=2, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})"),
+        st.tuples(children, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{2,}", "*?", "+?"])).map(
+            lambda pair: f"(?:{pair[0]}){pair[1]}"
+        ),
+    )
+
+
+PATTERNS = st.recursive(ATOMS, joined, max_leaves=8)
+TEXTS = st.text(alphabet="abcABC01 あ\n_", max_size=30)
+
+
+def compiled(pattern: str) -> Pattern | None:
+    try:
+        return Pattern(pattern)
+    except ConfigError:
+        return None
+
+
+@given(PATTERNS, TEXTS, st.sampled_from(["", "(?i)", "(?s)", "(?m)", "(?a)"]))
+@example("a$", "a\n", "").via("the end of a line that ends the text")
+@settings(max_examples=1500, deadline=None)
+def test_finds_what_python_finds(pattern: str, text: str, flags: str) -> None:
+    ours, theirs = compiled(flags + pattern), re.compile(flags + pattern)
+    if ours is None:
+        return
+    found = ours.search(text)
+    assert (found is not None) == (theirs.search(text) is not None), (pattern, text)
+    if found is not None:
+        assert theirs.match(text, found.start) is not None, "what it found begins where it says"
+
+
+@given(PATTERNS, TEXTS, st.lists(st.integers(1, 5), max_size=40))
+@settings(max_examples=600, deadline=None)
+def test_slicing_changes_nothing_and_what_was_let_go_is_never_part_of_a_match(
+    pattern: str, text: str, sizes: list[int]
+) -> None:
+    ours = compiled(pattern)
+    if ours is None:
+        return
+    whole = ours.search(text)
+    scan, place, released, found = Scan([ours]), 0, 0, None
+    for size in [*sizes, *[3] * len(text)]:
+        if place >= len(text) or found is not None:
+            break
+        found = scan.feed(text[place : place + size])
+        place += size
+        if found is None:
+            released = max(released, scan.pending)
+    found = found or scan.end()
+    assert found == whole
+    assert found is None or released <= found.start
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+b", "(a|a)*b", "(.*)*x", "(?:a?){200}a{200}", r"(\w+\s?)+$x", "^(([a-z])+.)+[A-Z]([a-z])+$"]
+)
+def test_patterns_that_hang_other_engines_take_linear_time(pattern: str) -> None:
+    ours, text = Pattern(pattern), "a" * 2_000 + "!"
+    ours.search(text)  # others take longer than the universe
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"(a)\1", "groupref"),
+        ("(?=ab)c", "look-around"),
+        ("(?<!abc)d", "look-around"),
+        ("(?>a+)b", "atomic"),
+        ("a*", "empty"),
+        ("(", "unterminated"),
+        ("x{100000}", "too large"),
+        ("(?:){4000000000}", "too large"),
+        ("((?:){900}){900}", "too large"),
+        ("(" * 3000 + "a" + ")" * 3000, "too large|recursion|deep"),
+        ("[z-a]", "bad character range"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_when_it_is_made(pattern: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Pattern(pattern)
+
+
+def test_japanese_beside_letters_and_digits() -> None:
+    post = Pattern(r"(?<!\d)\d{3}-\d{4}(?!\d)")
+    assert post.search("郵便番号は123-4567です") is not None
+    assert post.search("0123-45678") is None
+    assert Pattern("(?i)パスワード[::]").search("パスワード:abc") is not None
+
+
+def test_nothing_is_held_while_nothing_may_match() -> None:
+    scan = Scan([Pattern(r"secret-\d+"), Pattern("(?s)BEGIN.*END")])
+    assert scan.feed("hello world ") is None
+    assert scan.pending == 12
+    scan.feed("sec")
+    assert scan.pending == 12
+    scan.feed("urity ")
+    assert scan.pending == 21
