@@ -10,9 +10,9 @@ from kaname import ConfigError
 from kaname.policies.patterns import Pattern, Scan
 
 ATOMS = st.sampled_from(
-    ["a", "b", "c", ".", r"\d", r"\w", r"\s", "[ab]", "[^a]", "[a-c0-9]", "あ", r"\b", "^", "$", r"\W", "1", " ", r"\n"]
-    + ["(?<!a)", "(?=b)", "(?!1)", "(?<=c)", r"(?<![0-9])", r"(?!\d)"]
+    ["a", "b", "c", ".", r"\d", r"\w", r"\s", "[ab]", "[^a]", "[a-c0-9]", "あ", r"\b", "^", r"\Z", r"\W", "1", " ", r"\n"]
 )
+AROUND = st.sampled_from(["(?<!a)", "(?=b)", "(?!1)", "(?<=c)", r"(?<![0-9])", r"(?!\d)"])
 
 
 def joined(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -25,7 +25,7 @@ def joined(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-PATTERNS = st.recursive(ATOMS, joined, max_leaves=8)
+PATTERNS = st.tuples(st.recursive(ATOMS | AROUND, joined, max_leaves=8), st.sampled_from(["", "", "$"])).map("".join)
 TEXTS = st.text(alphabet="abcABC01 あ\n_", max_size=30)
 
 

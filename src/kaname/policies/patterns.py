@@ -2,7 +2,7 @@
 
 A pattern becomes a machine of states (Thompson). All its threads take each character once, so that the time is linear in the
 text whatever the pattern says; and the oldest thread that is still alive tells from where on the text may yet turn out to be a
-match. What such a machine cannot do (back references, look-arounds longer than a character) is refused when the pattern is made.
+match. What such a machine cannot do (back references, look-arounds longer than a character) is refused at once.
 """
 
 from __future__ import annotations
