@@ -117,7 +117,7 @@ async def test_a_model_that_insists_gets_the_earlier_result():
         ran.append(at)
         return "a cat"
 
-    seen, _ = await run([call("look", at="x")] * 4, [look], tool_mode="text")
+    seen, _ = await run([call("look", at="x")] * 4, [look])
     assert ran == ["x"]
     assert text_of(seen) == "a cat"
 
@@ -132,7 +132,7 @@ async def test_a_model_that_insists_gets_the_earlier_result():
     ],
 )
 async def test_json_is_never_shown_as_an_answer(written, finish, shown):
-    seen, _ = await run(lambda _: reply(written, finish=finish), tool_mode="text")
+    seen, _ = await run(lambda _: reply(written, finish=finish))
     assert text_of(seen) == shown
 
 
@@ -158,11 +158,10 @@ async def test_it_ends():
 
 
 async def test_words_that_are_no_json_are_asked_for_again_and_then_taken():
-    seen, server = await run([reply("Well, it is 3."), answer("3")], tool_mode="text")
+    seen, server = await run([reply("Well, it is 3."), answer("3")])
     assert text_of(seen) == "3"
-    assert "response_format" not in server.requests[0]
     assert '"tool": NAME' in server.requests[1]["messages"][-1]["content"]
-    seen, _ = await run(lambda _: reply("It is 3."), tool_mode="text")
+    seen, _ = await run(lambda _: reply("It is 3."))
     assert text_of(seen) == "It is 3."
 
 

@@ -196,7 +196,7 @@ class Beginnings:
 def _at_rest(state: State, answers: Mapping[str, Any]) -> bool:
     """There is nothing to take up: it is completed, or waits for what nobody has brought."""
     if state.stop is not None:
-        return state.stop.kind == "completed"
+        return state.stop.kind in ("completed", "degraded")
     return state.waiting and not answers
 
 

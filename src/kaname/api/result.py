@@ -18,7 +18,8 @@ from ..core.steps import AgentStep, Stop
 class Result:
     """`output` is the answer: typed where a type was asked for, else the text. After a limit it is the best there is.
 
-    `stop.kind` tells how the run ended: `completed`, a limit, `failed`, `cancelled`, or `waiting` for `questions`.
+    `stop.kind` tells how the run ended: `completed`, `degraded` (an answer without the tools that failed), a limit, `failed`,
+    `cancelled`, or `waiting` for `questions`.
     """
 
     run: str
@@ -69,7 +70,7 @@ def result_of(run: str, state: State, typed: Callable[[Any], Any] | None) -> Res
     stop = state.stop or Stop("waiting", "; ".join([asked.prompt for asked in state.questions.values()]))
     output = state.output
     if typed is not None:
-        output = typed(output) if stop.kind == "completed" and output is not None else None
+        output = typed(output) if stop.kind in ("completed", "degraded") and output is not None else None
     elif output is None:
         output = text
     return Result(

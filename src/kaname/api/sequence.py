@@ -152,7 +152,7 @@ class AgentStepSequence:
             raise scope.failure
         if stop.kind in ("max_steps", "undecodable"):
             raise stop_error(stop, self.run)
-        if stop.kind != "completed" or stop.detail:  # ended at once, with nothing to hand over
+        if stop.kind != "degraded" and (stop.kind != "completed" or stop.detail):  # ended at once, with nothing to hand over
             return None
         result = self._view(self.run, scope.state)
         return FinalResponseStep(result.output, result.text)

@@ -16,7 +16,7 @@ from .screen import Screen
 from .setting_up import agent_from
 from .show import Show
 
-_CODES = {"completed": DONE, "waiting": WAITING, "cancelled": INTERRUPTED}
+_CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING, "cancelled": INTERRUPTED}
 
 
 def main(given: argparse.Namespace) -> int:

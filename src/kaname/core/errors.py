@@ -30,7 +30,7 @@ AgentError                      everything that is raised for the caller
     ├── JournalFull, JournalLocked, JournalCorrupt, JournalTooNew
 
 Signal                          never reaches the caller: the loop turns it into a fact
-├── Halt(stop)                  end the run
+├── Halt(stop, reply)           end the run
 └── Suspend(key, prompt)        an answer is needed first
 
 BadArguments                    the model sent arguments that do not fit: it is told what was expected, nobody else
@@ -41,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .language import say
+from .messages import ModelReply
 from .steps import Stop
 
 
@@ -177,9 +178,11 @@ class Signal(Exception):
 
 
 class Halt(Signal):
-    def __init__(self, stop: Stop) -> None:
+    """`reply`: what may be kept of a reply that was withheld; what it has cost is counted."""
+
+    def __init__(self, stop: Stop, reply: ModelReply | None = None) -> None:
         super().__init__(stop.detail)
-        self.stop = stop
+        self.stop, self.reply = stop, reply
 
 
 class Suspend(Signal):

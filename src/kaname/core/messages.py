@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 from .record import field, record
@@ -82,6 +82,8 @@ class ToolResult:
     """What a tool gave back. Everything in it is JSON.
 
     `output` is kept whole; `shown` is what the model reads instead when the whole is too long for it.
+    `retryable=False`: the input is at fault, and the same again would fail again. `gave_up`: all that could be tried in this
+    tool's place has failed too, and the answer has to do without.
     """
 
     output: Any = None
@@ -92,6 +94,8 @@ class ToolResult:
     media: tuple[Media, ...] = ()
     transfer: str = ""
     usage: Usage = NOTHING
+    retryable: bool = True
+    gave_up: bool = False
 
     @property
     def is_error(self) -> bool:
@@ -142,19 +146,25 @@ class ToolSpec:
 
 @record
 class ModelRequest:
+    """`emit` is where the pieces of the reply go while it is made: to the run's reader, unless a policy stands between."""
+
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     schema: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] = field(factory=dict)
     stream: bool = True
+    emit: Callable[..., Awaitable[None]] | None = None
 
 
 @record
 class ModelReply:
+    """`problem`: what is wrong with its form. The model is told, and asked again."""
+
     message: Message
     stop_reason: StopReason | None = None
     usage: Usage = NOTHING
     model: str = ""
+    problem: str = ""
 
 
 def user(text: str) -> Message:

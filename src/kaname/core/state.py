@@ -129,7 +129,7 @@ def _opened(state: State, body: Opened, event: Event) -> None:
 
 def _resumed(state: State, body: Resumed, event: Event) -> None:
     state.attempt = body.attempt
-    led_nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete")
+    led_nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete", "blocked")
     state.stop, state.output = None, None
     if body.renewed:
         state.spent = Spent()

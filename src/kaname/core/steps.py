@@ -10,6 +10,7 @@ from .record import record
 
 StopKind = Literal[
     "completed",  # the answer is there
+    "degraded",  # an answer without the tools that failed
     "max_steps",  # limits: the best partial result is kept
     "duplicate",
     "tool_limit",

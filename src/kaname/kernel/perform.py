@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.codec import digest
-from ..core.errors import BadArguments, ConfigError, Signal, Suspend, ToolNotFoundError, UnexpectedError
+from ..core.errors import BadArguments, ConfigError, Halt, Signal, Suspend, ToolNotFoundError, UnexpectedError
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, system, user
 from ..core.state import State
@@ -51,9 +51,15 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     sent = CallModel(bool(tools), None if tools else step.schema, step.note)
     messages = await (agent.context or show_all)(scope.state, agent)
     request = ModelRequest(messages, tools, sent.schema, agent.settings)
-    reply = await joints(agent, scope)[0](request)
+    ending: tuple[Stopped, ...] = ()
+    try:
+        reply = await joints(agent, scope)[0](request)
+    except Halt as end:
+        if end.reply is None:
+            raise
+        reply, ending = end.reply, (Stopped(end.stop),)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1)
-    await scope.record(ModelReplied(taken, sent, fingerprint(agent, messages, tools, sent)))
+    await scope.record(ModelReplied(taken, sent, fingerprint(agent, messages, tools, sent)), *ending)
 
 
 def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
@@ -62,7 +68,7 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
 
         async def reply_to(request: ModelRequest) -> ModelReply:
             assert agent.model is not None
-            return await agent.model.reply(request, scope.emit if request.stream else silent)
+            return await agent.model.reply(request, (request.emit or scope.emit) if request.stream else silent)
 
         async def run_tool(call: ToolCall) -> ToolResult:
             return await execute(call, scope)

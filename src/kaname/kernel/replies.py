@@ -7,6 +7,7 @@ from typing import Any
 from ..core.codec import dump
 from ..core.errors import UnexpectedError
 from ..core.messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
+from ..core.record import replace
 from ..core.values import plain_text, shorten
 
 SHOWN_LIMIT, ERROR_LIMIT = 40_000, 10_000  # characters; about ten thousand tokens, and a quarter of that
@@ -24,7 +25,7 @@ def take_in(reply: Any, model: str, number: int) -> ModelReply:
     if not isinstance(reply.usage, Usage):
         raise _wrong(model, reply.usage, "a Usage in its reply")
     parts = tuple([_part(part, model, number, place) for place, part in enumerate(message.parts)])
-    return ModelReply(Message("assistant", parts), reply.stop_reason, reply.usage, reply.model)
+    return ModelReply(Message("assistant", parts), reply.stop_reason, reply.usage, reply.model, reply.problem)
 
 
 def _part(part: Any, model: str, number: int, place: int) -> Any:
@@ -58,7 +59,7 @@ def fit(result: ToolResult, call: ToolCall) -> ToolResult:
     if shown is None and not isinstance(output, int | float | None):
         text = plain_text(output)
         shown = shorten(text, SHOWN_LIMIT) if len(text) > SHOWN_LIMIT else None
-    return ToolResult(output, error, call.id, call.name, shown, result.media, result.transfer, result.usage)
+    return replace(result, output=output, error=error, call_id=call.id, name=call.name, shown=shown)
 
 
 def _wrong(model: str, got: Any, expected: str) -> UnexpectedError:

@@ -86,8 +86,8 @@ class Offer:
     name: str  # of the answer
 
 
-async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constrain: bool) -> ModelReply:
-    """`ask(request, emit)` is the plain model. Without `constrain` the server cannot hold it to the schema: it is only told."""
+async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelReply:
+    """`ask(request, emit)` is the plain model."""
     turn = turn_of(request.messages)
     offer = offer_for(turn, request.tools, answer_name(request.tools))
     messages, usage = told(request, turn), Usage()
@@ -100,7 +100,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, constr
             elif shown := stream.feed(text):
                 await emit(shown)
 
-        schema = choice_schema(offer.tools, offer.name if offer.answer else "") if constrain else None
+        schema = choice_schema(offer.tools, offer.name if offer.answer else "")
         said = await ask(replace(request, messages=messages, tools=(), schema=schema, settings=_plain(request)), show)
         usage = usage + said.usage
         part, problem = chosen(said, turn, offer)
@@ -153,7 +153,7 @@ def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
     """The conversation as this model reads it: tools in the instructions, calls as JSON, results as the user's words."""
     instructions = [message.text for message in request.messages if message.role == "system" and message.text]
     answer = answer_name(request.tools)
-    how = _HOW.format(tools="\n".join([_described(tool) for tool in request.tools]), answer=answer)
+    how = _HOW.format(tools="\n".join([described(tool) for tool in request.tools]), answer=answer)
     out = [Message("system", (Text("\n\n".join([*instructions, how])),))]
     names = {call.id: call for message in request.messages for call in message.calls}
     for message in request.messages:
@@ -172,7 +172,7 @@ def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
     return tuple(out)
 
 
-def _described(tool: ToolSpec) -> str:
+def described(tool: ToolSpec) -> str:
     named = tool.parameters.get("properties") or {}
     required = tool.parameters.get("required") or []
     arguments = [

@@ -39,7 +39,7 @@ class OpenAI(ServedModel):
 
     `settings` (temperature, max_tokens, tool_choice, …) go into every request; an agent's own settings go over them.
     `tool_mode`: `native`, or for models that cannot call tools `constrained` (JSON that the server holds to a schema) or `text`
-    (JSON on trust). `auto` begins with the first, and goes on with the next when the server says that it cannot.
+    (the ReAct protocol). `auto` begins with the first, and goes on with the next when the server says that it cannot.
     """
 
     provider = "openai"
@@ -90,12 +90,7 @@ class OpenAI(ServedModel):
 
         for mode in modes:
             try:
-                if mode == "native":
-                    said = await super().reply(request, emit if len(modes) == 1 else show)
-                else:
-                    from .constrained import reply_by_choice
-
-                    said = await reply_by_choice(super().reply, request, show, constrain=mode == "constrained")
+                said = await self._reply_in(mode, request, emit if modes == ("native",) else show)
             except (RequestRefused, ModelNotFound, ModelUnavailable) as problem:
                 told = str(problem).removeprefix(f"{self.name}: ")
                 if shown or mode == modes[-1] or not _CANNOT[mode].search(told):
@@ -105,6 +100,17 @@ class OpenAI(ServedModel):
                     self.tool_mode = mode
                 return said
         raise AssertionError("the last mode returns or raises")
+
+    async def _reply_in(self, mode: str, request: ModelRequest, emit: Emit) -> ModelReply:
+        if mode == "native":
+            return await super().reply(request, emit)
+        if mode == "constrained":
+            from .constrained import reply_by_choice
+
+            return await reply_by_choice(super().reply, request, emit)
+        from .react_text import reply_by_text
+
+        return await reply_by_text(super().reply, request, emit)
 
     def joiner(self, request: ModelRequest) -> Joiner:
         return Pieces(self.who, self.price_for(request))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from ..core.errors import UnexpectedError
+from ..core.messages import Message, ToolResult
 from ..core.record import field, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
@@ -21,6 +23,10 @@ from .termination import (
 
 FINAL = "Give your final answer now, as one JSON object that fits the required schema, and nothing else."
 GO_ON = "Go on."
+WITHOUT = (
+    "These tools could not be used:\n{failed}\n\nAnswer without tools now, as well as you can and in the language of the "
+    "question, and tell the user what could not be done."
+)
 AGAIN = "That answer does not fit the required schema: {problem}. Give it again, corrected, and nothing else."
 
 
@@ -34,12 +40,17 @@ class React:
     output: Output | None = None
     termination: TerminationPolicy = field(factory=StandardTerminationPolicy)
     max_decode_retries: int = 2
+    max_form_retries: int = 2
 
     def next(self, state: State) -> Step:
         if not state.judging:
+            if failed := _given_up(state.messages):
+                return self._final(WITHOUT.format(failed=failed))
             said_last = bool(state.messages) and state.messages[-1].role == "assistant"  # somebody asked it to go on
             return CallModel(schema=self._schema, note=GO_ON if said_last else "")
         reply = state.replies[-1].reply
+        if reply.problem:
+            return self._misread(reply.problem, state)
         match self.termination.decide(reply, state):
             case ContinueWithTools():
                 return CallTools(state.pending)
@@ -58,13 +69,21 @@ class React:
     def _schema(self) -> Mapping[str, Any] | None:
         return None if self.output is None else self.output.schema
 
+    def _misread(self, problem: str, state: State) -> Step:
+        """The form of the reply was wrong: say so and ask again, a few times; then take the best that there is."""
+        in_a_row = len(list(takewhile(lambda replied: replied.reply.problem, reversed(state.replies))))
+        if in_a_row <= self.max_form_retries:
+            return CallModel(schema=self._schema, note=problem)
+        said = [replied.reply.message.text for replied in state.replies if replied.reply.message.text.strip()]
+        return self._answer(said[-1], state) if said else Finish(Stop("incomplete", problem))
+
     def _answer(self, text: str, state: State) -> Step:
         if self.output is None:
-            return Finish(Stop("completed"), text)
+            return Finish(_end(state), text)
         if state.replies[-1].step.schema is None:  # tools were on offer: now without them, in the wanted form
             return self._final(FINAL)
         try:
-            return Finish(Stop("completed"), self.output.decode(text))
+            return Finish(_end(state), self.output.decode(text))
         except ValueError as problem:
             tries = sum([reply.step.schema is not None for reply in state.replies])
             if tries > self.max_decode_retries:
@@ -73,3 +92,18 @@ class React:
 
     def _final(self, note: str) -> CallModel:
         return CallModel(tools=False, schema=self._schema, note=note)
+
+
+def _given_up(messages: Sequence[Message]) -> str:
+    """What is said of the calls just made that have failed for good."""
+    results = [part for message in takewhile(lambda one: one.role == "tool", reversed(messages)) for part in message.parts]
+    return "\n".join([str(part.error) for part in results if isinstance(part, ToolResult) and part.gave_up])
+
+
+def _end(state: State) -> Stop:
+    """Completed; or degraded, if the answer had to do without a tool."""
+    for message in state.messages[state.turn_start :]:
+        for part in message.parts:
+            if isinstance(part, ToolResult) and part.gave_up:
+                return Stop("degraded", str(part.error))
+    return Stop("completed")

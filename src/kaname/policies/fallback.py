@@ -1,0 +1,153 @@
+"""When a tool fails: try again, try another, and in the end let the model answer without it.
+
+What may be tried again depends on the tool's effect: pure and idempotent calls are, a compensable one is undone first, an
+irreversible one is not, because nobody knows what it has already done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import BadArguments, ConfigError
+from ..core.events import Warned
+from ..core.language import say
+from ..core.messages import ToolCall, ToolResult
+from ..core.record import record, replace
+from ..kernel.boundary import Failure, attempt
+from ..kernel.ports import Policy, Tool, ToolHandler
+
+if TYPE_CHECKING:
+    from ..kernel.scope import Scope
+
+_RETRIED = ("pure", "idempotent")
+
+
+@record
+class FallbackResult:
+    """`degraded`: all tries failed, and the answer has to do without this tool."""
+
+    output: Any = None
+    error: str | None = None
+    attempts: int = 1
+    degraded: bool = False
+    tool: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        return self.error is not None
+
+
+class FallbackStrategy(Policy):
+    """`max_retries` more tries, with pauses that double from `backoff` seconds up to `longest_wait`, shortened at random.
+
+    `fallback={"tool_a": "tool_b"}`: the tool to try with the same arguments when the first has failed for good. In the end the
+    model answers without tools; with `degrade=False` it gets the error, and may go on with other tools.
+    """
+
+    def __init__(
+        self,
+        max_retries: int = 2,
+        fallback: Mapping[str, str] | None = None,
+        *,
+        backoff: float = 0.5,
+        longest_wait: float = 30.0,
+        degrade: bool = True,
+    ) -> None:
+        if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
+            raise ConfigError(f"max_retries is a whole number from 0 up, not {max_retries!r}")
+        self.max_retries, self.degrade = max_retries, degrade
+        self.fallback = dict(fallback or {})
+        self._backoff, self._longest = backoff, longest_wait
+        for name in self.fallback:
+            self._chain(name)
+
+    def _chain(self, name: str) -> list[str]:
+        """The tool and those that stand in for it, one after the other."""
+        chain = [name]
+        while (name := self.fallback.get(name, "")) != "":
+            if name in chain:
+                raise ConfigError(f"fallback goes round in a circle: {' -> '.join([*chain, name])}")
+            chain.append(name)
+        return chain
+
+    async def execute_with_fallback(self, tool: Tool, input_text: str) -> FallbackResult:
+        """Outside of a run: this tool, as often as its effect allows."""
+
+        async def once() -> ToolResult:
+            result = await attempt(tool.execute, input_text, passing=())
+            return ToolResult(error=str(result)) if isinstance(result, Failure) else result
+
+        result, attempts = await self._tried(once, lambda: _said_to_be_safe(tool))
+        degraded = result.is_error and result.retryable
+        return FallbackResult(result.output, result.error, attempts, degraded, tool.name)
+
+    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+        result = ToolResult()
+        failures: list[str] = []
+        for name in self._chain(call.name):
+            one = replace(call, name=name)
+            result, attempts = await self._tried(
+                lambda one=one: next(one),  # type: ignore[misc]
+                lambda one=one: _may_repeat(one, scope),  # type: ignore[misc]
+                lambda one=one: _undone(one, scope),  # type: ignore[misc]
+            )
+            ran = call.id in scope.state.started  # else it never got to the tool: that is for the model to mend
+            if not result.is_error or not ran or not result.retryable:
+                if failures and not result.is_error:
+                    await scope.record(Warned("fallback", say("{}; {} answered", "{}。{} で代替").format(failures[-1], name)))
+                return result
+            failures.append(_failure(name, attempts, result))
+        told = "\n".join(failures)
+        return replace(result, error=told, gave_up=self.degrade)
+
+    async def _tried(
+        self,
+        once: Callable[[], Awaitable[ToolResult]],
+        may_repeat: Callable[[], bool],
+        undo: Callable[[], Awaitable[bool]] | None = None,
+    ) -> tuple[ToolResult, int]:
+        for number in range(self.max_retries + 1):
+            result = await once()
+            if not result.is_error or not result.retryable or number == self.max_retries or not may_repeat():
+                break
+            if undo is not None and not await undo():
+                break
+            await asyncio.sleep(min(self._longest, self._backoff * 2**number) * random.uniform(0.5, 1.0))
+        return result, number + 1
+
+
+def _said_to_be_safe(tool: Any) -> bool:
+    """A tool of the smallest protocol says nothing of effects, and is retried, as its design has it."""
+    if not getattr(tool, "declared", True) or not hasattr(tool, "effect"):
+        return True
+    return tool.effect in _RETRIED
+
+
+def _may_repeat(call: ToolCall, scope: Scope) -> bool:
+    tool = scope.agent.tools.get(call.name, None)
+    if tool is None or call.id not in scope.state.started:
+        return False
+    return _said_to_be_safe(tool) or (tool.effect == "compensable" and tool.undo is not None)
+
+
+async def _undone(call: ToolCall, scope: Scope) -> bool:
+    """Whether it is safe to run it again now."""
+    tool, begun = scope.agent.tools[call.name], scope.state.started[call.id]
+    if tool.effect != "compensable" or tool.undo is None:
+        return True
+    try:
+        prepared = tool.prepare(call)
+    except BadArguments:
+        return False
+    outcome = await attempt(tool.undo, prepared, scope.context(call.id, begun.key, begun.attempt))
+    return not isinstance(outcome, Failure) and not (isinstance(outcome, ToolResult) and outcome.is_error)
+
+
+def _failure(name: str, attempts: int, result: ToolResult) -> str:
+    return say(
+        f"{name} failed after {attempts} {'try' if attempts == 1 else 'tries'}: {result.error}",
+        f"{name} は {attempts} 回試しましたが失敗しました: {result.error}",
+    )

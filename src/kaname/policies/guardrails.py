@@ -1,0 +1,251 @@
+"""Guardrails: what may go in, what may come out, and which tools may be used how.
+
+Output is judged before it is seen: what streams is held back as long as it may turn out to be forbidden, and no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from ..core.errors import ConfigError, Halt, Signal
+from ..core.events import Warned
+from ..core.language import say
+from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult, Usage
+from ..core.record import field, record, replace
+from ..core.steps import Stop
+from ..core.values import plain_text
+from ..kernel.boundary import Failure, attempt
+from ..kernel.ports import ModelHandler, Policy, ToolHandler
+from .patterns import Pattern, Scan
+from .tool_rules import ToolRule, check_rules, refusal
+
+if TYPE_CHECKING:
+    from ..kernel.scope import Scope
+
+_MASK_EN, _MASK_JA = "[removed by a guardrail]", "[ガードレールにより削除]"
+
+
+class GuardrailAction(StrEnum):
+    ALLOW = "allow"
+    WARN = "warn"
+    BLOCK = "block"
+
+
+@record
+class GuardrailResult:
+    """`details`: the pattern, the limit or the check that objected. Never the text itself. `usage`: what a judge has cost."""
+
+    action: GuardrailAction = GuardrailAction.ALLOW
+    reason: str = ""
+    details: dict[str, Any] = field(factory=dict)
+    usage: Usage = NOTHING
+
+
+ALLOWED = GuardrailResult()
+Check = Callable[[str], Any]
+"""A text in; out comes `None` to allow it, the reason to block it, or a `GuardrailResult`. It may be async."""
+
+
+class Guardrails(Policy):
+    """`blocked_patterns` end a run, `warn_patterns` are reported: regular expressions, matched in linear time.
+
+    `input_checks` and `output_checks`: functions or a `Judge`. `tools`: a `ToolRule` for each tool that needs one.
+    `window`: the longest text, in characters, that a check of the output is sure to see as a whole before any of it is shown.
+    `longest_match`: how much is held back while a pattern may still match; more than that is blocked.
+    """
+
+    def __init__(
+        self,
+        max_input_tokens: int | None = 4096,
+        max_output_tokens: int | None = 4096,
+        blocked_patterns: Iterable[str] | None = None,
+        *,
+        warn_patterns: Iterable[str] | None = None,
+        input_checks: Sequence[Check] = (),
+        output_checks: Sequence[Check] = (),
+        tools: Iterable[ToolRule] = (),
+        window: int = 500,
+        longest_match: int = 4_000,
+    ) -> None:
+        for name, limit in (("max_input_tokens", max_input_tokens), ("max_output_tokens", max_output_tokens)):
+            if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+                raise ConfigError(f"{name} is a whole number from 1 up, or None for no limit, not {limit!r}")
+        if window < 1 or longest_match < 1:
+            raise ConfigError("window and longest_match are numbers of characters, from 1 up")
+        self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
+        self.blocked = [Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)]
+        self.warned = [Pattern(one) for one in _listed("warn_patterns", warn_patterns)]
+        self.input_checks, self.output_checks = tuple(input_checks), tuple(output_checks)
+        self._rules = check_rules(tools)
+        self.window, self.longest_match = window, longest_match
+        self._judged: WeakKeyDictionary[Scope, dict[int, tuple[Message, GuardrailResult]]] = WeakKeyDictionary()
+
+    # What can be asked without a run: limits, patterns, and those checks that are no coroutines
+
+    def check_input(self, text: str) -> GuardrailResult:
+        return over_limit(text, self.max_input_tokens, "input") or self._plain(text, self.input_checks)
+
+    def check_output(self, text: str) -> GuardrailResult:
+        return over_limit(text, self.max_output_tokens, "output") or self._plain(text, self.output_checks)
+
+    def _plain(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
+        worst = self.matched(text)
+        for check in checks:
+            said = check(text)
+            if isawaitable(said):
+                said.close()  # type: ignore[attr-defined]
+                raise ConfigError(
+                    f"{_name(check)} is async: it is asked inside a run; check_input and check_output cannot wait for it"
+                )
+            worst = worse(worst, understood(said, check))
+        return worst
+
+    def matched(self, text: str) -> GuardrailResult:
+        for patterns, action in ((self.blocked, GuardrailAction.BLOCK), (self.warned, GuardrailAction.WARN)):
+            scan = Scan(patterns)
+            if patterns and (found := scan.feed(text) or scan.end()) is not None:
+                return by_pattern(found.pattern, action)
+        return ALLOWED
+
+    async def checked(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
+        """All the checks; one that fails blocks, because nobody knows what it would have said."""
+        worst, usage = ALLOWED, NOTHING
+        for check in checks:
+            said = await attempt(check, text, passing=())
+            if isinstance(said, Failure):
+                reason = say(f"the check {_name(check)} failed: {said}", f"チェック {_name(check)} が失敗しました: {said}")
+                verdict = GuardrailResult(GuardrailAction.BLOCK, reason, {"check": _name(check)})
+            else:
+                verdict = understood(said, check)
+            usage = usage + verdict.usage
+            worst = worse(worst, verdict)
+        return replace(worst, usage=usage)
+
+    # In a run
+
+    async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
+        from .held import Held
+
+        messages, asked = await self._let_in(request.messages, scope)
+        held = Held(self, request.emit or scope.emit, scope)
+        try:
+            reply = await next(replace(request, messages=messages, emit=held.take))
+            await held.finish(reply)
+        except Withheld as stopped:
+            cut_off = Usage(0, held.tokens, cost=None)  # nobody has told what it has cost so far
+            usage = (cut_off if stopped.reply is None else stopped.reply.usage) + asked + held.usage
+            masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage)
+            raise Halt(Stop("blocked", stopped.why.reason), masked) from None
+        extra = asked + held.usage
+        return reply if extra == NOTHING else replace(reply, usage=reply.usage + extra)
+
+    async def _let_in(self, messages: tuple[Message, ...], scope: Scope) -> tuple[tuple[Message, ...], Usage]:
+        """The messages as the model may see them. What is blocked now ends the run; what was blocked before is left out."""
+        state, known = scope.state, self._judged.setdefault(scope, {})
+        current = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
+        seen, usage = [], NOTHING
+        for message in messages:
+            if message.role != "user":
+                seen.append(message)
+                continue
+            verdict = known[id(message)][1] if id(message) in known else None
+            if verdict is None:
+                verdict = await self._judge_input(message, message is current)
+                known[id(message)] = (message, verdict)  # the message is kept, so that its id stays its own
+                usage = usage + verdict.usage
+                if verdict.action is GuardrailAction.WARN and message is current:
+                    await scope.record(Warned("guardrails", verdict.reason))
+            if verdict.action is not GuardrailAction.BLOCK:
+                seen.append(message)
+            elif message is current:
+                masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage) if usage != NOTHING else None
+                raise Halt(Stop("blocked", verdict.reason), masked)
+            else:
+                seen.append(Message("user", (Text(_mask()),)))
+        return tuple(seen), usage
+
+    async def _judge_input(self, message: Message, current: bool) -> GuardrailResult:
+        text = message.text
+        limit = over_limit(text, self.max_input_tokens, "input") if current else None
+        verdict = limit or self.matched(text)
+        if verdict.action is GuardrailAction.BLOCK or not self.input_checks:
+            return verdict
+        return worse(verdict, await self.checked(text, self.input_checks))
+
+    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+        refused = refusal(call, self._rules, scope)
+        return ToolResult(error=refused) if refused else await next(call)
+
+
+class Withheld(Signal):
+    """Something in a reply is blocked. `reply`: the whole of it, where it was complete."""
+
+    def __init__(self, why: GuardrailResult, reply: ModelReply | None = None) -> None:
+        super().__init__(why.reason)
+        self.why, self.reply = why, reply
+
+
+def over_limit(text: str, limit: int | None, side: str) -> GuardrailResult | None:
+    tokens = 0 if limit is None else estimated_tokens(text)
+    return None if limit is None or tokens <= limit else too_long(tokens, limit, side)
+
+
+def too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
+    reason = say(
+        f"the {side} has about {tokens:,} tokens; the limit is {limit:,}",
+        f"{'入力' if side == 'input' else '出力'}が約 {tokens:,} トークンあり、上限の {limit:,} を超えています",
+    )
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"tokens": tokens, "limit": limit})
+
+
+def by_pattern(pattern: str, action: GuardrailAction) -> GuardrailResult:
+    reason = say(f"it matches the pattern {pattern!r}", f"パターン {pattern!r} に一致しました")
+    return GuardrailResult(action, reason, {"pattern": pattern})
+
+
+def understood(said: Any, check: Check) -> GuardrailResult:
+    if isinstance(said, GuardrailResult):
+        return said
+    if said is None or said is True:
+        return ALLOWED
+    if said is False or isinstance(said, str):
+        reason = said or say(f"{_name(check)} does not allow it", f"{_name(check)} が許可しませんでした")
+        return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": _name(check)})
+    reason = f"{_name(check)} returned {said!r:.100}; expected None, the reason to block, or a GuardrailResult"
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": _name(check)})
+
+
+_ORDER = (GuardrailAction.ALLOW, GuardrailAction.WARN, GuardrailAction.BLOCK)
+
+
+def worse(one: GuardrailResult, other: GuardrailResult) -> GuardrailResult:
+    picked = other if _ORDER.index(other.action) > _ORDER.index(one.action) else one
+    return replace(picked, usage=one.usage + other.usage)
+
+
+def estimated_tokens(text: str) -> int:
+    """From the characters alone: four to a token where they are ASCII, one to a token in Japanese and the like."""
+    plain = len(text.encode("ascii", "ignore"))
+    return (plain + 3) // 4 + (len(text) - plain)
+
+
+def arguments_of(reply: ModelReply) -> str:
+    return "\n".join([f"{call.name} {plain_text(call.args)}" for call in reply.message.calls])
+
+
+def _mask() -> str:
+    return say(_MASK_EN, _MASK_JA)
+
+
+def _name(check: Any) -> str:
+    return str(getattr(check, "__name__", type(check).__name__))
+
+
+def _listed(name: str, given: Iterable[str] | None) -> list[str]:
+    if isinstance(given, str):
+        raise ConfigError(f"{name} is a list of patterns: write {name}=[{given!r}]")
+    return list(given or ())
