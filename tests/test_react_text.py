@@ -69,42 +69,10 @@ def test_what_streams_is_the_beginning_of_the_answer(case, sizes):
         assert reading.answer.startswith(said)
 
 
-PIECES = st.sampled_from(
-    [
-        "Thought:",
-        "Action:",
-        "Action Input:",
-        "Observation:",
-        "Final Answer:",
-        "思考:",
-        "行動:",
-        "入力:",
-        "最終回答:",
-        "\n",
-        "\n\n",
-        " ",
-    ]
-    + [
-        "search",
-        "[",
-        "]",
-        "(",
-        ")",
-        "{",
-        "}",
-        '"',
-        "'",
-        "```",
-        "json",
-        "Finish",
-        "None",
-        "**",
-        "<think>",
-        "</think>",
-        "<tool_call>",
-    ]
-    + ['{"action": "search"', ', "action_input": "x"}', "query", "=", ",", ":", "あ", "1", "\\", "\x00", "\ufeff", "\r"]
-)
+LABELS = ["Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:", "思考:", "行動:", "入力:", "最終回答:"]
+MARKS = [*"[](){}\"'=,:あ1 \n\r\\\x00\ufeff", "\n\n", "```", "json", "**", "<think>", "</think>", "<tool_call>"]
+WORDS = ["search", "Finish", "None", "query", '{"action": "search"', ', "action_input": "x"}']
+PIECES = st.sampled_from([*LABELS, *MARKS, *WORDS])
 
 
 @given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=40).map("".join)))
@@ -129,15 +97,21 @@ def population(city: str) -> int:
 
 
 async def run(*replies, **more):
-    model = ScriptedModel(list(replies))
+    script, asked = iter(replies), []
+
+    def next_reply(request):
+        asked.append(request)
+        return next(script)
+
+    model = ScriptedModel(next_reply)
     agent = Agent(TextOnly(model), [population], journal=MemoryJournal(), **more)
     handle = agent.run("How many people live in Tokyo?")
     seen = [chunk async for chunk in handle]
-    return await handle, seen, model
+    return await handle, seen, asked
 
 
 async def test_a_text_only_model_uses_tools():
-    result, seen, model = await run(
+    result, seen, asked = await run(
         "Thought: I must look it up.\nAction: population\nAction Input: Tokyo\nObservation: 3\nFinal Answer: 3",
         "Thought: Now I know.\nFinal Answer: 14 million",
     )
@@ -145,15 +119,15 @@ async def test_a_text_only_model_uses_tools():
     assert "".join([chunk["content"] for chunk in seen if chunk.type == "delta"]) == "14 million"
     assert "I must look it up." in "".join([chunk["content"] for chunk in seen if chunk.type == "thinking"])
     assert [chunk["arguments"] for chunk in seen if chunk.type == "tool_call"] == [{"city": "Tokyo"}]
-    asked = model.requests[1].messages
-    assert asked[-1].text == "Observation: 14000000"
-    assert asked[-2].text == "Thought: I must look it up.\nAction: population\nAction Input: Tokyo"
-    assert "\nObservation:" in model.requests[0].settings["stop"], "generation stops before an observation is made up"
+    messages = asked[1].messages
+    assert messages[-1].text == "Observation: 14000000"
+    assert messages[-2].text == "Thought: I must look it up.\nAction: population\nAction Input: Tokyo"
+    assert "\nObservation:" in asked[0].settings["stop"], "generation stops before an observation is made up"
 
 
 async def test_an_unreadable_reply_is_answered_with_what_was_wrong_at_most_twice():
-    result, seen, model = await run("Thought: hm", "Thought: hm hm", "Thought: it may be 13 million")
-    assert len(model.requests) == 3
+    result, seen, asked = await run("Thought: hm", "Thought: hm hm", "Thought: it may be 13 million")
+    assert len(asked) == 3
     notes = [chunk["content"] for chunk in seen if chunk.type == "status" and chunk["status"] == "noted"]
     assert len(notes) == 2
     assert "neither an action nor a final answer" in notes[0]

@@ -141,6 +141,7 @@ class ReactStream:
     def __init__(self) -> None:
         self._line, self._spaces = "", ""
         self._section = "bare"
+        self._boxed: bool | None = None  # whether all of it stands in one code block
         self._begun = False  # whether something of the section was shown
         self._open = False  # whether the current line has been shown in part
         self.shown = ""  # of the answer
@@ -152,12 +153,19 @@ class ReactStream:
             self._take(line, "\n", out)
             self._open = False
         self._line = rest
-        if self._section in ("thought", "answer") and rest and (self._open or not may_be_label(rest)):
+        if self._section in ("thought", "answer") and rest and (self._open or not self._unclear(rest)):
             self._take(rest, "", out)
             self._line, self._open = "", True
         return out
 
+    def _unclear(self, line: str) -> bool:
+        return may_be_label(line) or bool(self._boxed and "```".startswith(line.strip()))
+
     def _take(self, line: str, ending: str, out: list[tuple[str, str]]) -> None:
+        if self._boxed is None and line.strip():
+            self._boxed = line.lstrip().startswith("```")
+        elif self._boxed and line.strip() == "```" and not self._open:
+            self._section = "hidden"
         label = None if self._open else LABELLED.match(line)
         if label is not None:
             kind = LABELS[re.sub(r"[ \t]+", " ", label["label"]).lower()]
