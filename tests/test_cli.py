@@ -96,12 +96,12 @@ def test_exit_codes(terminal):
     assert terminal("run", "--nonsense").returncode == 2
     assert terminal().returncode == 2
     failed = terminal("run", "-m", "openai/gpt-4o", "hi")
-    assert (failed.returncode, "OPENAI_API_KEY" in failed.stderr) == (1, True)
+    assert (failed.returncode, "OPENAI_API_KEY" in failed.stderr) == (2, True)
     limited = terminal(
         "run", "-m", terminal.script(*[uses("add", a=1, b=n) for n in range(9)]), "-t", "mytools:add", "--max-steps", "2", "go"
     )
     assert limited.returncode == 1
-    assert "max_steps" in limited.stderr
+    assert "out of steps" in limited.stderr
     waiting = terminal("run", "-m", terminal.script(uses("pay"), "paid"), "-t", "defined.py:pay", "pay it")
     assert waiting.returncode == 3
     assert "kaname runs resume" in waiting.stderr
@@ -127,7 +127,7 @@ def test_runs_are_listed_shown_and_deleted(terminal):
     name = listed.split()[0]
     shown = terminal("runs", "show", name)
     assert "三です" in shown.stdout
-    assert "→ add(a=1, b=2)" in shown.stderr
+    assert "→ add(a=1, b=2)" in shown.stdout
     assert len(terminal("runs", "show", name, "--json").stdout.splitlines()) > 4
     assert terminal("runs", "show", "nonesuch").returncode == 1
     assert terminal("runs", "delete", "last").returncode == 0
@@ -187,7 +187,7 @@ def test_ctrl_c_ends_the_run_in_order(terminal):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "cancelled" in err
+    assert "stopped" in err
     assert time.monotonic() - begun < 15
     assert "cancelled" in terminal("runs").stdout
 
@@ -203,7 +203,7 @@ def test_in_japanese(terminal):
     assert "まだありません" in done.stdout
     assert done.returncode == 1, "there is no model"
     assert "usage" in terminal("run", "--help", KANAME_LANG="ja").stdout
-    assert terminal("doctor", OPENAI_API_KEY="sk-x").returncode == 0
+    assert terminal("doctor", KANAME_MODEL=terminal.script("x")).returncode == 0
     assert "sk-x" not in terminal("models", OPENAI_API_KEY="sk-x").stdout
 
 

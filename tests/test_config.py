@@ -91,27 +91,27 @@ journal: 3
     told = str(caught.value)
     for line, words in (
         (3, "agents.helper.modle: unknown key; did you mean 'model'?"),
-        (4, "agents.helper.tools: expected array, got 'some_tools'"),
+        (4, "agents.helper.tools: expected a list, got 'some_tools'"),
         (5, "agents.helper.stops.max_steps: expected integer, got 'many'"),
         (5, "agents.helper.stops.deadline"),
         (7, "agents.other.model: no provider 'opnai'; did you mean 'openai'?"),
         (9, "agents.other.mcp_servers.x.comand: unknown key; did you mean 'command'?"),
         (9, "agents.other.mcp_servers.x: give either command or url"),
         (11, "models.openai.api_key: the environment variable SURELY_NOT_SET is not set"),
-        (12, "journal: expected string, got 3"),
+        (12, "journal: expected a text, got 3"),
     ):
         assert f"kaname.yaml:{line}: {words}" in told
     assert told.startswith("9 mistakes")
 
 
 def test_broken_files(write, tmp_path):
-    with pytest.raises(ConfigError, match=r"kaname\.yaml:3: YAML"):
+    with pytest.raises(ConfigError, match=r"kaname\.yaml:3: not valid YAML"):
         load_config(write("agents:\n  a: [\n"))
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(tmp_path / "nowhere.yaml")
     with pytest.raises(ConfigError, match="neither 'agents' nor 'llm'"):
         load_config(write(""))
-    with pytest.raises(ConfigError, match="expected object"):
+    with pytest.raises(ConfigError, match="expected a mapping"):
         load_config(write("- 1"))
     with pytest.raises(ConfigError, match="is there twice"):
         load_config(write("agents:\n  a: {model: local}\n  a: {model: local}\n"))
@@ -164,7 +164,7 @@ def test_from_the_command_line(terminal):  # noqa: F811
     assert "add(a, b): Add." in terminal("tools").stdout
     (terminal.folder / "kaname.yaml").write_text("agents: {a: {modle: x}}\n")
     wrong = terminal("run", "hi")
-    assert (wrong.returncode, "did you mean 'model'" in wrong.stderr) == (1, True)
+    assert (wrong.returncode, "did you mean 'model'" in wrong.stderr) == (2, True)
     assert terminal("config", "check", "nowhere.yaml").returncode == 1
 
 

@@ -101,6 +101,7 @@ class Agent:
         self.journal = choose(journal)
         self.sinks = sinks
         self.servers = self._serving(mcp_servers, elicit) if mcp_servers else None
+        self.origin: Mapping[str, Any] = {}  # how it was made, for a front end that wants to make it again
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
         self._head: tuple[str, State] | None = None  # the run where that conversation stands
@@ -245,7 +246,7 @@ class Agent:
         changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
         changes |= {} if instructions is None else {"instructions": instructions}
         recipe = self.recipe.altered(**changes)
-        beginning = Beginnings(recipe, self.journal, self.sinks, partial(describe, recipe), self._recent)
+        beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._told, recipe), self._recent)
         message = None if user_input is None else _message(user_input)
         new = new_run_id()
         return Run(
@@ -295,9 +296,12 @@ class Agent:
 
     def _describe(self) -> Mapping[str, Any]:
         if "described" not in self.recipe.memo:
-            self.recipe.memo["described"] = describe(self.recipe)
+            self.recipe.memo["described"] = self._told(self.recipe)
         described: Mapping[str, Any] = self.recipe.memo["described"]
         return described
+
+    def _told(self, recipe: Recipe) -> Mapping[str, Any]:
+        return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)
 
     def _view(self, run: str, state: State) -> Result:
         return result_of(run, state, None if self._output is None else self._output.typed)

@@ -13,85 +13,8 @@ from ..core.record import field, record
 from ..models.names import LITELLM, PROVIDERS
 from ..strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
 from .config_file import Reading, check
+from .config_schema import SCHEMA as SCHEMA
 
-_TEXT: dict[str, Any] = {"type": "string"}
-_OPEN: dict[str, Any] = {"type": "object"}
-_SERVERS: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "command": _TEXT,
-            "args": {"type": "array", "items": {"type": ["string", "number"]}},
-            "env": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
-            "cwd": _TEXT,
-            "url": _TEXT,
-            "headers": {"type": "object", "additionalProperties": _TEXT},
-            "type": _TEXT,
-            "transport": _TEXT,
-            "timeout": {"type": ["string", "number", "null"]},
-            "start_timeout": {"type": ["string", "number"]},
-            "required": {"type": "boolean"},
-            "disabled": {"type": "boolean"},
-            "library": {"type": "boolean"},
-        },
-    },
-}
-_PROVIDER: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "model": _TEXT,
-        "api_key": _TEXT,
-        "base_url": _TEXT,
-        "headers": _OPEN,
-        "settings": _OPEN,
-        "tool_mode": _TEXT,
-    },
-}
-_STOPS: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "max_steps": {"type": "integer"},
-        "cost": {"type": ["string", "number"]},
-        "deadline": {"type": ["string", "number"]},
-        "no_repeats": {"type": ["integer", "null"]},
-        "per_tool": {"type": ["integer", "null"]},
-    },
-}
-_AGENT: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "model": _TEXT,
-        "instructions": _TEXT,
-        "tools": {"type": "array", "items": _TEXT},
-        "mcp_servers": _SERVERS,
-        "stops": _STOPS,
-        "settings": _OPEN,
-        "approve": {"type": "array", "items": _TEXT},
-    },
-}
-SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "kaname.yaml",
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "agents": {"type": "object", "additionalProperties": _AGENT},
-        "models": {"type": "object", "additionalProperties": _PROVIDER},
-        "llm": {
-            "type": "object",
-            "required": ["provider"],
-            "properties": {"provider": _TEXT},
-            "additionalProperties": _PROVIDER,
-        },
-        "mcp_servers": _SERVERS,
-        "journal": _TEXT,
-    },
-}
 _SYNONYMS = {"claude": "anthropic"}
 _RULES: dict[str, Any] = {
     "max_steps": max_steps,
@@ -100,6 +23,7 @@ _RULES: dict[str, Any] = {
     "no_repeats": no_repeats,
     "per_tool": per_tool,
 }
+_LISTS = ("tools", "approve", "policies")
 
 
 @record
@@ -114,36 +38,59 @@ class AgentConfig:
     stops: Mapping[str, Any] = field(factory=dict)
     settings: Mapping[str, Any] = field(factory=dict)
     approve: tuple[str, ...] = ()
+    guardrails: Mapping[str, Any] | None = None
+    fallback: Mapping[str, Any] | None = None
+    policies: tuple[str, ...] = ()
     providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     journal: str = ""
     folder: str = "."
+    reading: Reading | None = None
 
     def parts(self) -> dict[str, Any]:
-        from ..tools.loading import tools_from
+        """Tools, policies and model are made; all that is wrong with them is told at once, with its line."""
+        from ..tools.loading import all_tools
+        from .config_policies import policies_of
 
-        parts: dict[str, Any] = {
+        reading = self.reading or Reading()
+        known, where = len(reading.mistakes), ("agents", self.name)
+        folder = Path(self.folder)
+        tools = all_tools(self.tools, folder, lambda number, told: reading.wrong((*where, "tools", str(number)), told))
+        policies = policies_of(self, tools, lambda place, told: reading.wrong((*where, *place), told))
+        model: Any = None
+        try:
+            model = self._model()
+        except AgentError as problem:
+            reading.wrong((*where, "model"), str(problem))
+        reading.raise_all(known)
+        return {
             "name": self.name,
             "instructions": self.instructions,
-            "tools": [tool for place in self.tools for tool in tools_from(place, Path(self.folder))],
+            "tools": tools,
             "settings": self.settings,
             "mcp_servers": self.mcp_servers or None,
             "stops": [_RULES[name](limit) for name, limit in self.stops.items()] or None,
-            "journal": self.journal or None,
+            "journal": self.journal_path or None,
+            "policies": policies,
+            "model": model,
         }
-        if self.approve:
-            from ..policies.approve import Approve
 
-            parts["policies"] = [Approve(*self.approve)]
-        return {**parts, "model": self._model()}
+    @property
+    def journal_path(self) -> str:
+        """Where runs are recorded: as seen from the file."""
+        if self.journal in ("", "memory", ":memory:"):
+            return self.journal
+        return str(Path(self.folder) / Path(self.journal).expanduser())
 
     def _model(self) -> Any:
-        """With the key and address that the file gives to its provider."""
+        """With the key and address that the file gives to its provider; files are looked for beside this one."""
         if not self.model:
             return None
         provider, _, rest = self.model.partition("/")
+        if provider in ("local", "scripted") and rest:
+            rest = str(Path(self.folder) / Path(rest).expanduser())
         given = {name: value for name, value in self.providers.get(provider, {}).items() if name != "model"}
         if not given:
-            return self.model
+            return f"{provider}/{rest}" if rest else self.model
         from ..models.names import maker
 
         return maker(provider)(rest, **given)
@@ -155,6 +102,7 @@ class Config:
 
     agents: Mapping[str, AgentConfig]
     files: tuple[str, ...] = ()
+    value: Mapping[str, Any] = field(factory=dict)
 
     def agent(self, name: str | None = None) -> AgentConfig:
         if name is None:
@@ -164,6 +112,18 @@ class Config:
                 say(f"no agent {name!r}", f"{name!r} というエージェントはありません") + nearest(name, self.agents)
             )
         return self.agents[name]
+
+    def check(self) -> None:
+        """Beyond what the files say: do the tools, policies and models exist that they name? All mistakes are told at once."""
+        told: list[str] = []
+        for agent in self.agents.values():
+            try:
+                agent.parts()
+            except ConfigError as problem:
+                told += str(problem).split("\n")[1:] or [str(problem)]
+        if told:
+            lines = "\n".join(dict.fromkeys(told))
+            raise ConfigError(say(f"mistakes in the configuration:\n{lines}", f"設定に誤りがあります:\n{lines}"))
 
 
 def load_config(*files: str | Path) -> Config:
@@ -175,7 +135,7 @@ def load_config(*files: str | Path) -> Config:
         _check(reading)
     reading.raise_all()
     folder = str(Path(files[-1]).resolve().parent) if files else "."
-    return Config(_agents(reading.value, folder), tuple([str(file) for file in files]))
+    return Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
 
 
 def _check(reading: Reading) -> None:
@@ -185,23 +145,40 @@ def _check(reading: Reading) -> None:
         return
     if not value.get("agents") and not value.get("llm"):
         reading.wrong((), say("there is neither 'agents' nor 'llm'", "'agents' も 'llm' もありません"))
+    shared = _mapping(value.get("mcp_servers"))
+    _check_servers(shared, ("mcp_servers",), reading)
     for name, agent in _mapping(value.get("agents")).items():
-        agent = _mapping(agent)
-        _check_model(agent.get("model"), ("agents", name, "model"), reading)
-        _check_stops(_mapping(agent.get("stops")), ("agents", name, "stops"), reading)
-        _check_servers(_mapping(agent.get("mcp_servers")), ("agents", name, "mcp_servers"), reading)
-    _check_servers(_mapping(value.get("mcp_servers")), ("mcp_servers",), reading)
-    llm = _mapping(value.get("llm"))
+        _check_agent(_mapping(agent), ("agents", name), shared, reading)
+    for name in _mapping(value.get("models")):
+        _check_model(f"{_SYNONYMS.get(name, name)}/x", ("models", name), reading)
+    _check_llm(_mapping(value.get("llm")), reading)
+
+
+def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mapping[str, Any], reading: Reading) -> None:
+    _check_model(agent.get("model"), (*where, "model"), reading)
+    for name, limit in _mapping(agent.get("stops")).items():
+        if name in _RULES:
+            _tried(_RULES[name], limit, (*where, "stops", name), reading)
+    servers = agent.get("mcp_servers")
+    if isinstance(servers, list):
+        for number, name in enumerate(servers):
+            if isinstance(name, str) and name not in shared:
+                told = say(f"there is no server {name!r}", f"{name!r} というサーバーはありません") + nearest(name, shared)
+                reading.wrong((*where, "mcp_servers", str(number)), told)
+    else:
+        _check_servers(_mapping(servers), (*where, "mcp_servers"), reading)
+
+
+def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
     provider = llm.get("provider")
-    if isinstance(provider, str):
-        _check_model(f"{_SYNONYMS.get(provider, provider)}/x", ("llm", "provider"), reading)
-        if provider not in llm:
-            reading.wrong(
-                ("llm",),
-                say(f"there is no block {provider!r} for the provider", f"プロバイダー {provider!r} の設定がありません"),
-            )
-        elif not _mapping(llm[provider]).get("model"):
-            reading.wrong(("llm", provider), say("'model' is missing", "'model' がありません"))
+    if not isinstance(provider, str):
+        return
+    _check_model(f"{_SYNONYMS.get(provider, provider)}/x", ("llm", "provider"), reading)
+    if provider not in llm:
+        told = say(f"there is no block {provider!r} for the provider", f"プロバイダー {provider!r} の設定がありません")
+        reading.wrong(("llm",), told)
+    elif not _mapping(llm[provider]).get("model"):
+        reading.wrong(("llm", provider), say("'model' is missing", "'model' がありません"))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -223,13 +200,12 @@ def _check_model(model: Any, where: tuple[str, ...], reading: Reading) -> None:
         )
 
 
-def _check_stops(stops: Mapping[str, Any], where: tuple[str, ...], reading: Reading) -> None:
-    for name, limit in stops.items():
-        if name in ("cost", "deadline") and isinstance(limit, str | int | float):
-            try:
-                _RULES[name](limit)
-            except (AgentError, ValueError, TypeError) as problem:
-                reading.wrong((*where, name), str(problem))
+def _tried(make: Any, value: Any, where: tuple[str, ...], reading: Reading) -> None:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            make(value)
+        except (AgentError, ValueError, TypeError) as problem:
+            reading.wrong(where, str(problem))
 
 
 def _check_servers(servers: Mapping[str, Any], where: tuple[str, ...], reading: Reading) -> None:
@@ -237,23 +213,28 @@ def _check_servers(servers: Mapping[str, Any], where: tuple[str, ...], reading: 
         server = _mapping(server)
         if bool(server.get("command")) == bool(server.get("url")):
             reading.wrong((*where, name), say("give either command or url", "command か url のどちらか一方が必要です"))
+        url = server.get("url")
+        if isinstance(url, str) and url and not url.startswith(("http://", "https://")):
+            told = say(
+                f"an address begins with http:// or https://, not {url!r}", f"アドレスは http(s):// で始まります: {url!r}"
+            )
+            reading.wrong((*where, name, "url"), told)
         for key in ("timeout", "start_timeout"):
-            if isinstance(server.get(key), str):
-                try:
-                    seconds(server[key])
-                except (AgentError, ValueError) as problem:
-                    reading.wrong((*where, name, key), str(problem))
+            _tried(seconds, server.get(key), (*where, name, key), reading)
 
 
-def _agents(value: Mapping[str, Any], folder: str) -> dict[str, AgentConfig]:
-    shared = {"journal": value.get("journal", ""), "folder": folder}
+def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
+    value = reading.value
+    shared = {"journal": value.get("journal", ""), "folder": folder, "reading": reading}
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
+    models = {_SYNONYMS.get(name, name): block for name, block in models.items()}
     made = {}
     for name, agent in (value.get("agents") or {}).items():
         given = dict(agent or {})
-        for listed in ("tools", "approve"):
+        for listed in _LISTS:
             given[listed] = tuple(given.get(listed) or ())
-        given["mcp_servers"] = {**servers, **(given.get("mcp_servers") or {})}
+        own = given.get("mcp_servers") or {}
+        given["mcp_servers"] = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
         made[name] = AgentConfig(name, **{**shared, **given}, providers=models)
     if value.get("llm"):
         llm = value["llm"]

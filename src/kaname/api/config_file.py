@@ -12,7 +12,8 @@ from ..core.errors import ConfigError, nearest
 from ..core.language import say
 from ..core.record import record
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_MOST_VALUES = 20_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Where = tuple[str, ...]
 
 
@@ -34,6 +35,7 @@ class Reading:
         self.value: Any = {}
         self.mistakes: list[Mistake] = []
         self._places: dict[Where, tuple[str, int]] = {}
+        self._count = 0
 
     def read(self, path: Path) -> None:
         """A later file goes over an earlier one: mappings are merged, anything else is replaced."""
@@ -46,43 +48,96 @@ class Reading:
                 Mistake(str(path), 1, "", say(f"cannot be read: {problem.strerror}", f"読めません: {problem.strerror}"))
             )
             return
-        except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as problem:
             mark = getattr(problem, "problem_mark", None)
             line = mark.line + 1 if mark is not None else 1
-            self.mistakes.append(Mistake(str(path), line, "", f"YAML: {getattr(problem, 'problem', None) or problem}"))
+            what = getattr(problem, "problem", None) or problem
+            self.mistakes.append(Mistake(str(path), line, "", say(f"not valid YAML: {what}", f"YAML として読めません: {what}")))
             return
-        self.value = _merged(self.value, {} if node is None else self._built(node, str(path), ()))
+        self._count = 0
+        self._places.setdefault((), (str(path), 1))
+        self.value = _merged(self.value, {} if node is None else self._built(node, str(path), (), ()))
 
-    def _built(self, node: Any, file: str, where: Where) -> Any:
+    def _built(self, node: Any, file: str, where: Where, above: tuple[Any, ...]) -> Any:
         import yaml
 
         self._places[where] = (file, node.start_mark.line + 1)
+        self._count += 1
+        if any(node is one for one in above):
+            self.wrong(where, say("it contains itself", "自分自身を含んでいます"))
+            return None
+        if self._count > _MOST_VALUES:
+            if self._count == _MOST_VALUES + 1:
+                self.wrong(where, say(f"more than {_MOST_VALUES:,} values", f"値が {_MOST_VALUES:,} 個を超えています"))
+            return None
         if isinstance(node, yaml.MappingNode):
-            made: dict[str, Any] = {}
-            for key, held in node.value:
-                name = str(key.value)
-                if name in made:
-                    self._places[(*where, name)] = (file, key.start_mark.line + 1)
-                    self.wrong((*where, name), say("is there twice", "が二つあります"))
-                made[name] = self._built(held, file, (*where, name))
-                self._places[(*where, name)] = (file, key.start_mark.line + 1)
-            return made
+            return self._mapping(node, file, where, (*above, node))
         if isinstance(node, yaml.SequenceNode):
-            return [self._built(held, file, (*where, str(place))) for place, held in enumerate(node.value)]
+            return [self._built(held, file, (*where, str(place)), (*above, node)) for place, held in enumerate(node.value)]
         value = yaml.SafeLoader("").construct_object(node)
-        return self._filled(value, where) if isinstance(value, str) else value
+        return self._filled(value, node.style, where) if isinstance(value, str) else value
 
-    def _filled(self, text: str, where: Where) -> str:
-        """`${NAME}` and `${NAME:-default}` from the environment."""
+    def _mapping(self, node: Any, file: str, where: Where, above: tuple[Any, ...]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key, held in node.value:
+            name = str(key.value)
+            if key.tag == "tag:yaml.org,2002:merge":  # <<: *other
+                built = self._built(held, file, where, above)
+                for one in reversed(built if isinstance(built, list) else [built]):
+                    merged |= one if isinstance(one, dict) else {}
+                continue
+            if name in made:
+                self._places[(*where, name)] = (file, key.start_mark.line + 1)
+                self.wrong((*where, name), say("is there twice", "が二つあります"))
+            made[name] = self._built(held, file, (*where, name), above)
+            self._places[(*where, name)] = (file, key.start_mark.line + 1)
+        return {**merged, **made}
 
-        def found(match: re.Match[str]) -> str:
-            value = os.environ.get(match[1]) or match[2]
-            if value is None:
-                name = match[1]
-                self.wrong(where, say(f"the environment variable {name} is not set", f"環境変数 {name} が設定されていません"))
-            return value or ""
+    def _filled(self, text: str, style: str | None, where: Where) -> Any:
+        """`${NAME}` and `${NAME:-default}` from the environment; `$${` is a plain `${`. A bare one can be a number, too."""
+        if "${" not in text:
+            return text
+        filled = self._expanded(text, where)
+        if style is not None or filled == text:  # in quotes it stays a text
+            return filled
+        import yaml
 
-        return _VARIABLE.sub(found, text)
+        try:
+            value = yaml.safe_load(filled)
+        except yaml.YAMLError:
+            return filled
+        return value if isinstance(value, bool | int | float) else filled
+
+    def _expanded(self, text: str, where: Where) -> str:
+        out, place = [], 0
+        while (start := text.find("${", place)) >= 0:
+            if text[start - 1 : start] == "$" and start > place:
+                out.append(text[place : start - 1] + "${")
+                place = start + 2
+                continue
+            out.append(text[place:start])
+            end = _closing(text, start + 2)
+            if end < 0:
+                self.wrong(where, say("'${' is not closed", "'${' が閉じていません"))
+                return text
+            out.append(self._variable(text[start + 2 : end], where))
+            place = end + 1
+        return "".join([*out, text[place:]])
+
+    def _variable(self, inside: str, where: Where) -> str:
+        name, dash, default = inside.partition(":-")
+        if not _NAME.fullmatch(name):
+            told = say(f"${{{inside}}} is no variable: write ${{NAME}} or $${{", f"${{{inside}}} は変数ではありません")
+            self.wrong(where, told)
+            return ""
+        value = os.environ.get(name)
+        if value or (value is not None and not dash):
+            return value
+        if dash:
+            return self._expanded(default, where)
+        self.wrong(where, say(f"the environment variable {name} is not set", f"環境変数 {name} が設定されていません"))
+        return ""
 
     def wrong(self, where: Where, text: str) -> None:
         place = where
@@ -91,18 +146,32 @@ class Reading:
         file, line = self._places.get(place, ("?", 1))
         self.mistakes.append(Mistake(file, line, ".".join(where), text))
 
-    def raise_all(self) -> None:
-        """All mistakes at once."""
-        if not self.mistakes:
+    def raise_all(self, after: int = 0) -> None:
+        """All mistakes at once: those that were found after the first so many."""
+        found, self.mistakes = self.mistakes[after:], self.mistakes[:after]
+        if not found:
             return
-        listed = "\n".join([f"  {mistake}" for mistake in sorted(self.mistakes, key=lambda m: (m.file, m.line))])
-        count = len(self.mistakes)
+        listed = "\n".join([f"  {mistake}" for mistake in sorted(found, key=lambda m: (m.file, m.line))])
+        count = len(found)
         raise ConfigError(
             say(
                 f"{count} mistake{'s' if count > 1 else ''} in the configuration:\n{listed}",
                 f"設定に誤りが {count} 件あります:\n{listed}",
             )
         )
+
+
+def _closing(text: str, start: int) -> int:
+    """The brace that closes this variable; defaults may hold others."""
+    depth = 1
+    for place in range(start, len(text)):
+        if text.startswith("${", place):
+            depth += 1
+        elif text[place] == "}":
+            depth -= 1
+            if depth == 0:
+                return place
+    return -1
 
 
 def _merged(below: Any, above: Any) -> Any:
@@ -113,24 +182,17 @@ def _merged(below: Any, above: Any) -> Any:
 
 def check(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[Where, str], None]) -> None:
     """The part of JSON Schema that the configuration's needs."""
+    if "anyOf" in schema:
+        fitting = [one for one in schema["anyOf"] if _is(value, one["type"])]
+        schema = fitting[0] if fitting else {"type": [one["type"] for one in schema["anyOf"]]}
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_is(value, kind) for kind in kinds):
-        expected = " / ".join(kinds)
-        got = "nothing" if value is None else repr(value) if not isinstance(value, dict | list) else type(value).__name__
-        wrong(where, say(f"expected {expected}, got {got}", f"{expected} が必要ですが {got} です"))
+        expected = say(" or ", "か").join([_told(kind) for kind in kinds])
+        got = _told(_kind_of(value)) if value is None or isinstance(value, dict | list) else repr(value)
+        wrong(where, say(f"expected {expected}, got {got}", f"{expected}が必要ですが、{got} です"))
     elif isinstance(value, dict):
-        known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-        for name in schema.get("required", []):
-            if name not in value:
-                wrong(where, say(f"{name!r} is missing", f"{name!r} がありません"))
-        for name, held in value.items():
-            if name in known:
-                check(held, known[name], (*where, name), wrong)
-            elif others is False:
-                wrong((*where, name), say("unknown key", "この項目はありません") + nearest(name, known))
-            elif isinstance(others, Mapping):
-                check(held, others, (*where, name), wrong)
+        _check_mapping(value, schema, where, wrong)
     elif isinstance(value, list) and "items" in schema:
         for place, held in enumerate(value):
             check(held, schema["items"], (*where, str(place)), wrong)
@@ -140,8 +202,41 @@ def check(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[
         )
 
 
+def _check_mapping(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[Where, str], None]) -> None:
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    for name in schema.get("required", []):
+        if name not in value:
+            wrong(where, say(f"{name!r} is missing", f"{name!r} がありません"))
+    for name, held in value.items():
+        if name in known:
+            check(held, known[name], (*where, name), wrong)
+        elif others is False:
+            wrong((*where, name), say("unknown key", "この項目はありません") + nearest(name, known))
+        elif isinstance(others, Mapping):
+            check(held, others, (*where, name), wrong)
+
+
+_KINDS: dict[str, Any] = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
+
+
+def _told(kind: str) -> str:
+    words = {
+        "string": ("a text", "文字列"),
+        "boolean": ("true or false", "true か false"),
+        "object": ("a mapping (name: value)", "マッピング (名前: 値)"),
+        "array": ("a list", "リスト"),
+        "null": ("nothing", "空"),
+        "integer": ("a whole number", "整数"),
+        "number": ("a number", "数"),
+    }
+    return say(*words[kind])
+
+
+def _kind_of(value: Any) -> str:
+    return next(kind for kind, held in _KINDS.items() if isinstance(value, held))
+
+
 def _is(value: Any, kind: str) -> bool:
     if kind == "number" or kind == "integer":
         return isinstance(value, int if kind == "integer" else int | float) and not isinstance(value, bool)
-    kinds: dict[str, Any] = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
-    return isinstance(value, kinds[kind])
+    return isinstance(value, _KINDS[kind])

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from ..api.agent import Agent
 from ..api.begin import new_run_id
 from ..core.errors import AgentError, nearest
+from ..core.events import Opened, Received
 from ..core.language import say
+from ..core.runs import RunInfo
+from ..core.values import plain_text
+from ..kernel.load import load
+from .asking import ask_the_user
 from .main import DONE
-from .markdown import Markdown
-from .run import ask_the_user
-from .screen import Screen
-from .setting_up import agent_from
+from .run import told_status
+from .screen import Screen, cut
+from .setting_up import agent_from, take_up
 from .show import Show
-
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+from .story import facts_of
 
 
 def main(given: argparse.Namespace) -> int:
@@ -34,10 +37,7 @@ class _Chat:
     def __init__(self, given: argparse.Namespace, screen: Screen) -> None:
         self._given, self._screen = given, screen
         self._session = given.session or f"chat-{new_run_id()}"
-        self._agent: Agent = agent_from(given, screen)
-        self._tokens, self._cost, self._known = 0, 0.0, True
-        self._said: list[tuple[str, str]] = []
-        self._runs: list[str] = []
+        self._agent: Agent = None  # type: ignore[assignment]
         self._read = _reader(self.commands)
 
     @property
@@ -52,6 +52,7 @@ class _Chat:
         }
 
     async def go(self) -> int:
+        await self._begin()
         name = getattr(self._agent.recipe.model, "name", "?")
         self._screen.note(say(f"{name}; /help for commands, quit to leave", f"{name}。/help で一覧、quit で終了"))
         try:
@@ -70,6 +71,38 @@ class _Chat:
         )
         return DONE
 
+    async def _begin(self) -> None:
+        """A conversation that is gone on with is that of the agent it was begun with."""
+        if self._given.session:
+            from ..journals.choose import choose
+            from .setting_up import journal_for
+
+            journal = choose(journal_for(self._given))
+            past = await journal.runs(session=self._session, limit=1)
+            if past:
+                first = (await facts_of(journal, past[0].run))[0].body
+                take_up(self._given, first.recipe if isinstance(first, Opened) else {})
+                self._given.journal = journal_for(self._given)
+        self._agent = agent_from(self._given, self._screen)
+        past = await self._runs()
+        for asked, answer in (await self._exchanges(past))[-3:]:
+            self._screen.note(cut(f"> {asked}", 200))
+            self._screen.note(cut(answer, 400))
+
+    async def _runs(self) -> list[RunInfo]:
+        """Of this conversation, the oldest first."""
+        return list(reversed(await self._agent.journal.runs(session=self._session, limit=1000)))
+
+    async def _exchanges(self, runs: list[RunInfo]) -> list[tuple[str, str]]:
+        said = []
+        for one in runs:
+            events = await facts_of(self._agent.journal, one.run)
+            asked = [event.body.message.text for event in events if isinstance(event.body, Received)]
+            state = await load(self._agent.journal, one.run)
+            answer = plain_text(state.output) if state.output is not None else f"[{told_status(one.status)}]"
+            said.append(("\n".join(asked), answer))
+        return said
+
     async def _command(self, text: str) -> None:
         name, _, rest = text.partition(" ")
         if name not in self.commands:
@@ -82,41 +115,39 @@ class _Chat:
             self._screen.note(str(problem), "red")
 
     async def _answer(self, text: str) -> None:
-        stop, show = asyncio.Event(), _ChatShow(self._screen)
+        stop, show, begun = asyncio.Event(), Show(self._screen), monotonic()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, stop.set)
-        spinner = asyncio.create_task(_spin(self._screen, show))
         run = self._agent.run(text, session_id=self._session, abort_event=stop)
         try:
             while True:
-                async for chunk in run:
-                    show.take(chunk)
-                result = await run
+                loop.add_signal_handler(signal.SIGINT, stop.set)
+                async with self._screen.waiting():
+                    async for chunk in run:
+                        show.take(chunk)
+                    result = await run
                 answers = ask_the_user(result, self._screen) if result.stop.kind == "waiting" else None
                 if not answers:
                     break
                 run = self._agent.resume(run.run, answers, abort_event=stop)
-            self._said.append((text, result.text or ""))
-            self._runs.append(result.run)
-            show.finish()
+            show.finish(plain_text(result.output) if result.completed else "")
+            how = "" if result.completed else f"{told_status(result.stop.kind)}: {result.stop.detail}; "
             if result.stop.kind == "cancelled":
-                self._screen.note(say("stopped; the conversation goes on", "中断しました。会話は続けられます"), "yellow")
+                how = say("stopped; the conversation goes on; ", "中断しました。会話は続けられます; ")
+            self._screen.note(f"[{how}{show.spent()}, {monotonic() - begun:.1f} s]")
         except AgentError as problem:
             show.finish()
             if not show.failed:
                 self._screen.note(str(problem), "red")
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
-            show.finish()
-            spinner.cancel()
-            with suppress(asyncio.CancelledError):
-                await spinner
-        self._tokens += show.tokens
-        self._cost, self._known = self._cost + show.cost, self._known and show.cost_known
+            with suppress(ValueError, RuntimeError):
+                loop.remove_signal_handler(signal.SIGINT)
+            show.end_line()
 
     async def _tools(self, rest: str) -> None:
         if self._agent.servers is not None:
             await self._agent.servers.start()
+            for problem in self._agent.servers.problems.values():
+                self._screen.note(problem, "red")
         for tool in self._agent.available_tools:
             self._screen.say(f"{tool['name']}: {tool['description']}")
         if not self._agent.available_tools:
@@ -124,32 +155,50 @@ class _Chat:
 
     async def _model(self, rest: str) -> None:
         if rest:
-            self._given.model = rest
-            agent = agent_from(self._given, self._screen)
+            before, self._given.model = self._given.model, rest
+            try:
+                agent = agent_from(self._given, self._screen)
+            except AgentError:
+                self._given.model = before
+                raise
             await self._agent.close()
             self._agent = agent
         self._screen.note(getattr(self._agent.recipe.model, "name", "?"))
 
     async def _money(self, rest: str) -> None:
-        money = f"${self._cost:.4f}" if self._known else say("cost unknown", "費用不明")
-        self._screen.note(f"{self._tokens} {say('tokens', 'トークン')}, {money}")
+        runs = await self._runs()
+        tokens = sum(one.input + one.output for one in runs)
+        costs = [one.cost for one in runs]
+        known = sum(cost for cost in costs if cost is not None)
+        money = f"${known:.4f}" + (say(" and more that is unknown", " と不明分") if None in costs else "")
+        self._screen.note(f"{tokens} {say('tokens', 'トークン')}, {money}")
 
     async def _save(self, rest: str) -> None:
-        path = Path(rest or "conversation.md")
-        text = "".join([f"## {asked}\n\n{answer}\n\n" for asked, answer in self._said])
+        path = _path(rest or "conversation.md")
+        said = await self._exchanges(await self._runs())
+        if not said:
+            self._screen.note(say("there is nothing to save yet", "まだ保存するものがありません"))
+            return
+        text = "".join([f"## {asked}\n\n{answer}\n\n" for asked, answer in said])
+        if not _may_write(path, f"## {said[0][0]}\n"):
+            self._screen.note(
+                say(f"{path} is something else already: /save NAME", f"{path} は別の内容です。/save 名前 で指定してください"),
+                "yellow",
+            )
+            return
         await asyncio.to_thread(path.write_text, text, "utf-8")
         self._screen.note(say(f"written to {path}", f"{path} に保存しました"))
 
     async def _undo(self, rest: str) -> None:
-        if not self._runs:
+        runs = await self._runs()
+        if not runs:
             self._screen.note(say("there is nothing to undo", "取り消すものがありません"))
             return
-        await self._agent.journal.delete(self._runs.pop())
-        asked, _ = self._said.pop()
+        await self._agent.journal.delete(runs[-1].run)
         agent = agent_from(self._given, self._screen)  # a fresh one: it remembers nothing of what is gone
         await self._agent.close()
         self._agent = agent
-        self._screen.note(say(f"forgotten: {asked}", f"取り消しました: {asked}"))
+        self._screen.note(say(f"forgotten: {runs[-1].title}", f"取り消しました: {runs[-1].title}"))
 
     async def _help(self, rest: str) -> None:
         for name, (_, told) in self.commands.items():
@@ -162,54 +211,21 @@ class _Chat:
         )
 
 
-class _ChatShow(Show):
-    def __init__(self, screen: Screen) -> None:
-        super().__init__(screen)
-        self._markdown = Markdown() if screen.out.isatty() and not os.environ.get("NO_COLOR") else None
-        self.begun = self.failed = False
-
-    def take(self, chunk: Any) -> None:
-        if chunk.type in ("delta", "tool_call", "tool_response", "thinking", "error") and not self.begun:
-            self.begun = True
-            self._screen.replace("")
-        self.failed = self.failed or chunk.type == "error"
-        super().take(chunk)
-
-    def _delta(self, data: dict[str, Any]) -> None:
-        if self._markdown is None:
-            super()._delta(data)
-            return
-        self._screen.raw(self._markdown.feed(self._screen.safe(data["content"])))
-        self._open_line = True
-
-    def _tool_call(self, data: dict[str, Any]) -> None:
-        self.finish()
-        super()._tool_call(data)
-
-    def finish(self) -> None:
-        if not self.begun:
-            self.begun = True
-            self._screen.replace("")
-        if self._markdown is not None:
-            self._screen.raw(self._markdown.end())
-            self._markdown = Markdown()  # what was left open ends with the message
-        self.end_line()
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
 
 
-async def _spin(screen: Screen, show: _ChatShow) -> None:
-    place = 0
-    while not show.begun:
-        screen.replace(_SPINNER[place % len(_SPINNER)])
-        place += 1
-        await asyncio.sleep(0.1)
+def _may_write(path: Path, beginning: str) -> bool:
+    """A new file, or this conversation as it was saved before."""
+    return not path.exists() or path.read_text("utf-8", "replace").startswith(beginning)
 
 
 def _reader(commands: dict[str, Any]) -> Callable[[], Awaitable[str | None]]:
     """Lines from the person: with history, completion and several lines in a terminal; plainly from a pipe."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
 
         async def plain() -> str | None:
-            line = await asyncio.to_thread(sys.stdin.readline)
+            line = await asyncio.to_thread(sys.stdin.readline) if sys.stdin is not None else ""
             return line or None
 
         return plain

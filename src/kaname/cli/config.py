@@ -1,16 +1,21 @@
-"""`kaname config check` and `kaname config schema`."""
+"""`kaname config check`, `kaname config show` and `kaname config schema`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
+from typing import Any
 
-from ..api.config import SCHEMA, load_config
+from ..api.config import load_config
+from ..api.config_schema import SCHEMA
 from ..core.language import say
 from .main import DONE, USAGE
 from .screen import Screen
 from .setting_up import FILES
+
+_SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.IGNORECASE)
 
 
 def main(given: argparse.Namespace) -> int:
@@ -26,6 +31,12 @@ def main(given: argparse.Namespace) -> int:
         )
         return USAGE
     config = load_config(*files)
+    if given.action == "show":
+        import yaml
+
+        screen.say(yaml.safe_dump(_masked(config.value), allow_unicode=True, sort_keys=False).rstrip())
+        return DONE
+    config.check()
     agents = ", ".join(config.agents)
     screen.note(
         say(
@@ -35,3 +46,13 @@ def main(given: argparse.Namespace) -> int:
         "green",
     )
     return DONE
+
+
+def _masked(value: Any, name: str = "") -> Any:
+    """What came of the files and the environment, without its secrets."""
+    if isinstance(value, dict):
+        hidden = name in ("headers", "env")
+        return {key: "***" if hidden and not isinstance(held, dict) else _masked(held, key) for key, held in value.items()}
+    if isinstance(value, list):
+        return [_masked(held, name) for held in value]
+    return "***" if isinstance(value, str) and value and _SECRET.search(name) else value

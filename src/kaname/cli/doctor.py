@@ -9,38 +9,64 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from .. import __version__
+from ..api.agent import Agent
 from ..core.errors import AgentError
 from ..core.language import say
 from ..journals.choose import choose, default_path
 from ..models import weights
+from ..models.names import resolve
 from .main import DONE, FAILED
 from .models import rows
 from .screen import Screen, padded
+from .setting_up import agent_from, config_for, journal_for
 
-Finding = tuple[str, bool, str]
+Finding = tuple[str, bool | None, str]  # `None`: neither good nor bad
+_PATIENCE = 5.0
 
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     good = True
-    for look in (_python, lambda: _journal(given), _model, _space):
-        for what, fine, told in look():
-            good = good and fine
-            mark = screen.coloured("✓" if fine else "✗", "green" if fine else "red", screen.out)
-            screen.say(f"{mark} {padded(what, 12)} {told}")
+    for look in (_python, _config, _journal, _model, _keys, _servers, _space):
+        for what, fine, told in look(given):
+            good = good and fine is not False
+            mark, colour = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "dim")}[fine]
+            screen.raw(screen.coloured(mark, colour, screen.out) + " " + screen.safe(f"{padded(what, 16)} {told}") + "\n")
     return DONE if good else FAILED
 
 
-def _python() -> list[Finding]:
+def _tried(what: str, look: Callable[[], str]) -> Finding:
+    try:
+        return what, True, look()
+    except (AgentError, OSError) as problem:
+        return what, False, str(problem)
+
+
+def _python(given: argparse.Namespace) -> list[Finding]:
     return [("kaname", sys.version_info >= (3, 11), f"{__version__}, Python {sys.version.split()[0]}, {sys.executable}")]
 
 
-def _journal(given: argparse.Namespace) -> list[Finding]:
-    place = given.journal or os.environ.get("KANAME_JOURNAL") or default_path()
+def _config(given: argparse.Namespace) -> list[Finding]:
+    """The file, and all that it names: tools are loaded, models looked up."""
+    what = say("configuration", "設定")
+    try:
+        config = config_for(given)
+        if config is None:
+            return [(what, None, say("no kaname.yaml here: `kaname init` writes one", "kaname.yaml はありません"))]
+        config.check()
+        config.agent(given.agent)
+    except AgentError as problem:
+        return [(what, False, str(problem))]
+    return [(what, True, f"{', '.join(config.files)}: {', '.join(config.agents)}")]
 
+
+def _journal(given: argparse.Namespace) -> list[Finding]:
     async def look() -> str:
+        place = journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
         journal = choose(place)
         try:
             runs = await journal.runs(limit=1000)
@@ -48,27 +74,81 @@ def _journal(given: argparse.Namespace) -> list[Finding]:
         finally:
             await journal.close()
 
-    return [_tried("journal", lambda: asyncio.run(look()))]
+    return [_tried(say("journal", "記録"), lambda: asyncio.run(look()))]
 
 
-def _tried(what: str, look: Callable[[], str]) -> Finding:
+def _model(given: argparse.Namespace) -> list[Finding]:
+    """The one that would be used now."""
+    what = say("model", "モデル")
+    found: list[Finding] = [(name, None, told) for name, told in rows()]
+    named = given.model or os.environ.get("KANAME_MODEL")
     try:
-        return what, True, look()
+        config = config_for(given)
+        if named is None and config is not None:
+            named = config.agent(given.agent).model or None
+        if named is not None and named != "local":
+            resolve(named) if config is None or given.model else config.agent(given.agent).parts()
+            return [*found, (what, True, named)]
     except AgentError as problem:
-        return what, False, str(problem)
-
-
-def _model() -> list[Finding]:
-    there = rows()
+        return [*found, (what, False, str(problem))]
     usable = weights.present() is not None or any(os.environ.get(key) for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
-    found: list[Finding] = [(name, True, told) for name, told in there]
-    if not usable and not os.environ.get("KANAME_MODEL") and not os.environ.get("OPENAI_BASE_URL"):
-        none = say("none yet: `kaname models pull`, or set a key", "まだありません。`kaname models pull` か、キーの設定を")
-        found.append((say("model", "モデル"), False, none))
+    if usable or os.environ.get("OPENAI_BASE_URL"):
+        return found
+    none = say("none yet: `kaname models pull`, or set a key", "まだありません。`kaname models pull` か、キーの設定を")
+    return [*found, (what, False, none)]
+
+
+def _keys(given: argparse.Namespace) -> list[Finding]:
+    """A key that is set is tried: the list of models costs nothing."""
+    found: list[Finding] = []
+    for key, base, usual in (
+        ("OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1"),
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com/v1"),
+    ):
+        secret, address = os.environ.get(key), os.environ.get(base)
+        if not secret and not address:
+            continue
+        url = f"{(address or usual).rstrip('/')}/models"
+        headers = {"authorization": f"Bearer {secret}"} if key.startswith("OPENAI") else {"x-api-key": secret or ""}
+        found.append(_answers(base if address else key, url, {**headers, "anthropic-version": "2023-06-01"}))
     return found
 
 
-def _space() -> list[Finding]:
+def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
+    try:
+        with urlopen(Request(url, headers=headers), timeout=_PATIENCE):
+            return what, True, f"{url}: {say('answers', '応答あり')}"
+    except HTTPError as refused:
+        bad = refused.code in (401, 403)
+        told = say("the key is refused", "キーが拒否されました") if bad else f"HTTP {refused.code}"
+        return what, False if bad else None, f"{url}: {told}"
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "reason", problem)
+        return what, False, f"{url}: {say('cannot be reached', '接続できません')}: {reason}"
+
+
+def _servers(given: argparse.Namespace) -> list[Finding]:
+    """Every tool server is started, and asked for its tools."""
+    from ..models.scripted import ScriptedModel
+
+    async def look() -> list[Finding]:
+        agent: Agent = agent_from(given, Screen(), ScriptedModel([]))
+        if agent.servers is None:
+            return []
+        async with agent:
+            problems = agent.servers.problems
+            return [
+                (server.name, server.name not in problems, problems.get(server.name) or f"{len(server.tools)} tools")
+                for server in agent.servers.servers
+            ]
+
+    try:
+        return asyncio.run(look())
+    except AgentError:
+        return []  # told above
+
+
+def _space(given: argparse.Namespace) -> list[Finding]:
     place = weights.folder()
     while not place.exists() and place != Path(place.anchor):
         place = place.parent

@@ -10,13 +10,17 @@ from .main import DONE, FAILED
 from .screen import Screen
 
 TEMPLATE = """# What your agents are. `kaname config check` tells every mistake; `kaname run "…"` uses the first agent.
+# For an editor that knows JSON Schema: kaname config schema > .kaname-schema.json
+# yaml-language-server: $schema=.kaname-schema.json
 
 agents:
   helper:
     model: local                    # or openai/NAME, anthropic/NAME, PROVIDER/NAME (LiteLLM), local/FILE.gguf
     instructions: Be brief and kind.
-    tools: []                       # "module:function", or "FILE.py" for all the tools that it defines
+    tools: []                       # "module:function", "FILE.py" for all that it defines, calculator
     # approve: [send_mail]          # ask a person before these
+    # guardrails: {blocked_patterns: ["(?i)password\\s*[:=]"], tools: {send_mail: {max_calls: 1}}}
+    # fallback: {max_retries: 2}     # when a tool fails: try again, then answer without it
     stops:                          # whatever is hit, the work so far is kept
       max_steps: 20
       deadline: 10m

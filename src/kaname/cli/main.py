@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
+from .. import __version__
 from ..core.language import say
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    from ..core.errors import AgentError
+    from ..core.errors import AgentError, ConfigError
 
     given = parser().parse_args(arguments)
     if given.command is None:
@@ -21,14 +24,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     try:
         return import_module(f"kaname.cli.{given.command}").main(given)  # type: ignore[no-any-return]
+    except ConfigError as problem:
+        return _told(problem, USAGE)
     except AgentError as problem:
-        sys.stderr.write(f"kaname: {problem}\n")
-        return FAILED
+        return _told(problem, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        sys.stderr.close()
-        return DONE
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be flushed goes nowhere
+        return INTERRUPTED
+    except OSError as problem:
+        return _told(problem, FAILED)
+
+
+def _told(problem: Exception, code: int) -> int:
+    with suppress(OSError):
+        print(f"kaname: {problem}", file=sys.stderr)  # noqa: T201
+    return code
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
         description=say("An agent that survives, in your terminal.", "落ちても続く、ターミナルのエージェント。"),
     )
     top.set_defaults(command=None)
+    top.add_argument("--version", action="version", version=f"kaname {__version__}")
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
     _run(commands)
     _chat(commands)
@@ -120,15 +133,25 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs.add_argument("--at", type=int, help=say("fork: go on from this fact", "fork: この事実から"))
     runs.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("for resume", "再開用"))
     runs.add_argument("-n", "--number", type=int, default=20, help=say("how many to list", "一覧の数"))
-    runs.add_argument("--answer", help=say("resume: the answer to what it asked", "再開時、質問への答え"))
-    runs.add_argument("--json", action="store_true", help=say("one fact a line, as JSON", "一行に一つの JSON"))
+    runs.add_argument(
+        "--answer",
+        action="append",
+        default=[],
+        metavar="[KEY=]ANSWER",
+        help=say('resume: the answer to what it asked; {"args": …} runs a call with other arguments', "再開時、質問への答え"),
+    )
+    runs.add_argument("--takeover", action="store_true", help=say("resume: even if it seems to be running", "実行中でも再開"))
+    runs.add_argument("--cascade", action="store_true", help=say("delete: also what went on from it", "続きの実行も削除"))
+    runs.add_argument(
+        "--json", action="store_true", help=say("list, show, resume, fork: JSON, a line each", "一行に一つの JSON")
+    )
 
 
 def _config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     init = _command(commands, "init", say("write a commented kaname.yaml", "注釈付きの kaname.yaml を書く"))
     init.add_argument("--force", action="store_true", help=say("write over an existing one", "上書きする"))
     config = _command(commands, "config", say("check the configuration, or print its schema", "設定の検査、スキーマの表示"))
-    config.add_argument("action", choices=["check", "schema"])
+    config.add_argument("action", choices=["check", "show", "schema"])
     config.add_argument("files", nargs="*")
     tools = _command(commands, "tools", say("what an agent can do", "エージェントが使えるツール"))
     _agent_options(tools)

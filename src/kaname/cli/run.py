@@ -10,7 +10,10 @@ import sys
 from ..api.agent import Agent
 from ..api.result import Result
 from ..api.run import Run
+from ..core.errors import AgentError
 from ..core.language import say
+from ..core.values import plain_text
+from .asking import ask_the_user
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .screen import Screen
 from .setting_up import agent_from
@@ -23,7 +26,7 @@ def main(given: argparse.Namespace) -> int:
     screen = Screen()
     task = " ".join(given.task)
     if task in ("", "-"):
-        if sys.stdin.isatty():
+        if sys.stdin is None or sys.stdin.isatty():
             screen.note(say('what is to be done? kaname run "…"', '仕事を書いてください: kaname run "…"'), "red")
             return USAGE
         task = sys.stdin.read()
@@ -45,46 +48,79 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
 
 async def follow(agent: Agent, run: Run, stop: asyncio.Event, screen: Screen, *, as_json: bool, quiet: bool) -> int:
     """Show a run to its end. Ctrl-C ends it in order and keeps what it has; a second one ends the program."""
-    from ..core.errors import AgentError
-
-    _on_interrupt(stop)
     show = Show(screen, quiet=quiet)
     while True:
+        _on_interrupt(stop)
         try:
-            async for chunk in run:
-                screen.say(chunk.to_json()) if as_json else show.take(chunk)
-            result: Result = await run
+            async with screen.waiting():
+                async for chunk in run:
+                    screen.say(chunk.to_json()) if as_json else show.take(chunk)
+                result: Result = await run
         except AgentError as problem:
-            show.end_line()
-            if not as_json and quiet:
-                screen.note(str(problem), "red")
-            return FAILED
-        show.end_line()
+            return _failed(problem, show, screen, as_json=as_json)
         answers = ask_the_user(result, screen) if result.stop.kind == "waiting" and not as_json else None
         if not answers:
             break
         run = agent.resume(run.run, answers, abort_event=stop)
-    if not as_json and not quiet:
-        screen.note(_last_line(result, show))
+    if not as_json:
+        show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "")
+        if not quiet or result.stop.kind not in ("completed", "degraded"):
+            screen.note(_last_line(result, show))
     return _CODES.get(result.stop.kind, FAILED)
 
 
+def _failed(problem: AgentError, show: Show, screen: Screen, *, as_json: bool) -> int:
+    show.finish()
+    if as_json:
+        screen.note(str(problem), "red")
+    elif not show.failed:
+        screen.note(f"{say('failed', '失敗')}: {problem}", "red")
+    if problem.run and not as_json:
+        screen.note(f"[{show.spent()}; {problem.run}; {_to_go_on(problem.run)}]")
+    return FAILED
+
+
 def _last_line(result: Result, show: Show) -> str:
-    how = "" if result.completed else f"{result.stop.kind}{': ' if result.stop.detail else ''}{result.stop.detail}; "
-    again = "" if result.completed else say(f"; kaname runs resume {result.run}", f"; 続きは kaname runs resume {result.run}")
-    return f"[{how}{show.spent()}; {result.run}{again}]"
+    if result.completed:
+        return f"[{show.spent()}; {result.run}]"
+    told = say(*_KINDS.get(result.stop.kind, (result.stop.kind, result.stop.kind)))
+    how = f"{told}: {result.stop.detail}" if result.stop.detail and result.stop.kind != "waiting" else told
+    if result.stop.kind == "degraded":
+        return f"[{how}; {show.spent()}; {result.run}]"
+    spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # of what was broken off nobody knows
+    return f"[{how}; {spent}; {_to_go_on(result.run, result)}]"
 
 
-def ask_the_user(result: Result, screen: Screen) -> dict[str, str]:
-    """The answers of the person at the terminal; without one, none."""
-    if not sys.stdin.isatty():
-        return {}
-    answers = {}
-    for key, question in result.questions.items():
-        options = f" [{'/'.join(question.options)}]" if question.options else ""
-        screen.note(f"{question.prompt}{options} ", "yellow", end="")
-        answers[key] = input().strip()
-    return answers
+_KINDS = {
+    "degraded": ("answered without a tool that failed", "失敗したツールなしで回答"),
+    "waiting": ("waiting for an answer", "回答待ち"),
+    "cancelled": ("stopped", "中断"),
+    "max_steps": ("out of steps", "ステップ上限"),
+    "duplicate": ("going round in circles", "同じ呼び出しの繰り返し"),
+    "tool_limit": ("a tool too often", "ツール回数の上限"),
+    "deadline": ("out of time", "時間切れ"),
+    "budget": ("out of money", "費用の上限"),
+    "blocked": ("blocked", "ブロック"),
+    "undecodable": ("not in the wanted form", "形式の不一致"),
+    "incomplete": ("no answer", "回答なし"),
+    "failed": ("failed", "失敗"),
+    "completed": ("completed", "完了"),
+    "running": ("running", "実行中"),
+}
+
+
+def told_status(status: str) -> str:
+    return say(*_KINDS.get(status, (status, status))) if say("", "ja") else status
+
+
+def _to_go_on(run: str, result: Result | None = None) -> str:
+    """The command that goes on, ready to be copied."""
+    answer = ""
+    if result is not None and result.questions:
+        key, question = next(iter(result.questions.items()))
+        wanted = question.options[0] if question.options else "…"
+        answer = f" --answer {wanted}" if len(result.questions) == 1 else f" --answer '{key}={wanted}' …"
+    return say(f"to go on: kaname runs resume {run}{answer}", f"続きは: kaname runs resume {run}{answer}")
 
 
 def _on_interrupt(stop: asyncio.Event) -> None:
@@ -94,4 +130,5 @@ def _on_interrupt(stop: asyncio.Event) -> None:
         stop.set()
         loop.remove_signal_handler(signal.SIGINT)
 
-    loop.add_signal_handler(signal.SIGINT, first)
+    if not stop.is_set():
+        loop.add_signal_handler(signal.SIGINT, first)

@@ -4,59 +4,83 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
 from datetime import datetime
-from typing import Any
 
-from ..core.chunks import chunks_of
 from ..core.errors import ConfigError, RunNotFound
+from ..core.events import Opened
 from ..core.language import say
 from ..core.runs import RunInfo
-from ..journals.choose import choose
+from ..journals.choose import choose, default_path
+from ..kernel.load import load
 from ..kernel.ports import Journal
-from .main import DONE, FAILED
-from .run import follow
+from .asking import given_answers
+from .main import DONE, FAILED, USAGE
+from .run import follow, told_status
 from .screen import Screen, columns, padded
-from .setting_up import agent_from
-from .show import Show, call_text
+from .setting_up import agent_from, journal_for, take_up
+from .story import facts_of, story, tell
 
 
 def main(given: argparse.Namespace) -> int:
-    return asyncio.run(_main(given, Screen()))
+    screen = Screen()
+    place = journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
+    if place not in ("memory", ":memory:") and not os.path.exists(os.path.expanduser(place)):
+        screen.note(say(f"no runs yet: there is no {place}", f"まだ記録がありません ({place})"))
+        return DONE if given.action == "list" else FAILED
+    given.journal = place
+    return asyncio.run(_main(given, screen))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:
     journal = choose(given.journal)
     try:
         if given.action == "list":
-            return await _list(journal, given.number, screen)
-        run = await _found(journal, given.run)
+            return await _list(journal, given, screen)
+        run = await _found(journal, given.run, given.action)
         if given.action == "show":
-            return await _tell(journal, run, screen, as_json=given.json)
+            await tell(journal, run, screen, as_json=given.json)
+            return DONE
         if given.action == "diff":
-            return await _diff(journal, run, await _found(journal, given.other), screen)
+            return await _diff(journal, run, await _found(journal, given.other, "diff LAST"), screen)
         if given.action == "delete":
-            await journal.delete(run.run)
+            await journal.delete(run.run, cascade=given.cascade)
             screen.note(say(f"deleted {run.run}", f"{run.run} を削除しました"))
             return DONE
-        return await _resume(given, run, screen)
+        return await _go_on(given, journal, run, screen)
     finally:
         await journal.close()
 
 
-async def _list(journal: Journal, number: int, screen: Screen) -> int:
-    runs = await journal.runs(limit=number)
+async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> int:
+    if given.number < 1:
+        raise ConfigError(say("-n is a number from 1 up", "-n は 1 以上の数です"))
+    runs = await journal.runs(limit=given.number)
+    if given.json:
+        for one in runs:
+            screen.say(json.dumps({name: getattr(one, name) for name in one.__match_args__}, ensure_ascii=False))
+        return DONE
     if not runs:
         screen.note(say("no runs yet", "まだ記録がありません"))
+        return DONE
+    wide = columns() >= 70
+    head = f"{say('run', '実行'):<12}  {padded(say('begun', '開始'), 11)}  {padded(say('status', '状態'), 11)} "
+    screen.note(head + (f"{padded(say('tokens', 'トークン'), 8)} {padded(say('cost', '費用'), 8)}  " if wide else "") + "…")
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
-        left = f"{one.run[:12]}  {_time(one.created)}  {padded(one.status, 11)} {one.input + one.output:>7}  {money:>8}  "
-        screen.say(left + padded(one.title, max(10, columns() - len(left) - 1)).rstrip())
+        left = f"{one.run[:12]}  {_time(one.created)}  {padded(told_status(one.status), 11)} "
+        left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
+        room = columns() - len(left) - 1
+        screen.say(left + (padded(one.title, room).rstrip() if room > 8 else ""))
     return DONE
 
 
-async def _found(journal: Journal, wanted: str | None) -> RunInfo:
+async def _found(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     if not wanted:
-        raise ConfigError(say("which run? kaname runs show last", "どの実行ですか? 例: kaname runs show last"))
+        raise ConfigError(
+            say(f"which run? for example: kaname runs {action} last", f"どの実行ですか? 例: kaname runs {action} last")
+        )
     exact = await journal.runs(run=wanted)
     if exact:
         return exact[0]
@@ -72,49 +96,29 @@ async def _found(journal: Journal, wanted: str | None) -> RunInfo:
     return like[0]
 
 
-async def _tell(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bool) -> int:
-    show = Show(screen)
-    if not as_json:
-        screen.say(f"{run.run}  {_time(run.created)}  {run.status}")
-    async for event in journal.read(run.run):
-        for chunk in chunks_of(event):
-            if as_json:
-                screen.say(chunk.to_json())
-            elif chunk.data.get("status") == "received":
-                screen.say(f"> {chunk.data['content']}")
-            else:
-                show.take(chunk)
-        if not as_json:
-            _words(event.body, screen)
-    if not as_json:
-        screen.note(show.spent())
-    return DONE
-
-
-def _words(body: Any, screen: Screen) -> None:
-    """What was streamed is not recorded piece by piece: the text of a reply stands in the reply."""
-    reply = getattr(body, "reply", None)
-    if reply is not None and reply.message.text:
-        screen.say(reply.message.text)
-
-
-async def _resume(given: argparse.Namespace, run: RunInfo, screen: Screen) -> int:
+async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:
+    """Resume, fork or replay, with the agent that it was made by."""
+    first = (await facts_of(journal, run.run))[0].body
+    take_up(given, first.recipe if isinstance(first, Opened) else {})
+    state = await load(journal, run.run)
+    answers = {}
+    if given.action == "resume" and given.answer:
+        if not state.questions:
+            screen.note(say(f"{run.run} asks nothing: {run.status}", f"{run.run} は何も質問していません: {run.status}"), "red")
+            return USAGE
+        answers = given_answers(given.answer, state.questions)
     agent = agent_from(given, screen)
+    stop = asyncio.Event()
     try:
-        stop, answers = asyncio.Event(), None
         if given.action == "replay":
             replay = await agent.replay(run.run)
             screen.say(str(replay))
             return DONE if replay.same else FAILED
         if given.action == "fork":
-            forked = agent.fork(run.run, given.at, user_input=given.other, abort_event=stop)
-            return await follow(agent, forked, stop, screen, as_json=given.json, quiet=False)
-        if given.answer is not None:
-            waiting = await agent.resume(run.run)
-            answers = dict.fromkeys(waiting.questions, given.answer)
-        return await follow(
-            agent, agent.resume(run.run, answers, abort_event=stop), stop, screen, as_json=given.json, quiet=False
-        )
+            going = agent.fork(run.run, given.at, user_input=given.other, abort_event=stop)
+        else:
+            going = agent.resume(run.run, answers, takeover=given.takeover, abort_event=stop)
+        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False)
     finally:
         await agent.close()
 
@@ -123,30 +127,14 @@ async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) 
     """Line by line: what was asked, called, given back and said."""
     from difflib import unified_diff
 
-    before, after = await _story(journal, one), await _story(journal, other)
+    before, after = await story(journal, one), await story(journal, other)
     lines = list(unified_diff(before, after, one.run[:12], other.run[:12], lineterm="", n=2))
     for line in lines:
         colour = {"+": "green", "-": "red"}.get(line[:1], "")
-        screen.say(screen.coloured(screen.safe(line), colour, screen.out))
+        screen.raw(screen.coloured(screen.safe(line), colour, screen.out) + "\n")
     if not lines:
         screen.note(say("no difference", "違いはありません"))
     return FAILED if lines else DONE
-
-
-async def _story(journal: Journal, run: RunInfo) -> list[str]:
-    lines: list[str] = []
-    async for event in journal.read(run.run):
-        for chunk in chunks_of(event):
-            data = chunk.data
-            if data.get("status") == "received":
-                lines.append(f"> {data['content']}")
-            elif chunk.type == "tool_call":
-                lines.append(f"→ {data['name']}({call_text(data['arguments'])})")
-            elif chunk.type == "tool_response":
-                lines.append(f"← {data['content_preview']}")
-        reply = getattr(event.body, "reply", None)
-        lines += reply.message.text.splitlines() if reply is not None else []
-    return lines
 
 
 def _time(stamp: float) -> str:

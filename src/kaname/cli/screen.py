@@ -2,51 +2,100 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sys
 import unicodedata
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
 from typing import TextIO
 
 _COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_QUIET = 0.4  # seconds without a sign of life before the spinner gives one
 
 
 class Screen:
     """The answer goes to `out`, everything about it to `err`, so that a pipe gets the answer alone."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
-        self.out, self.err = out or sys.stdout, err or sys.stderr
+        self.out, self.err = out or sys.stdout or _nowhere(), err or sys.stderr or _nowhere()
+        self._drawn = False  # something that the next line writes over
+        self._open = False  # a line that has not ended
+        self._written = monotonic()
 
     def say(self, text: str, end: str = "\n") -> None:
-        self.out.write(_printable(text, self.out) + end)
-        self.out.flush()
+        self.raw(_printable(text, self.out) + end)
 
     def note(self, text: str, colour: str = "dim", end: str = "\n") -> None:
-        self.err.write(self.coloured(_printable(text, self.err), colour, self.err) + end)
-        self.err.flush()
+        self._write(self.err, self.coloured(_printable(text, self.err), colour, self.err) + end)
 
     def raw(self, text: str) -> None:
         """Text that was made `safe` before it got its looks."""
-        self.out.write(text)
-        self.out.flush()
+        self._write(self.out, text)
 
     def safe(self, text: str) -> str:
         return _printable(text, self.out)
 
+    def _write(self, stream: TextIO, text: str) -> None:
+        if self._drawn:
+            self.replace("")
+        stream.write(text)
+        stream.flush()
+        self._written = monotonic()
+        self._open = not text.endswith("\n") if text else self._open
+
     def replace(self, text: str) -> None:
         """Write over the current line; where nobody watches, nothing."""
-        if self.err.isatty():
+        if not self.plain(self.err):
             self.err.write("\r\x1b[2K" + text)
             self.err.flush()
+        self._drawn = bool(text)
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """A spinner with the time, whenever nothing has been written for a moment and no line is open."""
+
+        async def spin() -> None:
+            place = 0
+            while True:
+                await asyncio.sleep(0.1)
+                silence = monotonic() - self._written
+                if silence > _QUIET and not self._open:
+                    place += 1
+                    self.replace(self.coloured(f"{_SPINNER[place % len(_SPINNER)]} {silence:.0f} s", "dim", self.err))
+
+        spinner = None if self.plain(self.err) else asyncio.create_task(spin())
+        try:
+            yield
+        finally:
+            if spinner is not None:
+                spinner.cancel()
+                with suppress(asyncio.CancelledError):
+                    await spinner
+                if self._drawn:
+                    self.replace("")
 
     @staticmethod
-    def coloured(text: str, colour: str, stream: TextIO) -> str:
-        plain = not stream.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-        return text if plain or not colour else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+    def plain(stream: TextIO) -> bool:
+        """No terminal, or one that can do nothing."""
+        return not stream.isatty() or os.environ.get("TERM") == "dumb"
+
+    @classmethod
+    def coloured(cls, text: str, colour: str, stream: TextIO) -> str:
+        without = not colour or cls.plain(stream) or bool(os.environ.get("NO_COLOR"))
+        return text if without else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def _nowhere() -> TextIO:
+    """For a program that was started with its output closed."""
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def columns() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
+    return max(20, shutil.get_terminal_size((80, 24)).columns)
 
 
 def width(text: str) -> int:

@@ -86,7 +86,8 @@ def chunks_of(event: Event) -> list[Chunk]:
     body = event.body
     if type(body) is Delta:
         return [delta_chunk(event.time, event.agent, body)]
-    return [Chunk(event.time, event.agent, type_, {**data, "fact": event.seq}) for type_, data in _of_fact(body)]
+    named = {"run": event.run} if isinstance(body, Opened | Resumed) else {}
+    return [Chunk(event.time, event.agent, type_, {**data, **named, "fact": event.seq}) for type_, data in _of_fact(body)]
 
 
 def delta_chunk(time: float, agent: str, delta: Delta) -> Chunk:

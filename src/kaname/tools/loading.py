@@ -1,4 +1,5 @@
-"""Tools by the place where they are written: `module:name`, `FILE.py:name`, or `FILE.py` for all that it defines."""
+"""Tools by the place where they are written: `module:name`, `FILE.py:name`, or `FILE.py` for all that it defines; and by the
+names of those that come with kaname: `calculator`, `database:FILE-OR-URL`, `search`, `search:INDEX`."""
 
 from __future__ import annotations
 
@@ -6,20 +7,44 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
 from ..core.language import say
+from ..kernel.boundary import Border
 from .function import FunctionTool
+
+
+def all_tools(places: Iterable[str], folder: Path, wrong: Callable[[int, str], None] | None = None) -> list[Any]:
+    """The tools of all these places. What is wrong with any of them is told, all of it at once."""
+    found: list[Any] = []
+    problems: list[str] = []
+    for number, place in enumerate(places):
+        try:
+            found += tools_from(place, folder)
+        except ConfigError as problem:
+            problems.append(str(problem))
+            if wrong is not None:
+                wrong(number, str(problem))
+    if problems and wrong is None:
+        raise ConfigError("\n".join(problems))
+    return found
 
 
 def tools_from(place: str, folder: Path) -> list[Any]:
     """Files and modules are looked for in the folder first."""
-    source, _, name = place.partition(":")
+    source, colon, name = place.partition(":")
+    if not source.strip() or source in (".", ".."):
+        raise ConfigError(
+            say(f"{place!r} names no tool: write module:function or FILE.py", f"{place!r} はツールではありません")
+        )
+    if (builtin := _builtin(source, name, folder)) is not None:
+        return [builtin]
     module = _module(source, folder)
-    if name:
-        if not hasattr(module, name):
+    if colon:
+        if not name or not hasattr(module, name):
             missing = say(f"{source} has no {name!r}", f"{source} に {name!r} はありません")
             raise ConfigError(missing + nearest(name, [one for one in vars(module) if not one.startswith("_")]))
         return [getattr(module, name)]
@@ -35,19 +60,42 @@ def tools_from(place: str, folder: Path) -> list[Any]:
     return found
 
 
+def _builtin(source: str, rest: str, folder: Path) -> Any:
+    """A file or module of the user's that has the same name goes first."""
+    if source not in _BUILTIN or rest.isidentifier() or (folder / f"{source}.py").exists():
+        return None
+    return _BUILTIN[source](rest, folder)
+
+
+def _calculator(rest: str, folder: Path) -> Any:
+    from .calculator import CalculatorTool
+
+    return CalculatorTool()
+
+
+_BUILTIN: dict[str, Callable[[str, Path], Any]] = {"calculator": _calculator}
+
+
+def object_from(place: str, folder: Path) -> Any:
+    """What `module:name` names."""
+    source, _, name = place.partition(":")
+    if not source or not name:
+        raise ConfigError(say(f"write module:name, not {place!r}", f"module:name の形で書いてください: {place!r}"))
+    module = _module(source, folder)
+    if not hasattr(module, name):
+        missing = say(f"{source} has no {name!r}", f"{source} に {name!r} はありません")
+        raise ConfigError(missing + nearest(name, [one for one in vars(module) if not one.startswith("_")]))
+    return getattr(module, name)
+
+
 def _module(source: str, folder: Path) -> Any:
     if not source.endswith(".py"):
         if str(folder.resolve()) not in sys.path:
             sys.path.insert(0, str(folder.resolve()))
-        try:
-            return importlib.import_module(source)
-        except ModuleNotFoundError as problem:
-            raise ConfigError(
-                say(f"no module {source!r}: {problem}", f"モジュール {source!r} がありません: {problem}")
-            ) from problem
-    path = folder / source
+        return _loaded(source, lambda: importlib.import_module(source))
+    path = (folder / Path(source).expanduser()).resolve()
     if not path.is_file():
-        raise ConfigError(say(f"there is no file {source}", f"ファイル {source} がありません"))
+        raise ConfigError(say(f"there is no file {path}", f"ファイル {path} がありません"))
     if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
         return sys.modules[path.stem]
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -55,5 +103,25 @@ def _module(source: str, folder: Path) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    loader = spec.loader
+    try:
+        _loaded(source, lambda: loader.exec_module(module))
+    except ConfigError:
+        del sys.modules[path.stem]
+        raise
     return module
+
+
+def _loaded(source: str, load: Callable[[], Any]) -> Any:
+    """Other people's code, which may do anything while it is imported."""
+    with Border(caught=(Exception, SystemExit)) as border:
+        return load()
+    failure = border.failure
+    assert failure is not None
+    error = failure.error
+    if isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]:
+        raise ConfigError(say(f"there is no module {source!r}", f"モジュール {source!r} がありません")) from error
+    where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else failure.place
+    raise ConfigError(
+        say(f"{source} cannot be loaded: {failure} (at {where})", f"{source} を読み込めません: {failure} ({where})")
+    ) from error

@@ -1,0 +1,133 @@
+"""What `kaname.yaml` may say, as a JSON Schema: for the check, and for editors (`kaname config schema`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _a(kind: str | list[str], told: str = "", **more: Any) -> dict[str, Any]:
+    return {"type": kind, **({"description": told} if told else {}), **more}
+
+
+def _mapping(told: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return _a("object", told, properties=properties, additionalProperties=False, **more)
+
+
+def _named(told: str, each: dict[str, Any]) -> dict[str, Any]:
+    return _a("object", told, additionalProperties=each)
+
+
+_TEXTS = _a("array", items={"type": "string"})
+_TIME = ["string", "number"]
+_SERVER = _mapping(
+    "A tool server (MCP): a command to start, or an address.",
+    {
+        "command": _a("string", "the program to start"),
+        "args": _a("array", "its arguments", items={"type": ["string", "number"]}),
+        "env": _a("object", "variables beside the usual ones", additionalProperties={"type": ["string", "number", "boolean"]}),
+        "cwd": _a("string", "the folder to start it in"),
+        "url": _a("string", "the address of a running server: http:// or https://"),
+        "headers": _a("object", "HTTP headers", additionalProperties={"type": "string"}),
+        "type": _a("string", enum=["stdio", "http", "streamable-http"]),
+        "transport": _a("string", enum=["stdio", "http", "streamable-http"]),
+        "timeout": _a([*_TIME, "null"], "of a call: seconds, or a text such as 30s; null: none"),
+        "start_timeout": _a(_TIME, "until it is ready"),
+        "required": _a("boolean", "nothing runs without it"),
+        "disabled": _a("boolean"),
+        "library": _a("boolean", "its resources and prompts as tools for the model"),
+    },
+)
+_SERVERS = _named("Tool servers (MCP) by name.", _SERVER)
+_PROVIDER = _mapping(
+    "How to reach a provider.",
+    {
+        "model": _a("string"),
+        "api_key": _a("string", "better from the environment: ${OPENAI_API_KEY}"),
+        "base_url": _a("string"),
+        "headers": _a("object"),
+        "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
+        "tool_mode": _a("string", enum=["auto", "native", "constrained", "text"]),
+    },
+)
+_STOPS = _mapping(
+    "Limits; whatever is hit, the work so far is kept.",
+    {
+        "max_steps": _a(["integer", "null"], "model calls in a turn (10)"),
+        "cost": _a(["string", "number", "null"], "US dollars, such as $0.50"),
+        "deadline": _a([*_TIME, "null"], "working time, such as 5m"),
+        "no_repeats": _a(["integer", "null"], "the same call at most so often (2)"),
+        "per_tool": _a(["integer", "null"], "each tool at most so often (5)"),
+    },
+)
+_GUARDRAILS = _mapping(
+    "What may go in and come out, and which tools may be used how.",
+    {
+        "max_input_tokens": _a(["integer", "null"], "(4096)"),
+        "max_output_tokens": _a(["integer", "null"], "(4096)"),
+        "blocked_patterns": {**_TEXTS, "description": "regular expressions that end a run"},
+        "warn_patterns": {**_TEXTS, "description": "regular expressions that are reported"},
+        "input_checks": {**_TEXTS, "description": "functions, as module:name"},
+        "output_checks": {**_TEXTS, "description": "functions, as module:name"},
+        "window": _a("integer"),
+        "tools": _named(
+            "Rules by tool; * for all others.",
+            _mapping(
+                "",
+                {
+                    "allowed": _a("boolean"),
+                    "max_calls": _a("integer", "in a turn"),
+                    "arguments": _a(
+                        "object", "a pattern that the whole value has to fit", additionalProperties={"type": "string"}
+                    ),
+                },
+            ),
+        ),
+    },
+)
+_FALLBACK = _mapping(
+    "What to do when a tool fails.",
+    {
+        "max_retries": _a("integer", "(2)"),
+        "backoff": _a("number", "seconds before the first retry (0.5); doubled each time"),
+        "longest_wait": _a("number"),
+        "degrade": _a("boolean", "answer without the tool in the end (true)"),
+        "tools": _a("object", "which tool to try in the place of which", additionalProperties={"type": "string"}),
+    },
+)
+_AGENT = _mapping(
+    "An agent.",
+    {
+        "model": _a("string", "provider/model, local, or local/FILE.gguf"),
+        "instructions": _a("string", "how to go about it"),
+        "tools": {**_TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search"},
+        "mcp_servers": {
+            "description": "servers of its own, by name; or a list of names of those below, if not all of them",
+            "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS],
+        },
+        "stops": _STOPS,
+        "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
+        "approve": {**_TEXTS, "description": "tools that a person is asked about first"},
+        "guardrails": _GUARDRAILS,
+        "fallback": _FALLBACK,
+        "policies": {**_TEXTS, "description": "policies of your own, as module:name, outermost first"},
+    },
+)
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "kaname.yaml",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "agents": _named("Agents by name; the first is the one that is meant where none is named.", _AGENT),
+        "models": _named("Keys and addresses by provider.", _PROVIDER),
+        "llm": {
+            "type": "object",
+            "description": "The short form, for one agent: a provider, and a block with its name.",
+            "required": ["provider"],
+            "properties": {"provider": {"type": "string"}},
+            "additionalProperties": _PROVIDER,
+        },
+        "mcp_servers": _SERVERS,
+        "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
+    },
+}
