@@ -92,7 +92,7 @@ journal: 3
     for line, words in (
         (3, "agents.helper.modle: unknown key; did you mean 'model'?"),
         (4, "agents.helper.tools: expected a list, got 'some_tools'"),
-        (5, "agents.helper.stops.max_steps: expected integer, got 'many'"),
+        (5, "agents.helper.stops.max_steps: expected a whole number or nothing, got 'many'"),
         (5, "agents.helper.stops.deadline"),
         (7, "agents.other.model: no provider 'opnai'; did you mean 'openai'?"),
         (9, "agents.other.mcp_servers.x.comand: unknown key; did you mean 'command'?"),
@@ -165,7 +165,7 @@ def test_from_the_command_line(terminal):  # noqa: F811
     (terminal.folder / "kaname.yaml").write_text("agents: {a: {modle: x}}\n")
     wrong = terminal("run", "hi")
     assert (wrong.returncode, "did you mean 'model'" in wrong.stderr) == (2, True)
-    assert terminal("config", "check", "nowhere.yaml").returncode == 1
+    assert terminal("config", "check", "nowhere.yaml").returncode == 2
 
 
 def test_yaml_is_loaded_when_a_file_is():

@@ -10,7 +10,7 @@ from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, nearest
 from ..core.language import say
 from ..core.record import field, record
-from ..models.names import LITELLM, PROVIDERS
+from ..models.names import LITELLM, PROVIDERS, resolve
 from ..strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
 from .config_file import Reading, check
 from .config_schema import SCHEMA as SCHEMA
@@ -59,7 +59,9 @@ class AgentConfig:
         model: Any = None
         try:
             model = self._model()
-        except AgentError as problem:
+            if isinstance(model, str) and model.startswith(("local/", "scripted/")):
+                model = resolve(model)  # is the file there?
+        except (AgentError, TypeError) as problem:
             reading.wrong((*where, "model"), str(problem))
         reading.raise_all(known)
         return {
@@ -157,7 +159,7 @@ def _check(reading: Reading) -> None:
 def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mapping[str, Any], reading: Reading) -> None:
     _check_model(agent.get("model"), (*where, "model"), reading)
     for name, limit in _mapping(agent.get("stops")).items():
-        if name in _RULES:
+        if name in _RULES and not (isinstance(limit, str) and name not in ("cost", "deadline")):
             _tried(_RULES[name], limit, (*where, "stops", name), reading)
     servers = agent.get("mcp_servers")
     if isinstance(servers, list):

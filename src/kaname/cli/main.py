@@ -31,10 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be flushed goes nowhere
+        _let_go_of_output()
         return INTERRUPTED
     except OSError as problem:
+        _let_go_of_output()
         return _told(problem, FAILED)
+
+
+def _let_go_of_output() -> None:
+    """What is left to be flushed goes nowhere, instead of failing once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _told(problem: Exception, code: int) -> int:
