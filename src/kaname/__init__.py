@@ -12,6 +12,7 @@ _HOMES = {
     "api.config": ("Config", "load_config"),
     "api.result": ("Result",),
     "api.run": ("Run",),
+    "api.runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
     "api.sequence": ("AgentConfiguration", "AgentStepSequence"),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
@@ -48,10 +49,16 @@ _HOMES = {
     "journals.memory": ("MemoryJournal",),
     "journals.sqlite": ("SqliteJournal",),
     "kernel.ports": ("Policy", "Tool", "ToolContext"),
+    "models.react_text": ("TextOnly",),
     "models.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
+    "policies.fallback": ("FallbackResult", "FallbackStrategy"),
+    "policies.guardrails": ("GuardrailAction", "GuardrailResult", "Guardrails"),
+    "policies.judge": ("Judge",),
+    "policies.tool_rules": ("ToolRule",),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
+    "tools.calculator": ("CalculatorTool",),
     "tools.function": ("tool",),
     "tools.registry": ("ToolRegistry",),
 }
@@ -65,6 +72,10 @@ if TYPE_CHECKING:
     from .api.config import load_config as load_config
     from .api.result import Result as Result
     from .api.run import Run as Run
+    from .api.runtime import AgentResult as AgentResult
+    from .api.runtime import AgentRuntime as AgentRuntime
+    from .api.runtime import PlanResult as PlanResult
+    from .api.runtime import ReActPlanner as ReActPlanner
     from .api.sequence import AgentConfiguration as AgentConfiguration
     from .api.sequence import AgentStepSequence as AgentStepSequence
     from .context.history import AgentState as AgentState
@@ -109,9 +120,17 @@ if TYPE_CHECKING:
     from .kernel.ports import Policy as Policy
     from .kernel.ports import Tool as Tool
     from .kernel.ports import ToolContext as ToolContext
+    from .models.react_text import TextOnly as TextOnly
     from .models.scripted import ScriptedModel as ScriptedModel
     from .models.scripted import call as call
     from .policies.approve import Approve as Approve
+    from .policies.fallback import FallbackResult as FallbackResult
+    from .policies.fallback import FallbackStrategy as FallbackStrategy
+    from .policies.guardrails import GuardrailAction as GuardrailAction
+    from .policies.guardrails import GuardrailResult as GuardrailResult
+    from .policies.guardrails import Guardrails as Guardrails
+    from .policies.judge import Judge as Judge
+    from .policies.tool_rules import ToolRule as ToolRule
     from .strategies.stop import cost as cost
     from .strategies.stop import deadline as deadline
     from .strategies.stop import max_steps as max_steps
@@ -119,6 +138,7 @@ if TYPE_CHECKING:
     from .strategies.stop import per_tool as per_tool
     from .strategies.termination import DuplicateDetectionPolicy as DuplicateDetectionPolicy
     from .strategies.termination import StandardTerminationPolicy as StandardTerminationPolicy
+    from .tools.calculator import CalculatorTool as CalculatorTool
     from .tools.function import tool as tool
     from .tools.registry import ToolRegistry as ToolRegistry
 

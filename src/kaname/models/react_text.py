@@ -45,8 +45,6 @@ class TextOnly:
         self.name = model.name
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        if not request.tools:
-            return await self._model.reply(request, emit)
         return await reply_by_text(self._model.reply, request, emit, stop_setting=self._stop_setting)
 
     async def close(self) -> None:
@@ -56,6 +54,8 @@ class TextOnly:
 
 async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stop_setting: str = "stop") -> ModelReply:
     """`ask(request, emit)` is the plain model, which knows nothing of tools."""
+    if request.schema is not None:
+        return await ask(replace(request, messages=told(request)), emit)  # type: ignore[no-any-return]
     stream = ReactStream()
 
     async def show(text: str, kind: str = "text", call_id: str = "") -> None:
@@ -66,12 +66,15 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stop_set
             await emit(piece, what)
 
     settings = {key: value for key, value in request.settings.items() if key not in ("tool_choice", "parallel_tool_calls")}
-    given = settings.get(stop_setting) or []
-    settings[stop_setting] = [*([given] if isinstance(given, str) else given), *STOPS][:4]  # as many as providers take
+    if request.tools:
+        given = settings.get(stop_setting) or []
+        settings[stop_setting] = [*([given] if isinstance(given, str) else given), *STOPS][:4]  # as many as providers take
     said = await ask(replace(request, messages=told(request), tools=(), settings=settings), show)
     if said.message.calls:  # it could, after all
         return said  # type: ignore[no-any-return]
     reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools})
+    if not request.tools and not reading.answer:  # nothing but an answer was asked for
+        reading = Reading(answer=said.message.text.strip())
     return await _replied(said, reading, stream, emit)
 
 
@@ -94,8 +97,9 @@ async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit
 def told(request: ModelRequest) -> tuple[Message, ...]:
     """The conversation as text: tools in the instructions, calls as actions, results as observations."""
     instructions = [message.text for message in request.messages if message.role == "system" and message.text]
-    how = _HOW.format(tools="\n".join([described(tool) for tool in request.tools]))
-    out = [Message("system", (Text("\n\n".join([*instructions, how])),))]
+    if request.tools:
+        instructions.append(_HOW.format(tools="\n".join([described(tool) for tool in request.tools])))
+    out = [Message("system", (Text("\n\n".join(instructions)),))] if instructions else []
     for message in request.messages:
         if message.role == "assistant":
             out.append(assistant(_written(message, request.tools)))
@@ -103,7 +107,7 @@ def told(request: ModelRequest) -> tuple[Message, ...]:
             results = [part for part in message.parts if isinstance(part, ToolResult)]
             pictures = [media for part in results for media in part.media]
             heard: tuple[Part, ...] = (Text("\n".join([_heard(part) for part in results])), *pictures)
-            if out[-1].role == "user":
+            if out and out[-1].role == "user":
                 out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n"), *heard))
             else:
                 out.append(Message("user", heard))
@@ -153,7 +157,9 @@ class ReactStream:
             self._take(line, "\n", out)
             self._open = False
         self._line = rest
-        if self._section in ("thought", "answer") and rest and (self._open or not self._unclear(rest)):
+        shown = self._section in ("thought", "answer") and bool(rest) and (self._open or not self._unclear(rest))
+        label = None if self._open else LABELLED.match(rest)
+        if shown or (label is not None and label["rest"].strip()):
             self._take(rest, "", out)
             self._line, self._open = "", True
         return out

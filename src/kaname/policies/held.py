@@ -64,7 +64,7 @@ class Held:
     async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
         channel = self._channel(kind)
         channel.tail += text
-        self._matched(channel, text)
+        await self._match(channel, text, kind, call_id)
         self.tokens += estimated_tokens(text)
         if kind == "text":
             self._within_limit()
@@ -101,8 +101,10 @@ class Held:
             self._channels[kind] = _Channel(self._rails)
         return self._channels[kind]
 
-    def _matched(self, channel: _Channel, text: str) -> None:
+    async def _match(self, channel: _Channel, text: str, kind: str, call_id: str) -> None:
         if self._rails.blocked and (found := channel.blocked.feed(text)) is not None:
+            if not self._rails.output_checks:
+                await self._release(channel, found.start, kind, call_id)  # what stands before it is not blocked
             raise Withheld(by_pattern(found.pattern, GuardrailAction.BLOCK))
 
     def _within_limit(self) -> None:

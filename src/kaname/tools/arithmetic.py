@@ -25,8 +25,8 @@ _LARGEST_ROOT = 64
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _SPELLINGS = {
     **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # full width
-    **dict.fromkeys(map(ord, "×✕✖⋅·∙・"), "*"),
-    **dict.fromkeys(map(ord, "÷∕⁄"), "/"),
+    **dict.fromkeys(map(ord, "×✕✖⋅·∙・"), " * "),  # apart, so that two of them are no other sign
+    **dict.fromkeys(map(ord, "÷∕⁄"), " / "),
     **dict.fromkeys(map(ord, "−–﹣"), "-"),
     ord("\u3000"): " ",
     ord("\xa0"): " ",
@@ -35,7 +35,7 @@ _SPELLINGS = {
 }
 _TOKEN = re.compile(
     r"""\s*(?:
-    (?P<number>(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
+    (?P<number>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])|[0-9]+(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
               |\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     |(?P<power>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
     |(?P<name>[^\W\d_]\w*)
@@ -118,8 +118,10 @@ class _Parser:
     def _times(self) -> str:
         """`3 x 4`."""
         if self._next.kind == "name" and self._next.text in ("x", "X"):
-            self._place += 1
-            return "*"
+            after = self._tokens[self._place + 1]
+            if after.kind in ("number", "name") or after.text == "(":
+                self._place += 1
+                return "*"
         return ""
 
     def _signed(self) -> Number:

@@ -1,0 +1,88 @@
+"""The calculator: what people type comes out right, and nothing that anybody types can hurt."""
+
+import json
+import tracemalloc
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kaname import CalculatorTool
+from kaname.tools.arithmetic import Unsolvable, evaluate
+from kaname.tools.calculator import written
+
+CORPORA = Path(__file__).parent / "corpora"
+
+
+def cases(name):
+    return [json.loads(line) for line in (CORPORA / name).read_text("utf-8").splitlines()]
+
+
+HONEST, HOSTILE = cases("calculator_honest.jsonl"), cases("calculator_hostile.jsonl")
+
+
+def expanded(given_):
+    if isinstance(given_, str):
+        return given_
+    if isinstance(given_, dict):
+        text, times = given_["repeat"]
+        return text * times
+    return "".join([expanded(part) for part in given_])
+
+
+@pytest.mark.requirement("A9")
+@pytest.mark.parametrize("case", HONEST, ids=[case["input"][:40] for case in HONEST])
+async def test_honest_input(case):
+    result = await CalculatorTool().execute(case["input"])
+    assert result.error is None, result.error
+    if "value" in case:
+        assert result.output == case["value"]
+    else:
+        assert float(result.output) == pytest.approx(case["approx"], rel=1e-12)
+
+
+@pytest.mark.requirement("A9")
+def test_hostile_input_is_answered_or_refused():
+    """All of them: bounded in memory, never an exception but ours; the time is measured in benchmarks/."""
+    wrong = []
+    tracemalloc.start()
+    for case in HOSTILE:
+        text = expanded(case["input"])
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        try:
+            said = written(evaluate(text))
+        except Unsolvable as problem:
+            said, refused = str(problem), True
+        else:
+            refused = False
+        peak = tracemalloc.get_traced_memory()[1] - before
+        if peak > 50_000_000 or len(said) > 2_000 or (case["must"] == "refuse" and not refused):
+            wrong.append((case["name"], str(case["input"])[:80], said[:80], peak))
+    tracemalloc.stop()
+    assert not wrong
+
+
+@given(st.text(alphabet="0123456789.,+-*/%^()eEπ×÷ x²⁻_ \t=", max_size=60))
+@settings(max_examples=1000, deadline=None)
+def test_anything_is_a_number_or_a_clear_error(text):
+    with suppress(Unsolvable):
+        assert written(evaluate(text))
+
+
+@given(
+    st.recursive(
+        st.integers(0, 99).map(str),
+        lambda inner: st.one_of(
+            st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+            st.tuples(inner, st.sampled_from(["+", "-", "*"]), inner).map(" ".join),
+            inner.map(lambda one: f"-{one}" if one[0].isdigit() else f"-({one})"),
+        ),
+        max_leaves=12,
+    )
+)
+@settings(max_examples=500, deadline=None)
+def test_whole_numbers_as_python_has_them(text):
+    assert written(evaluate(text)) == str(eval(text))

@@ -1,0 +1,253 @@
+"""Guardrails in a run: what is blocked is never seen, nor kept; warnings are facts; tools are ruled."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kaname import (
+    Agent,
+    ConfigError,
+    GuardrailAction,
+    GuardrailResult,
+    Guardrails,
+    Judge,
+    MemoryJournal,
+    ModelReply,
+    ScriptedModel,
+    ToolRule,
+    Usage,
+    call,
+    tool,
+)
+from kaname.core.messages import Message, Text, Thinking
+
+
+class Slices:
+    """A model that streams its text in given pieces."""
+
+    name = "slices"
+
+    def __init__(self, text, sizes=(), kind="text"):
+        self.text, self.sizes, self.kind = text, sizes, kind
+        self.emitted = 0
+
+    async def reply(self, request, emit):
+        place = 0
+        for size in [*self.sizes, len(self.text)]:
+            piece = self.text[place : place + size]
+            place += size
+            if piece:
+                self.emitted += len(piece)
+                await emit(piece, self.kind)
+        part = Text(self.text) if self.kind == "text" else Thinking(self.text)
+        return ModelReply(Message("assistant", (part,)), "end_turn", Usage(1, 1, cost=0.5))
+
+
+async def guarded(model, rails, question="hi", **more):
+    journal = MemoryJournal()
+    agent = Agent(model, policies=[rails], journal=journal, **more)
+    run = agent.run(question)
+    seen = [chunk async for chunk in run]
+    result = await run
+    facts = [str(event) async for event in journal.read(run.run)]
+    return result, seen, facts
+
+
+def shown(seen, kind="delta"):
+    return "".join([chunk["content"] for chunk in seen if chunk.type == kind])
+
+
+@given(
+    st.text(alphabet="abs ecrt-1\n", max_size=40),
+    st.text(alphabet="0123456789", min_size=2, max_size=12),
+    st.text(max_size=20),
+    st.lists(st.integers(1, 7), max_size=60),
+)
+@settings(max_examples=150, deadline=None)
+@pytest.mark.requirement("A5", "D4")
+async def test_nothing_of_what_is_blocked_leaves_however_it_is_sliced(before, digits, after, sizes):
+    text = f"{before}secret-{digits}{after}"
+    result, seen, facts = await guarded(Slices(text, sizes), Guardrails(blocked_patterns=[r"secret-\d+", r"t\s+secret"]))
+    assert result.stop.kind == "blocked"
+    first = re.search(r"secret-\d|t\s+secret", text)
+    assert text[: first.start()].startswith(shown(seen))
+    assert not any(re.search(r"secret-\d", fact) for fact in facts), "nor is it kept"
+    assert seen[-1].type == "status"
+    assert (seen[-1]["status"], seen[-1]["kind"]) == ("stopped", "blocked")
+
+
+async def test_what_may_not_match_is_not_held():
+    result, seen, _ = await guarded(Slices("hello " * 50, [6] * 50), Guardrails(blocked_patterns=["(?i)password: \\S+"]))
+    assert result.completed
+    assert [chunk["content"] for chunk in seen if chunk.type == "delta"] == ["hello "] * 50
+
+
+async def test_a_match_that_may_go_on_for_ever_is_held_so_long_and_no_longer():
+    rails = Guardrails(blocked_patterns=["(?s)BEGIN.*END"], longest_match=100)
+    result, seen, _ = await guarded(Slices("ok BEGIN " + "x" * 80, [1] * 89), rails)
+    assert result.completed
+    assert shown(seen) == "ok BEGIN " + "x" * 80
+    result, seen, _ = await guarded(Slices("ok BEGIN " + "x" * 200, [1] * 209), rails)
+    assert (result.stop.kind, shown(seen)) == ("blocked", "ok ")
+    assert "100" in result.stop.detail
+
+
+async def test_thoughts_and_arguments_are_output_too():
+    rails = Guardrails(blocked_patterns=["secret"])
+    result, seen, facts = await guarded(Slices("a secret thought", [3] * 6, "thinking"), rails)
+    assert (result.stop.kind, shown(seen, "thinking")) == ("blocked", "a ")
+
+    @tool
+    def send(text: str) -> str:
+        """Send."""
+        raise AssertionError("never called")
+
+    result, seen, facts = await guarded(ScriptedModel([call("send", text="the secret")]), rails, tools=[send])
+    assert result.stop.kind == "blocked"
+    assert not [chunk for chunk in seen if chunk.type == "tool_call"]
+    assert not any("the secret" in fact for fact in facts)
+
+
+async def test_what_a_blocked_reply_cost_is_counted_or_unknown():
+    rails = Guardrails(blocked_patterns=["end$"])
+    result, _, _ = await guarded(Slices("to the end", [3] * 4), rails)
+    assert (result.stop.kind, result.usage.cost) == ("blocked", 0.5), "it was complete"
+    result, _, _ = await guarded(Slices("a secret and more", [3] * 6), Guardrails(blocked_patterns=["secret"]))
+    assert result.usage.cost is None, "it was broken off: nobody knows"
+
+
+async def test_generation_ends_where_it_is_blocked():
+    model = Slices("a secret " + "x" * 1000, [1] * 1009)
+    await guarded(model, Guardrails(blocked_patterns=["secret"]))
+    assert model.emitted < 12
+
+
+async def test_warnings_are_facts_and_chunks_and_nothing_else_changes():
+    result, seen, facts = await guarded(Slices("hurry up", [2] * 4), Guardrails(warn_patterns=["hurry"]), "please hurry")
+    assert result.output == "hurry up"
+    warned = [chunk["content"] for chunk in seen if chunk.type == "status" and chunk["status"] == "warning"]
+    assert len(warned) == 2
+    assert sum("Warned" in fact for fact in facts) == 2
+
+
+async def test_checks_of_ones_own():
+    def no_shouting(text):
+        return "no shouting" if text.isupper() else None
+
+    async def no_cats(text):
+        return GuardrailResult(GuardrailAction.WARN, "a cat") if "cat" in text else None
+
+    def broken(text):
+        raise ValueError("oops")
+
+    result, _, _ = await guarded(ScriptedModel(["hi"]), Guardrails(input_checks=[no_shouting]), "HELLO")
+    assert (result.stop.kind, result.stop.detail) == ("blocked", "no shouting")
+    result, seen, _ = await guarded(ScriptedModel(["a cat"]), Guardrails(output_checks=[no_cats]))
+    assert result.completed
+    assert [chunk["content"] for chunk in seen if chunk.type == "status" and chunk["status"] == "warning"] == ["a cat"]
+    result, seen, _ = await guarded(ScriptedModel(["hello"]), Guardrails(output_checks=[broken]))
+    assert (result.stop.kind, shown(seen)) == ("blocked", ""), "nobody knows what it would have said"
+    assert "ValueError: oops" in result.stop.detail
+
+
+async def test_a_check_sees_the_text_before_the_reader_with_a_bounded_delay():
+    judged = []
+
+    def check(text):
+        judged.append(text)
+        return "bad" if "bad word" in text else None
+
+    rails = Guardrails(None, None, output_checks=[check], window=50)
+    text = "x" * 300 + " bad word " + "y" * 300
+    result, seen, _ = await guarded(Slices(text, [1] * 700), rails)
+    assert result.stop.kind == "blocked"
+    assert 200 <= len(shown(seen)) <= 300
+    result, seen, _ = await guarded(Slices("x" * 1000, [1] * 1000), rails)
+    assert shown(seen) == "x" * 1000
+    arrived = delay = 0
+    for chunk in seen:
+        if chunk.type == "delta":
+            arrived += len(chunk["content"])
+    assert arrived == 1000
+    assert max(len(text) for text in judged[:-1]) <= 200
+    assert delay == 0
+
+
+async def test_a_model_as_judge():
+    def verdict(action, reason="because"):
+        return ScriptedModel([f'{{"reason": "{reason}", "action": "{action}"}}'] * 3, usage=Usage(5, 5, cost=0.25))
+
+    rails = Guardrails(output_checks=[Judge(verdict("block", "medical"), "No medical advice.")])
+    result, seen, _ = await guarded(Slices("take two pills"), rails)
+    assert (result.stop.kind, shown(seen)) == ("blocked", "")
+    assert "medical" in result.stop.detail
+    assert result.usage.cost == 0.75, "the judge is paid too"
+    rails = Guardrails(input_checks=[Judge(verdict("allow"), "Be kind.")])
+    result, _, _ = await guarded(Slices("fine"), rails)
+    assert (result.completed, result.usage.cost) == (True, 0.75)
+    result, _, _ = await guarded(Slices("fine"), Guardrails(input_checks=[Judge(ScriptedModel(["maybe"]), "Be kind.")]))
+    assert result.stop.kind == "blocked", "a verdict that cannot be read"
+
+
+async def test_a_blocked_question_is_not_sent_with_the_next_one():
+    asked = []
+    model = ScriptedModel(lambda request: asked.append(request) or "hello")
+    agent = Agent(model, policies=[Guardrails(blocked_patterns=["(?i)bomb"])], journal=MemoryJournal())
+    assert (await agent.run("How to build a bomb?", session_id="s")).stop.kind == "blocked"
+    assert (await agent.run("Never mind.", session_id="s")).completed
+    assert not any("bomb" in message.text for message in asked[0].messages)
+
+
+@tool(effect="pure")
+def read(path: str) -> str:
+    """Read."""
+    return f"contents of {path}"
+
+
+@tool
+def delete(path: str) -> str:
+    """Delete."""
+    return f"deleted {path}"
+
+
+@pytest.mark.requirement("D4")
+async def test_rules_for_tools():
+    rails = Guardrails(
+        tools=[
+            ToolRule("delete", allowed=False),
+            ToolRule("read", max_calls=2, arguments={"path": r"/data/[\w./]+"}),
+        ]
+    )
+    script = [
+        call("delete", path="/data/x"),
+        call("read", path="/etc/passwd"),
+        [call("read", path="/data/a"), call("read", path="/data/b")],
+        call("read", path="/data/../etc/passwd\n"),
+        "done",
+    ]
+    result, _, _ = await guarded(ScriptedModel(script), rails, tools=[read, delete])
+    told = [step.observation for step in result.steps if step.action]
+    assert "may not be used" in told[0]
+    assert "may not be called with this path" in told[1]
+    assert "contents of /data/a" in told[2]
+    assert "may be called 2 times" in told[3]
+    assert result.completed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"blocked_patterns": "abc"},
+        {"blocked_patterns": ["(a)\\1"]},
+        {"blocked_patterns": ["("]},
+        {"max_input_tokens": 0},
+        {"window": 0},
+        {"tools": ["read"]},
+        {"tools": [ToolRule("x", arguments={"y": "("})]},
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(wrong):
+    with pytest.raises(ConfigError):
+        Guardrails(**wrong)
