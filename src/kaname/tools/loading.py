@@ -73,7 +73,17 @@ def _calculator(rest: str, folder: Path) -> Any:
     return CalculatorTool()
 
 
-_BUILTIN: dict[str, Callable[[str, Path], Any]] = {"calculator": _calculator}
+def _database(rest: str, folder: Path) -> Any:
+    from .database.tool import DatabaseTool
+
+    if not rest:
+        raise ConfigError(
+            say("name the database: database:FILE, database:postgresql://…", "database:ファイル と書いてください")
+        )
+    return DatabaseTool(rest if "://" in rest else folder / Path(rest).expanduser())
+
+
+_BUILTIN: dict[str, Callable[[str, Path], Any]] = {"calculator": _calculator, "database": _database}
 
 
 def object_from(place: str, folder: Path) -> Any:

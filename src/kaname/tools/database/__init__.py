@@ -1,0 +1,1 @@
+"""Read-only SQL, behind three walls."""

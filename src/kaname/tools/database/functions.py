@@ -1,0 +1,116 @@
+"""Functions that only calculate. What the parser knows as a function of standard SQL is allowed, unless it stands in `REFUSED`;
+of all others, only those that are listed here. An engine's own functions read files, sleep, send mail."""
+
+from __future__ import annotations
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Classes of the parser that do more than calculate
+REFUSED = {
+    "ReadCSV",
+    "ReadParquet",
+    "ReadJSON",
+    "LoadData",
+    "NextValueFor",
+    "CurrentUser",
+    "SessionUser",
+    "CurrentCatalog",
+    "Version",
+    "CurrentVersion",
+    "Levenshtein",  # quadratic, and no clock is looked at meanwhile
+    "JarowinklerSimilarity",
+}
+
+ANY_ENGINE = _words(
+    """
+    abs ceil ceiling floor round trunc sign sqrt cbrt power pow exp ln log log2 log10 mod greatest least degrees
+    radians sin cos tan asin acos atan atan2 sinh cosh tanh pi random lower upper length char_length
+    character_length octet_length bit_length trim ltrim rtrim btrim lpad rpad left right substr substring position
+    instr strpos replace reverse concat concat_ws initcap ascii chr char unicode hex unhex quote repeat translate
+    overlay split_part starts_with ends_with contains format printf soundex md5 sha256 encode decode to_hex
+    coalesce ifnull nullif iif if nvl typeof count sum avg min max total stddev stddev_pop stddev_samp variance
+    var_pop var_samp median mode corr covar_pop covar_samp regr_slope regr_intercept regr_r2 string_agg
+    group_concat array_agg listagg bool_and bool_or every any_value first last percentile_cont percentile_disc
+    approx_count_distinct bit_and bit_or bit_xor row_number rank dense_rank percent_rank cume_dist ntile lag lead
+    first_value last_value nth_value date time datetime timestamp julianday unixepoch strftime strptime timediff
+    date_trunc date_part date_diff datediff date_add date_sub age now current_date current_time current_timestamp
+    localtime localtimestamp extract make_date make_time make_timestamp make_interval justify_days justify_hours
+    justify_interval to_char to_date to_timestamp to_number epoch year month day hour minute second quarter week
+    weekday dayofweek dayofyear dayname monthname last_day isodow json json_array json_object json_extract
+    json_type json_valid json_array_length json_quote json_group_array json_group_object json_patch json_remove
+    json_set json_insert json_replace json_extract_string json_extract_path json_extract_path_text json_keys
+    json_contains json_each json_tree to_json to_jsonb row_to_json json_build_object json_build_array json_agg
+    jsonb_agg json_object_agg jsonb_object_agg jsonb_build_object jsonb_build_array json_typeof jsonb_typeof
+    json_array_elements jsonb_array_elements json_array_elements_text jsonb_array_elements_text jsonb_array_length
+    jsonb_each jsonb_each_text json_each_text jsonb_object_keys json_object_keys jsonb_extract_path
+    jsonb_extract_path_text jsonb_path_query jsonb_path_exists jsonb_set jsonb_strip_nulls json_strip_nulls
+    jsonb_pretty array array_length array_position array_append array_prepend array_cat array_remove
+    array_to_string string_to_array cardinality unnest generate_series generate_subscripts regexp_replace
+    regexp_match regexp_matches regexp_split_to_array regexp_split_to_table regexp_count regexp_like regexp_substr
+    regexp_instr regexp_extract regexp_extract_all regexp_full_match grouping width_bucket num_nulls num_nonnulls
+    """
+)
+BY_ENGINE = {
+    "sqlite": _words(
+        """
+    likelihood likely unlikely substring_index jsonb jsonb_extract glob like
+    """
+    ),
+    "postgres": _words(
+        """
+    pg_typeof jsonb_path_query_array quote_literal quote_ident quote_nullable
+    factorial gcd lcm scale min_scale trim_scale div normalize string_to_table to_ascii convert_from sha224 sha384
+    sha512 date_bin clock_timestamp statement_timestamp timeofday isfinite make_timestamptz lower_inc upper_inc
+    isempty range_merge daterange int4range int8range numrange tsrange tstzrange multirange array_dims array_fill
+    array_lower array_ndims array_positions array_replace array_upper trim_array tsvector_to_array to_tsvector
+    to_tsquery plainto_tsquery phraseto_tsquery websearch_to_tsquery ts_rank ts_headline ts_rank_cd percent_rank
+    regexp_split_to_table unaccent similarity json_populate_record jsonb_array_elements jsonb_to_recordset
+    json_to_recordset xmlagg point box circle line lseg path polygon area center diameter height npoints radius
+    width host masklen family inet_same_family network
+    """
+    ),
+    "duckdb": _words(
+        """
+    list list_value list_aggregate list_aggr list_sort list_distinct list_contains list_has list_filter
+    list_transform list_reduce list_sum list_avg list_min list_max list_count list_concat list_extract
+    list_element list_slice list_zip list_unique list_reverse_sort list_position list_has_any list_has_all
+    list_append list_prepend list_any_value list_cosine_similarity array_sum array_contains array_slice
+    array_extract array_distinct array_sort array_agg array_filter array_transform struct_pack struct_extract
+    struct_insert row map map_keys map_values map_entries map_extract map_from_entries element_at cardinality len
+    flatten range arg_max arg_min max_by min_by argmax argmin histogram quantile quantile_cont quantile_disc mad
+    skewness kurtosis entropy product fsum kahan_sum sumkahan favg approx_quantile approx_top_k reservoir_quantile
+    bar hamming mismatches
+    strlen string_split str_split string_split_regex str_split_regex regexp_split_to_array
+    regexp_escape strip_accents prefix suffix array_to_string format_bytes formatreadablesize hash md5_number ord
+    stem nfc_normalize printf parse_path lcase ucase time_bucket epoch_ms epoch_us epoch_ns era datepart datesub
+    datetrunc to_days to_hours to_minutes to_months to_seconds to_weeks to_years to_milliseconds to_microseconds
+    yearweek weekofyear century decade millennium timezone today even gamma lgamma lngamma isnan isinf isfinite
+    nextafter set_bit get_bit bit_count xor try_cast typeof constant_or_null error alias countif count_if
+    count_star geomean geometric_mean bitstring_agg any_value first last json_structure json_transform
+    json_group_structure json_merge_patch from_json union_value union_extract union_tag isodow weekday nanosecond
+    microsecond millisecond unbin bin hex base64 from_base64 to_base64 url_encode url_decode
+    greatest_common_divisor gcd lcm factorial trunc fdiv fmod add subtract multiply divide
+    """
+    )
+    - {"error"},
+}
+# Those whose numbers say how much they make
+SIZED = {
+    **dict.fromkeys(_words("repeat zeroblob randomblob printf format lpad rpad pad space bar array_fill"), 100_000),
+    **dict.fromkeys(_words("generate_series exploding_generate_series range"), 10_000_000),
+}
+TABLE_FUNCTIONS = {
+    "sqlite": frozenset({"json_each", "json_tree", "generate_series"}),
+    "postgres": _words(
+        """
+    generate_series exploding_generate_series unnest explode json_array_elements jsonb_array_elements
+    json_array_elements_text jsonb_array_elements_text json_each jsonb_each json_each_text jsonb_each_text
+    jsonb_object_keys json_object_keys regexp_split_to_table string_to_table regexp_matches jsonb_path_query
+    jsonb_to_recordset json_to_recordset generate_subscripts
+    """
+    ),
+    "duckdb": _words("range generate_series unnest explode json_each json_tree exploding_generate_series"),
+}
