@@ -59,6 +59,7 @@ _HOMES = {
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
     "tools.calculator": ("CalculatorTool",),
+    "tools.database.tool": ("DatabaseTool",),
     "tools.function": ("tool",),
     "tools.registry": ("ToolRegistry",),
 }
@@ -139,6 +140,7 @@ if TYPE_CHECKING:
     from .strategies.termination import DuplicateDetectionPolicy as DuplicateDetectionPolicy
     from .strategies.termination import StandardTerminationPolicy as StandardTerminationPolicy
     from .tools.calculator import CalculatorTool as CalculatorTool
+    from .tools.database.tool import DatabaseTool as DatabaseTool
     from .tools.function import tool as tool
     from .tools.registry import ToolRegistry as ToolRegistry
 
