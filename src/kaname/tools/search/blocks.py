@@ -1,0 +1,203 @@
+"""Text, Markdown, HTML and PDF as blocks: a paragraph, a list or a table, under its headings, with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.errors import ConfigError
+from ...core.language import say
+
+_ENCODINGS = ("utf-8-sig", "cp932", "euc_jp", "latin-1")
+_LARGEST = 50_000_000  # bytes
+_HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t]*#*$")
+_SKIPPED = {"script", "style", "nav", "header", "footer", "aside", "noscript", "template", "form", "button", "svg"}
+_PARAGRAPHS = {"p", "li", "dt", "dd", "blockquote", "pre", "div", "section", "article", "figcaption", "caption", "br", "hr"}
+
+
+class Block(NamedTuple):
+    """`place`: `line 12`, `page 3`, `slide 2`, `sheet Prices, row 4`."""
+
+    text: str
+    heading: str
+    place: str
+
+
+class Unreadable(Exception):
+    """Why a file gives no text."""
+
+
+def read_blocks(path: Path) -> list[Block]:
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise Unreadable(say(f"{path.suffix or 'a file without an ending'} is not read", f"{path.suffix} は読めません"))
+    if path.stat().st_size > _LARGEST:
+        raise Unreadable(say("it is larger than 50 MB", "50 MB を超えています"))
+    return [block for block in reader(path) if block.text.strip()]
+
+
+def decoded(data: bytes) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    for encoding in _ENCODINGS:
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    raise AssertionError("latin-1 reads everything")
+
+
+class Headings:
+    """The headings that are open: a new one ends all that are as deep or deeper."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, str]] = []
+
+    def enter(self, level: int, text: str) -> None:
+        self._open = [*[one for one in self._open if one[0] < level], (level, " ".join(text.split()))]
+
+    def __str__(self) -> str:
+        return " > ".join([text for _, text in self._open])
+
+
+def _text(path: Path) -> Iterator[Block]:
+    for line, lines in _paragraphs(decoded(path.read_bytes()).splitlines()):
+        yield Block("\n".join(lines), "", f"line {line}")
+
+
+def _paragraphs(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    begun = 1
+    held: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            begun = begun if held else number
+            held.append(line.rstrip())
+        elif held:
+            yield begun, held
+            held = []
+    if held:
+        yield begun, held
+
+
+def _markdown(path: Path) -> Iterator[Block]:
+    headings, held, begun, fenced = Headings(), list[str](), 1, False
+    lines = decoded(path.read_bytes()).splitlines()
+    for number, line in enumerate([*lines, ""], 1):
+        fenced ^= line.lstrip().startswith("```")
+        heading = None if fenced else _HEADING.match(line)
+        under = not fenced and held and len(held) == 1 and re.fullmatch(r"=+|-{2,}", line.strip()) is not None
+        if heading or under or (not line.strip() and not fenced):
+            title = held.pop() if under else ""
+            if held:
+                yield Block("\n".join(held), str(headings), f"line {begun}")
+            held = []
+            if heading:
+                headings.enter(len(heading[1]), heading[2])
+            elif title:
+                headings.enter(1 if line.strip().startswith("=") else 2, title)
+        elif line.strip():
+            begun = begun if held else number
+            held.append(line.rstrip())
+    if held:
+        yield Block("\n".join(held), str(headings), f"line {begun}")
+
+
+class _Html(HTMLParser):
+    """Without what is there for looks or for finding one's way; a table's row is one line."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.blocks: list[Block] = []
+        self._headings, self._held = Headings(), list[str]()
+        self._skipped, self._level, self._line = 0, 0, 1
+        self._title = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _SKIPPED:
+            self._skipped += 1
+        elif re.fullmatch(r"h[1-6]", tag):
+            self._end()
+            self._level = int(tag[1])
+        elif tag in _PARAGRAPHS or tag == "table":
+            self._end()
+        elif tag in ("td", "th") and self._held:
+            self._held.append(" | ")
+        elif tag == "title":
+            self._title = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _SKIPPED:
+            self._skipped = max(0, self._skipped - 1)
+        elif re.fullmatch(r"h[1-6]", tag):
+            self._headings.enter(self._level or int(tag[1]), "".join(self._held))
+            self._held, self._level = [], 0
+        elif tag in _PARAGRAPHS or tag in ("table", "tr"):
+            self._end()
+        elif tag == "title":
+            self._title, self._held = False, []
+
+    def handle_data(self, data: str) -> None:
+        if self._skipped or self._title:
+            return
+        if not self._held:
+            self._line = self.getpos()[0]
+        if data.strip() or self._held:
+            self._held.append(re.sub(r"\s+", " ", data))
+
+    def _end(self) -> None:
+        text = "".join(self._held).strip(" |")
+        if text:
+            self.blocks.append(Block(text, str(self._headings), f"line {self._line}"))
+        self._held = []
+
+    def close(self) -> None:
+        super().close()
+        self._end()
+
+
+def _html(path: Path) -> Iterator[Block]:
+    parser = _Html()
+    parser.feed(decoded(path.read_bytes()))
+    parser.close()
+    yield from parser.blocks
+
+
+def _pdf(path: Path) -> Iterator[Block]:
+    try:
+        import pypdf
+        from pypdf.errors import PyPdfError
+    except ImportError as problem:
+        raise ConfigError(say("PDF needs pip install 'kaname[search]'", "pip install 'kaname[search]' が必要です")) from problem
+    try:
+        for number, page in enumerate(pypdf.PdfReader(path).pages, 1):
+            for _, lines in _paragraphs((page.extract_text() or "").splitlines()):
+                yield Block(_rejoined(lines), "", f"page {number}")
+    except (PyPdfError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise Unreadable(f"PDF: {problem}") from problem
+
+
+def _rejoined(lines: list[str]) -> str:
+    """Lines that were broken to fit a page, whole again: Japanese without spaces between them."""
+    whole = lines[0]
+    for line in lines[1:]:
+        wide = bool(whole) and ord(whole[-1]) > 0x2E80 and bool(line) and ord(line[0]) > 0x2E80
+        whole += line if wide else "\n" + line
+    return whole
+
+
+def _office(path: Path) -> Iterator[Block]:
+    from .office import read_office
+
+    return read_office(path)
+
+
+READERS: dict[str, Callable[[Path], Iterator[Block]]] = {
+    **dict.fromkeys([".txt", ".text", ".log", ".csv", ".tsv", ".json", ".yaml", ".yml", ".rst", ".org"], _text),
+    **dict.fromkeys([".md", ".markdown", ".mdx"], _markdown),
+    **dict.fromkeys([".html", ".htm", ".xhtml"], _html),
+    ".pdf": _pdf,
+    **dict.fromkeys([".docx", ".xlsx", ".pptx"], _office),
+}

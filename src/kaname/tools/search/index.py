@@ -1,0 +1,192 @@
+"""The index: one SQLite file with the chunks, their words (FTS5) and their vectors. Vectors are compared exactly, in memory."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core.errors import ConfigError
+from ...core.language import say
+from .chunks import Chunk, query_terms, terms
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS files (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, modified REAL, size INTEGER, digest TEXT, chunks INTEGER, problem TEXT);
+CREATE TABLE IF NOT EXISTS chunks (
+    id INTEGER PRIMARY KEY, file INTEGER, number INTEGER, text TEXT, heading TEXT, place TEXT, vector BLOB);
+CREATE INDEX IF NOT EXISTS of_file ON chunks (file);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (terms, tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, row);
+"""
+_MOST_TERMS = 16
+_TOO_COMMON = 0.2  # of all chunks: a word that says nothing
+
+
+class Stored(NamedTuple):
+    id: int
+    path: str
+    number: int
+    text: str
+    heading: str
+    place: str
+
+
+class FileRow(NamedTuple):
+    path: str
+    modified: float
+    size: int
+    digest: str
+    chunks: int
+    problem: str
+
+
+class Index:
+    def __init__(self, path: str | Path, embeddings: str) -> None:
+        self.path = Path(path).expanduser()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
+        self._matrix: Any = None
+        self._ids: Any = None
+        self._seen = ""
+        try:
+            self._db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=30.0)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as problem:
+            raise ConfigError(say(f"{path} is no index: {problem}", f"{path} は索引ではありません: {problem}")) from problem
+        made_with = self._meta("embeddings")
+        if made_with and made_with != embeddings:
+            raise ConfigError(
+                say(
+                    f"{path} was made with {made_with}, not with {embeddings}; use that one, or another file",
+                    f"{path} は {made_with} で作られています ({embeddings} ではありません)",
+                )
+            )
+        if not made_with:
+            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('embeddings', ?)", (embeddings,))
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def _meta(self, key: str) -> str:
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def files(self) -> list[FileRow]:
+        with self._lock:
+            rows = self._db.execute("SELECT path, modified, size, digest, chunks, problem FROM files ORDER BY path")
+            return [FileRow(*row) for row in rows]
+
+    def put(self, file: FileRow, chunks: Sequence[Chunk], vectors: Any) -> None:
+        """A file, in the place of what was known of it: all of it or nothing."""
+        import numpy
+
+        with self._lock, self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._forget(file.path)
+            cursor = self._db.execute(
+                "INSERT INTO files (path, modified, size, digest, chunks, problem) VALUES (?, ?, ?, ?, ?, ?)", file
+            )
+            for number, (chunk, vector) in enumerate(zip(chunks, vectors, strict=True), 1):
+                blob = numpy.asarray(vector, dtype=numpy.float16).tobytes()
+                row = (cursor.lastrowid, number, chunk.text, chunk.heading, chunk.place, blob)
+                made = self._db.execute(
+                    "INSERT INTO chunks (file, number, text, heading, place, vector) VALUES (?, ?, ?, ?, ?, ?)", row
+                )
+                found_by = " ".join([*terms(chunk.heading), *terms(chunk.text)])
+                self._db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, found_by))
+            self._changed()
+
+    def remove(self, paths: Iterable[str]) -> None:
+        with self._lock, self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            for path in paths:
+                self._forget(path)
+            self._changed()
+
+    def _forget(self, path: str) -> None:
+        row = self._db.execute("SELECT id FROM files WHERE path = ?", (path,)).fetchone()
+        if row is not None:
+            self._db.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM chunks WHERE file = ?)", row)
+            self._db.execute("DELETE FROM chunks WHERE file = ?", row)
+            self._db.execute("DELETE FROM files WHERE id = ?", row)
+
+    def _changed(self) -> None:
+        self._db.execute(
+            "INSERT INTO meta VALUES ('version', '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
+        )
+
+    def __len__(self) -> int:
+        with self._lock:
+            return int(self._db.execute("SELECT count(*) FROM chunks").fetchone()[0])
+
+    def by_words(self, query: str, most: int) -> dict[int, float]:
+        """The best by BM25, each with how much of the question it has: 1 for all of its words, the rare ones counting more.
+
+        Of a long question the rarest words are looked up; those that stand everywhere are left out."""
+        with self._lock:
+            rare = self._rarest(query_terms(query))
+            if not rare:
+                return {}
+            wanted = " OR ".join([f'"{term}"' for term, _ in rare])
+            whole = sum([weight for _, weight in rare])
+            rows = self._db.execute(
+                "SELECT rowid, bm25(words) FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (wanted, most)
+            )
+            return {number: min(1.0, -score / whole) for number, score in rows}
+
+    def _rarest(self, wanted: list[str]) -> list[tuple[str, float]]:
+        """Words with their weights (inverse document frequency)."""
+        size = len(self)
+        weighed = []
+        for term in wanted:
+            (count,) = self._db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (f'"{term}"',)).fetchone()
+            if count <= max(20, size * _TOO_COMMON):
+                weighed.append((term, math.log((size - count + 0.5) / (count + 0.5) + 1.0)))
+        return sorted(weighed, key=lambda one: -one[1])[:_MOST_TERMS]
+
+    def by_vector(self, vector: Any, most: int, also: Iterable[int] = ()) -> dict[int, float]:
+        """The nearest, and others that are asked for, with their cosines."""
+        import numpy
+
+        with self._lock:
+            self._load()
+            if self._matrix is None:
+                return {}
+            scores = self._matrix @ numpy.asarray(vector, dtype=numpy.float32)
+            most = min(most, len(scores))
+            best = [int(place) for place in numpy.argpartition(-scores, most - 1)[:most]]
+            best += [place for place in numpy.searchsorted(self._ids, list(also)).tolist() if place < len(scores)]
+            return {int(self._ids[place]): float(scores[place]) for place in best}
+
+    def around(self, number: int) -> list[Stored]:
+        """A chunk with those before and after it, under the same heading."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT c.id, f.path, c.number, c.text, c.heading, c.place FROM chunks a JOIN chunks c ON c.file = a.file "
+                "AND c.number BETWEEN a.number - 1 AND a.number + 1 AND c.heading = a.heading JOIN files f ON f.id = c.file "
+                "WHERE a.id = ? ORDER BY c.number",
+                (number,),
+            )
+            return [Stored(*row) for row in rows]
+
+    def _load(self) -> None:
+        """All vectors into memory, again only when the file has changed."""
+        import numpy
+
+        version = self._meta("version")
+        if self._matrix is not None and version == self._seen:
+            return
+        ids, blobs = [], []
+        for number, blob in self._db.execute("SELECT id, vector FROM chunks ORDER BY id"):
+            ids.append(number)
+            blobs.append(blob)
+        joined = numpy.frombuffer(b"".join(blobs), dtype=numpy.float16)
+        self._matrix = joined.reshape(len(ids), -1).astype(numpy.float32) if ids else None
+        self._ids, self._seen = numpy.asarray(ids), version
