@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -21,6 +22,8 @@ _QUIET = {
 _LOST_SESSION = ("session terminated", "session not found", "session expired", "no valid session", "invalid session")
 _BROKEN_OFF = ("connection closed", "sse stream ended", "sse stream failed")  # what the client itself says, with code -32000
 _DISCONNECTED = ("not connected", "failed to connect", "session task completed", "session was closed unexpectedly")
+
+_SAYS_NOTHING = re.compile(r"(?i)server returned an error response|^not found$|session terminated|^client error|^server error")
 
 
 class Connection:
@@ -79,9 +82,14 @@ class Connection:
             self.process.kill()
 
     def why(self, problem: BaseException) -> str:
-        """In words that help: how a process ended, what an HTTP status asks for; else the innermost cause."""
-        ended = self.process.epitaph if self.process is not None else ""
-        told = ended or (_told_by(self.status) if self.entry.url else "") or reason(problem)
+        """Why the connection is gone, or never was: how a process ended, what an HTTP status asks for."""
+        return (self.process.epitaph if self.process is not None else "") or self.error(problem)
+
+    def error(self, problem: BaseException) -> str:
+        """What is wrong with a call, in words that help: the innermost cause, or what an HTTP status asks for."""
+        told = reason(problem)
+        if self.entry.url and (_SAYS_NOTHING.search(told) or type(problem).__name__ == "HTTPStatusError"):
+            told = _told_by(self.status) or told
         return without_password(told.replace(self.entry.url, self.entry.told) if self.entry.url else told)
 
     def refused(self, problem: BaseException) -> bool:

@@ -194,7 +194,7 @@ class McpServer:
 
     def _told(self, connection: Connection, tool: str, problem: BaseException) -> ToolResult:
         if not connection.over(problem):
-            return ToolResult(error=connection.why(problem))
+            return ToolResult(error=connection.error(problem))
         died = connection.why(problem) or say("connection lost", "接続断")
         self._lost(connection)
         if connection.unreached(problem) or connection.refused(problem):
@@ -227,7 +227,7 @@ class McpServer:
             if not isinstance(outcome, Failure):
                 return outcome
             if last or not connection.over(outcome.error):
-                raise AgentConnectionError(connection.why(outcome.error)) from outcome.error
+                raise AgentConnectionError(connection.error(outcome.error)) from outcome.error
             self._lost(connection)
         return None
 

@@ -15,6 +15,7 @@ from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from ...core.language import say
 from .entry import Entry
 from .guard import Guard, kill_group
 
@@ -48,6 +49,8 @@ class OwnedProcess(ClientTransport):
         """How it ended, and the last that it said. That we ended it ourselves is nothing to tell."""
         code = None if self._process is None or (self._closing and not self.over) else self._process.returncode
         how = "" if code is None else f"exit code {code}" if code >= 0 else _signal_name(-code)
+        if self.over and code is None:
+            how = say("it lives, but no longer listens", "動作中ですが応答しません")
         return "; ".join([part for part in (how, self.words) if part])
 
     def kill(self) -> None:
