@@ -76,6 +76,7 @@ class _Check:
                 fitting.append(known[name])
             if not fitting and others is False:
                 yield f"{place}: {name!r} is not a parameter; there are {', '.join(known) or 'none'}"
+                continue
             for inner in fitting or [others]:
                 yield from self.at(item, inner, f"{place}.{name}", depth)
 

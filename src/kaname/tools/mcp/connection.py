@@ -90,6 +90,8 @@ class Connection:
         told = reason(problem)
         if self.entry.url and (_SAYS_NOTHING.search(told) or type(problem).__name__ == "HTTPStatusError"):
             told = _told_by(self.status) or told
+        if "Unexpected content type" in told:
+            told += say("; what answers there is no MCP server", "。応答したのは MCP サーバーではありません")
         return without_password(told.replace(self.entry.url, self.entry.told) if self.entry.url else told)
 
     def refused(self, problem: BaseException) -> bool:

@@ -244,6 +244,8 @@ class McpServer:
         while self._stale and self._live is not None:
             self._stale = False
             listed = await attempt(self.ask, "list_tools", passing=())
+            if isinstance(listed, Failure) and self._closed:
+                break
             if isinstance(listed, Failure):
                 getLogger("kaname").warning("the tool server %s does not tell its tools: %s", self.name, listed)
             else:
