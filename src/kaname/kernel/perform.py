@@ -92,8 +92,7 @@ def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
     tools = tuple(agent.tools.values())
     known: Any = agent.memo.get("specs")
     if known is None or [*map(id, known[0])] != [*map(id, tools)]:
-        listed = [tool for tool in tools if getattr(tool, "listed", True)]
-        known = (tools, tuple([ToolSpec(tool.name, tool.description, tool.parameters) for tool in listed]))
+        known = (tools, tuple([ToolSpec(t.name, t.description, t.parameters) for t in tools if getattr(t, "listed", True)]))
         agent.memo["specs"] = known
     return known[1]  # type: ignore[no-any-return]
 
