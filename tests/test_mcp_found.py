@@ -320,6 +320,16 @@ async def test_nothing_starts_after_the_end(tmp_path):
     assert made.servers.servers[0].pid == pid
 
 
+async def test_closed_in_the_middle_of_a_call_it_does_not_claim_to_know():
+    made = agent([call("t"), "x"], {"s": raw("hang")})
+    run = made.run("go").start()
+    while made.servers.servers[0]._calls == 0:
+        await asyncio.sleep(0.02)
+    await made.close()
+    ((_, error),) = told((await run).state.results.values())
+    assert "whether it took effect is not known" in error
+
+
 async def test_an_http_server_that_was_restarted_is_met_again():
     import uvicorn
 

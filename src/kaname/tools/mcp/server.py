@@ -193,7 +193,8 @@ class McpServer:
                 self._questions.call_off()
 
     def _told(self, connection: Connection, tool: str, problem: BaseException) -> ToolResult:
-        if not connection.over(problem):
+        let_go = self._live is not connection and getattr(getattr(problem, "error", None), "code", -32000) == -32000
+        if not let_go and not connection.over(problem):
             return ToolResult(error=connection.error(problem))
         died = connection.why(problem) or say("connection lost", "接続断")
         self._lost(connection)
