@@ -35,7 +35,7 @@ from .run import Begin, Run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..tools.mcp.server import Elicit
+    from ..tools.mcp.asking import Elicit
     from ..tools.mcp.servers import McpServers
     from .replay import Replay
     from .sequence import AgentConfiguration, AgentStepSequence
@@ -260,6 +260,8 @@ class Agent:
         """Run a recorded run again, offline, and compare: did it take the same decisions?"""
         from .replay import replay
 
+        if self.servers is not None:  # what their tools take is checked again; none of them is called
+            await self.servers.start()
         return await replay(self.recipe, self.journal, run, describe(self.recipe), rerun_pure_tools=rerun_pure_tools)
 
     # The conversation of an open agent
@@ -285,7 +287,9 @@ class Agent:
     def available_tools(self) -> list[dict[str, Any]]:
         """The tools as the model is told of them."""
         return [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in self.tools.values()
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            for tool in self.tools.values()
+            if getattr(tool, "listed", True)
         ]
 
     # Inside
@@ -311,6 +315,10 @@ class Agent:
         """Whatever becomes of a run of the open agent's conversation, the conversation stands there now."""
         if self.servers is not None:
             await self.servers.start()
+        if self.servers is None or self.servers.complete:  # of a server that is not there nobody knows the tools
+            for policy in self.recipe.policies:
+                if isinstance(policy, Policy):
+                    policy.check(self.tools)
         async with begin as scope:
             try:
                 yield scope

@@ -81,6 +81,7 @@ class _RecordedTool:
         self._tool, self._results, self._really_run = tool, results, really_run
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
         self.effect, self.timeout, self.undo, self.reconcile = tool.effect, None, None, None
+        self.listed = getattr(tool, "listed", True)
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)

@@ -34,6 +34,26 @@ def typed(prompt: str, screen: Screen, colour: str = "yellow") -> str | None:
         signal.signal(signal.SIGINT, before)
 
 
+async def typed_line(prompt: str, screen: Screen) -> str | None:
+    """One line, while the loop goes on: a Ctrl-C ends what is under way, and the question with it. `None`: Ctrl-D."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+
+    def readable() -> None:
+        if not line.done():
+            line.set_result(sys.stdin.readline())  # a terminal hands over whole lines
+
+    screen.note(prompt, "yellow", end="")
+    loop.add_reader(sys.stdin.fileno(), readable)
+    try:
+        text = await line
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+        if not line.done() or line.cancelled() or not line.result():
+            screen.note("")
+    return text.strip() if text else None
+
+
 def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()

@@ -20,7 +20,9 @@ from ..core.language import say
 from ..core.runs import RunInfo
 from ..core.values import plain_text
 from ..kernel.load import load
+from ..tools.offload import off_loop
 from .asking import ask_the_user
+from .ending import Ending, to_the_end
 from .main import DONE
 from .run import told_status
 from .screen import Screen, cut
@@ -30,15 +32,15 @@ from .story import facts_of
 
 
 def main(given: argparse.Namespace) -> int:
-    return asyncio.run(_Chat(given, Screen()).go())
+    return to_the_end(lambda ending: _Chat(given, Screen(), ending).go())
 
 
 class _Chat:
-    def __init__(self, given: argparse.Namespace, screen: Screen) -> None:
-        self._given, self._screen = given, screen
+    def __init__(self, given: argparse.Namespace, screen: Screen, ending: Ending) -> None:
+        self._given, self._screen, self._ending = given, screen, ending
         self._session = given.session or f"chat-{new_run_id()}"
         self._agent: Agent = None  # type: ignore[assignment]
-        self._read = _reader(self.commands)
+        self._read = _reader(self.commands, ending)
 
     @property
     def commands(self) -> dict[str, tuple[Callable[[str], Awaitable[None]], str]]:
@@ -56,7 +58,7 @@ class _Chat:
         name = getattr(self._agent.recipe.model, "name", "?")
         self._screen.note(say(f"{name}; /help for commands, quit to leave", f"{name}。/help で一覧、quit で終了"))
         try:
-            while (line := await self._read()) is not None:
+            while not self._ending.signal and (line := await self._read()) is not None:
                 text = line.strip()
                 if text in ("quit", "exit", "/quit", "/exit"):
                     break
@@ -220,12 +222,12 @@ def _may_write(path: Path, beginning: str) -> bool:
     return not path.exists() or path.read_text("utf-8", "replace").startswith(beginning)
 
 
-def _reader(commands: dict[str, Any]) -> Callable[[], Awaitable[str | None]]:
+def _reader(commands: dict[str, Any], ending: Ending) -> Callable[[], Awaitable[str | None]]:
     """Lines from the person: with history, completion and several lines in a terminal; plainly from a pipe."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
 
         async def plain() -> str | None:
-            line = await asyncio.to_thread(sys.stdin.readline) if sys.stdin is not None else ""
+            line = await off_loop(sys.stdin.readline) if sys.stdin is not None else ""  # nobody waits for it in the end
             return line or None
 
         return plain
@@ -249,7 +251,8 @@ def _reader(commands: dict[str, Any]) -> Callable[[], Awaitable[str | None]]:
             try:
                 return await session.prompt_async("> ", prompt_continuation="  ")
             except KeyboardInterrupt:
-                continue
+                if ending.signal:
+                    return None
             except EOFError:
                 return None
 

@@ -14,6 +14,7 @@ from ..core.errors import AgentError
 from ..core.language import say
 from ..core.values import plain_text
 from .asking import ask_the_user
+from .ending import to_the_end
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .screen import Screen
 from .setting_up import agent_from
@@ -33,7 +34,7 @@ def main(given: argparse.Namespace) -> int:
     if not task.strip():
         screen.note(say("standard input is empty", "標準入力が空です"), "red")
         return USAGE
-    return asyncio.run(_main(given, task, screen))
+    return to_the_end(lambda ending: _main(given, task, screen))
 
 
 async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
@@ -87,6 +88,8 @@ def _last_line(result: Result, show: Show) -> str:
     how = f"{told}: {result.stop.detail}" if result.stop.detail and result.stop.kind != "waiting" else told
     if result.stop.kind == "degraded":
         return f"[{how}; {show.spent()}; {result.run}]"
+    if result.state.seq == 0:  # it never began, and there is nothing to go on with
+        return f"[{how}]"
     spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # of what was broken off nobody knows
     return f"[{how}; {spent}; {_to_go_on(result.run, result)}]"
 

@@ -16,6 +16,7 @@ from ..journals.choose import choose, default_path
 from ..kernel.load import load
 from ..kernel.ports import Journal
 from .asking import given_answers
+from .ending import to_the_end
 from .main import DONE, FAILED, USAGE
 from .run import follow, told_status
 from .screen import Screen, columns, padded
@@ -30,7 +31,7 @@ def main(given: argparse.Namespace) -> int:
         screen.note(say(f"no runs yet: there is no {place}", f"まだ記録がありません ({place})"))
         return DONE if given.action == "list" else FAILED
     given.journal = place
-    return asyncio.run(_main(given, screen))
+    return to_the_end(lambda ending: _main(given, screen))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:

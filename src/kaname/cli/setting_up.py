@@ -17,7 +17,7 @@ from ..kernel.ports import Model
 from ..models.names import resolve
 from ..strategies.stop import cost, deadline, max_steps
 from ..tools.loading import all_tools
-from .asking import somebody_is_there, typed, yes
+from .asking import somebody_is_there, yes
 from .screen import Screen
 
 FILES = ("kaname.yaml",)  # not `config.yaml`, which may be anybody's: that one is named with --config
@@ -96,18 +96,12 @@ def asking(screen: Screen) -> Any:
     async def elicit(server: str, question: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
         if not somebody_is_there():
             return None
-        answers = {}
-        screen.note(f"{server}: {question}", "yellow")
-        for name, held in (schema.get("properties") or {}).items():
-            told = held.get("title") or name
-            choices = f" [{'/'.join(map(str, held['enum']))}]" if held.get("enum") else ""
-            answer = await asyncio.to_thread(typed, f"  {told}{choices}: ", screen)
-            if answer is None:
-                return None
-            if answer:
-                answers[name] = answer
-        return answers or None
+        from .forms import filled_in
 
+        async with one_at_a_time:
+            return await filled_in(server, question, schema, screen)
+
+    one_at_a_time = asyncio.Lock()
     return elicit
 
 

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
+from logging import NullHandler, getLogger
 
 from ..core.language import say
 from ..models.scripted import ScriptedModel
+from .ending import to_the_end
 from .main import DONE, FAILED
 from .screen import Screen, columns, cut
 from .setting_up import agent_from
 
 
 def main(given: argparse.Namespace) -> int:
-    return asyncio.run(_main(given, Screen()))
+    getLogger("kaname").addHandler(NullHandler())  # what the log would say is shown below
+    return to_the_end(lambda ending: _main(given, Screen()))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:
     async with agent_from(given, screen, ScriptedModel([])) as agent:  # nobody needs to think
-        for tool in agent.available_tools:
-            named = ", ".join(tool["parameters"].get("properties", {}))
-            screen.say(cut(f"{tool['name']}({named}): {tool['description']}", columns() - 1))
-        if not agent.available_tools:
+        tools = [*agent.tools.values()]
+        for tool in tools:
+            named = ", ".join(tool.parameters.get("properties") or {})
+            screen.say(cut(f"{tool.name}({named}): {tool.description}", columns() - 1))
+        if not tools:
             screen.note(say("no tools", "ツールはありません"))
-        for one in await agent.servers.library() if agent.servers is not None else []:
+        servers = agent.servers
+        for one in await servers.library() if servers is not None else []:
             named = f"{one.name}({', '.join(one.arguments)})" if one.kind == "prompt" else one.uri
-            screen.say(cut(f"{one.kind} {named}: {one.description or one.name}", columns() - 1))
-        problems = agent.servers.problems if agent.servers is not None else {}
+            screen.say(cut(f"{one.kind} {named} ({one.server}): {one.description or one.name}", columns() - 1))
+        problems = servers.problems if servers is not None else {}
         for problem in problems.values():
             screen.note(problem, "red")
     return FAILED if problems else DONE

@@ -58,7 +58,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         if end.reply is None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
-    taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1)
+    taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
     await scope.record(ModelReplied(taken, sent, fingerprint(agent, messages, tools, sent)), *ending)
 
 
@@ -92,7 +92,7 @@ def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
     tools = tuple(agent.tools.values())
     known: Any = agent.memo.get("specs")
     if known is None or [*map(id, known[0])] != [*map(id, tools)]:
-        known = (tools, tuple([ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools]))
+        known = (tools, tuple([ToolSpec(t.name, t.description, t.parameters) for t in tools if getattr(t, "listed", True)]))
         agent.memo["specs"] = known
     return known[1]  # type: ignore[no-any-return]
 

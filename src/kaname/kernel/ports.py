@@ -38,7 +38,11 @@ class Tool(Protocol):
 
 
 class Action(Protocol):
-    """A tool as the kernel runs it. `prepare` checks the arguments (raises `BadArguments`) before anything is started."""
+    """A tool as the kernel runs it. `prepare` checks the arguments (raises `BadArguments`) before anything is started.
+
+    It may have two things more. `listed = False`: the model is not told of it, but may call it. `unfold(call)`: the call that
+    a call of it stands for, or `None`; it takes its place in the reply, so that everybody sees what is really called.
+    """
 
     @property
     def name(self) -> str: ...
@@ -107,6 +111,9 @@ class Policy:
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         return await next(call)
+
+    def check(self, tools: Mapping[str, Action]) -> None:
+        """Before a run, with all its tools there: raise `ConfigError` for what cannot be meant, such as a tool's wrong name."""
 
 
 @record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..core.codec import dump
@@ -15,8 +16,11 @@ _HUGE = 10**18
 _PARTS = (Text, Media, Thinking, Provided, ToolCall)
 
 
-def take_in(reply: Any, model: str, number: int) -> ModelReply:
-    """Call ids are minted here, because providers repeat theirs or have none: the same after a crash as without one."""
+def take_in(reply: Any, model: str, number: int, tools: Mapping[str, Any]) -> ModelReply:
+    """Call ids are minted here, because providers repeat theirs or have none: the same after a crash as without one.
+
+    A call that stands for another becomes that one here, before anybody judges, records or runs it.
+    """
     if not isinstance(reply, ModelReply):
         raise _wrong(model, reply, "a ModelReply")
     message = reply.message
@@ -24,16 +28,19 @@ def take_in(reply: Any, model: str, number: int) -> ModelReply:
         raise _wrong(model, message, "an assistant's Message in its reply")
     if not isinstance(reply.usage, Usage):
         raise _wrong(model, reply.usage, "a Usage in its reply")
-    parts = tuple([_part(part, model, number, place) for place, part in enumerate(message.parts)])
+    parts = tuple([_part(part, model, number, place, tools) for place, part in enumerate(message.parts)])
     return ModelReply(Message("assistant", parts), reply.stop_reason, reply.usage, reply.model, reply.problem)
 
 
-def _part(part: Any, model: str, number: int, place: int) -> Any:
+def _part(part: Any, model: str, number: int, place: int, tools: Mapping[str, Any]) -> Any:
     if type(part) is ToolCall:
         if not isinstance(part.name, str) or not part.name:
             raise _wrong(model, part, "a ToolCall with a name")
         must_be_json(part.args, f"the arguments of {part.name}, as the model {model!r} returned them,")
-        return ToolCall(f"c{number}_{place}", part.name, part.args)
+        call = ToolCall(f"c{number}_{place}", part.name, part.args)
+        unfold = getattr(tools.get(part.name, None), "unfold", None)
+        meant = None if unfold is None else unfold(call)
+        return call if meant is None else ToolCall(call.id, meant.name, meant.args)
     if not isinstance(part, _PARTS) or not isinstance(getattr(part, "text", ""), str):
         raise _wrong(model, part, "texts, thinking, media and tool calls as the message's parts")
     return part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..core.errors import Suspend
@@ -10,7 +10,8 @@ from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
 from ..core.values import plain_text
-from ..kernel.ports import Policy, ToolHandler
+from ..kernel.ports import Action, Policy, ToolHandler
+from .names import known_tools
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope
@@ -33,6 +34,11 @@ class Approve(Policy):
         if self._when is not None:
             return self._when(call)
         return not self._tools or call.name in self._tools
+
+    def check(self, tools: Mapping[str, Action]) -> None:
+        """A name that is no tool's guards nothing."""
+        if self._when is None:
+            known_tools("Approve", self._tools, tools)
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         key = f"approve:{call.id}"

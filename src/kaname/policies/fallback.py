@@ -17,7 +17,8 @@ from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import record, replace
 from ..kernel.boundary import Failure, attempt
-from ..kernel.ports import Policy, Tool, ToolHandler
+from ..kernel.ports import Action, Policy, Tool, ToolHandler
+from .names import known_tools
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope
@@ -72,6 +73,9 @@ class FallbackStrategy(Policy):
                 raise ConfigError(f"fallback goes round in a circle: {' -> '.join([*chain, name])}")
             chain.append(name)
         return chain
+
+    def check(self, tools: Mapping[str, Action]) -> None:
+        known_tools("fallback", {*self.fallback, *self.fallback.values()}, tools)
 
     async def execute_with_fallback(self, tool: Tool, input_text: str) -> FallbackResult:
         """Outside of a run: this tool, as often as its effect allows."""

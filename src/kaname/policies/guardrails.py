@@ -5,7 +5,7 @@ Output is judged before it is seen: what streams is held back as long as it may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ from ..core.record import field, record, replace
 from ..core.steps import Stop
 from ..core.values import plain_text
 from ..kernel.boundary import Failure, attempt
-from ..kernel.ports import ModelHandler, Policy, ToolHandler
+from ..kernel.ports import Action, ModelHandler, Policy, ToolHandler
+from .names import known_tools
 from .patterns import Pattern, Scan
 from .tool_rules import ToolRule, check_rules, refusal
 
@@ -124,6 +125,9 @@ class Guardrails(Policy):
             usage = usage + verdict.usage
             worst = worse(worst, verdict)
         return replace(worst, usage=usage)
+
+    def check(self, tools: Mapping[str, Action]) -> None:
+        known_tools("ToolRule", {rule.tool for rule in self._rules} - {"*"}, tools)
 
     # In a run
 

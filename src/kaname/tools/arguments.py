@@ -21,9 +21,13 @@ _ROUNDS = 3
 def fitting_arguments(call: ToolCall, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments, if they fit a JSON Schema; else `BadArguments` with all that is wrong."""
     from .schema_check import problems
+    from .schema_mend import mended
 
     args = read_arguments(call)
-    if mistakes := list(problems(args, schema)):
+    mistakes = problems(args, schema)
+    if mistakes and (again := mended(args, schema)) is not args:
+        args, mistakes = again, problems(again, schema)
+    if mistakes:
         raise BadArguments(listed(name, mistakes))
     return args
 

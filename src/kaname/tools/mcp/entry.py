@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +28,8 @@ _KNOWN = (
     "disabled",
     "library",
 )
+_TYPES = {"stdio": "command", "http": "url", "streamable-http": "url", "streamable_http": "url", "sse": "url"}
+_PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):([^/@\s]*)@")
 
 
 @record
@@ -42,48 +47,137 @@ class Entry:
     timeout: float | None = 60.0
     start_timeout: float = 30.0
     required: bool = False
-    library: bool = False  # its resources as tools for the model
+    library: bool = False  # its resources and prompts as tools for the model
+    sse: bool = False  # the older way over HTTP
 
     @property
     def told(self) -> str:
         """What it is, for messages. Arguments may hold keys, so only the command is named."""
-        return self.command or self.url.partition("?")[0] or type(self.server).__name__
+        return self.command or without_password(self.url.partition("?")[0]) or type(self.server).__name__
+
+
+def without_password(text: str) -> str:
+    return _PASSWORD.sub(r"\1:***@", text)
 
 
 def entries(servers: Mapping[str, Any]) -> list[Entry]:
+    """The servers that are to be used; a disabled one is left out."""
     if not isinstance(servers, Mapping):
         raise ConfigError(f"mcp_servers is a mapping of names to servers, not {servers!r}")
     read = [_entry(name, given) for name, given in servers.items()]
     return [one for one in read if one is not None]
 
 
-def _entry(name: str, given: Any) -> Entry | None:
-    if not isinstance(given, Mapping):
-        if isinstance(given, str):
-            return Entry(name, url=given) if "://" in given else Entry(name, command=given)
-        return Entry(name, server=given)
+def _entry(name: Any, given: Any) -> Entry | None:
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(say(f"mcp_servers: {name!r} is no name", f"mcp_servers: {name!r} は名前ではありません"))
     place = f"mcp_servers.{name}"
+    if isinstance(given, str) and given.strip():
+        given = {"url": given} if "://" in given else dict(zip(("command", "args"), _split(given, place), strict=True))
+    elif given is None or isinstance(given, str | bytes | int | float | list | tuple | set):
+        raise _wrong(
+            place,
+            f"a server is {{'command': …}}, {{'url': …}} or a server object, not {given!r}",
+            f"サーバーは {{'command': …}}、{{'url': …}} かサーバーオブジェクトです: {given!r}",
+        )
+    if not isinstance(given, Mapping):
+        return Entry(name, server=given)
     for key in given:
         if key not in _KNOWN:
-            raise ConfigError(
-                say(f"{place}: unknown key {key!r}", f"{place}: {key!r} という項目はありません") + nearest(str(key), _KNOWN)
-            )
-    if given.get("disabled"):
-        return None
-    if bool(given.get("command")) == bool(given.get("url")):
-        raise ConfigError(say(f"{place}: give either command or url", f"{place}: command か url のどちらか一方が必要です"))
-    if not isinstance(given.get("args", []), list | tuple):
+            raise _wrong(place, f"unknown key {key!r}", f"{key!r} という項目はありません", nearest(str(key), _KNOWN))
+    return None if _flag(given, "disabled", place) else _read(name, given, place)
+
+
+def _read(name: str, given: Mapping[str, Any], place: str) -> Entry:
+    command, url = _text(given, "command", place), _text(given, "url", place)
+    if bool(command) == bool(url):
+        raise _wrong(place, "give either command or url", "command か url のどちらか一方が必要です")
+    if url and not url.startswith(("http://", "https://")):
+        told = without_password(url)
+        raise _wrong(place, f"url begins with http:// or https://, not {told!r}", f"url は http(s):// で始まります: {told!r}")
+    if not isinstance(given.get("args") or [], list | tuple):
         raise ConfigError(say(f"{place}.args is a list", f"{place}.args はリストです"))
+    cwd = given.get("cwd")
+    if cwd is not None and not isinstance(cwd, str | os.PathLike):
+        raise ConfigError(say(f"{place}.cwd is a folder, not {cwd!r}", f"{place}.cwd はフォルダーです: {cwd!r}"))
+    timeout = given.get("timeout", 60.0)
     return Entry(
         name,
-        command=str(given.get("command") or ""),
-        args=tuple([str(arg) for arg in given.get("args", [])]),
-        env={str(key): str(value) for key, value in (given.get("env") or {}).items()},
-        cwd=given.get("cwd"),
-        url=str(given.get("url") or ""),
-        headers={str(key): str(value) for key, value in (given.get("headers") or {}).items()},
-        timeout=None if given.get("timeout", 60.0) is None else seconds(given.get("timeout", 60.0)),
-        start_timeout=seconds(given.get("start_timeout", 30.0)),
-        required=bool(given.get("required", False)),
-        library=bool(given.get("library", False)),
+        command=command,
+        args=tuple([str(arg) for arg in given.get("args") or []]),
+        env=_texts(given, "env", place),
+        cwd=None if cwd is None else os.fspath(cwd),
+        url=url,
+        headers=_texts(given, "headers", place),
+        timeout=None if timeout is None else _seconds(timeout, f"{place}.timeout"),
+        start_timeout=_seconds(given.get("start_timeout", 30.0), f"{place}.start_timeout"),
+        required=_flag(given, "required", place),
+        library=_flag(given, "library", place),
+        sse=_kind(given, "command" if command else "url", place) == "sse",
     )
+
+
+def _kind(given: Mapping[str, Any], form: str, place: str) -> str:
+    kind = given.get("type", given.get("transport"))
+    if kind is None:
+        return ""
+    if kind not in _TYPES:
+        raise _wrong(place, f"unknown type {kind!r}", f"{kind!r} という type はありません", nearest(str(kind), _TYPES))
+    if _TYPES[kind] != form:
+        raise _wrong(
+            place, f"type {kind} goes with {_TYPES[kind]}, not with {form}", f"type {kind} には {_TYPES[kind]} が必要です"
+        )
+    return str(kind)
+
+
+def _split(line: str, place: str) -> tuple[str, list[str]]:
+    try:
+        command, *args = shlex.split(line)
+    except ValueError as problem:
+        raise _wrong(place, f"{line!r} is no command: {problem}", f"{line!r} はコマンドではありません: {problem}") from problem
+    return command, args
+
+
+def _text(given: Mapping[str, Any], key: str, place: str) -> str:
+    value = given.get(key)
+    if value is None:
+        return ""
+    if key == "command" and isinstance(value, os.PathLike):
+        return str(value)
+    if not isinstance(value, str):
+        raise ConfigError(say(f"{place}.{key} is a text, not {value!r}", f"{place}.{key} は文字列です: {value!r}"))
+    return value.strip()
+
+
+def _texts(given: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
+    value = given.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(say(f"{place}.{key} is a mapping, like {{NAME: value}}", f"{place}.{key} は {{名前: 値}} の形です"))
+    for name, one in value.items():
+        if not isinstance(one, str | int | float):
+            raise ConfigError(
+                say(f"{place}.{key}.{name} is a text, not {one!r}", f"{place}.{key}.{name} は文字列です: {one!r}")
+            )
+    return {str(name): str(one) for name, one in value.items()}
+
+
+def _flag(given: Mapping[str, Any], key: str, place: str) -> bool:
+    value = given.get(key, False)
+    if not isinstance(value, bool):
+        raise ConfigError(
+            say(f"{place}.{key} is true or false, not {value!r}", f"{place}.{key} は true か false です: {value!r}")
+        )
+    return value
+
+
+def _seconds(value: Any, place: str) -> float:
+    try:
+        return seconds(value)
+    except ConfigError as problem:
+        raise ConfigError(f"{place}: {problem}") from problem
+
+
+def _wrong(place: str, english: str, japanese: str, hint: str = "") -> ConfigError:
+    return ConfigError(f"{place}: {say(english, japanese)}{hint}")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from logging import getLogger
 from typing import Any
 
-from ...core.errors import AgentConnectionError
+from ...core.errors import AgentConnectionError, nearest
+from ...core.language import say
 from ...core.messages import ToolResult
 from ...core.record import record
 from ...kernel.boundary import Failure, attempt
 from ..definition import DefinedTool
 from .results import contents
-from .server import McpServer, reason
+from .server import McpServer
+
+_LISTINGS = (
+    ("resources", "list_resources", "resource"),
+    ("resources", "list_resource_templates", "template"),
+    ("prompts", "list_prompts", "prompt"),
+)
 
 
 @record
@@ -27,23 +36,21 @@ class Held:
 
 
 async def held_by(servers: Sequence[McpServer]) -> list[Held]:
-    """All that the servers offer; one that cannot be asked offers nothing."""
+    """All that the servers offer; one that cannot be asked offers nothing, and the log says so."""
+    return [one for held in await asyncio.gather(*[_held_by(server) for server in servers]) for one in held]
+
+
+async def _held_by(server: McpServer) -> list[Held]:
     found: list[Held] = []
-    for server in servers:
-        for feature, listing, kind in (
-            ("resources", "list_resources", "resource"),
-            ("resources", "list_resource_templates", "template"),
-            ("prompts", "list_prompts", "prompt"),
-        ):
-            if getattr(server.capabilities, feature, None) is None:
-                continue
-            listed = await attempt(_listed, server, listing, passing=())
-            found += [] if isinstance(listed, Failure) else [_held(server.name, kind, one) for one in listed]
+    for feature, listing, kind in _LISTINGS:
+        if getattr(server.capabilities, feature, None) is None:
+            continue
+        listed = await attempt(server.ask, listing, passing=())
+        if isinstance(listed, Failure):
+            getLogger("kaname").warning("%s", listed.error)
+            break
+        found += [_held(server.name, kind, one) for one in listed]
     return found
-
-
-async def _listed(server: McpServer, listing: str) -> Any:
-    return await getattr(await server.client(), listing)()
 
 
 def _held(server: str, kind: str, one: Any) -> Held:
@@ -52,62 +59,94 @@ def _held(server: str, kind: str, one: Any) -> Held:
     return Held(server, kind, one.name, address, one.description or "", wanted)
 
 
-async def read_resource(servers: Sequence[McpServer], uri: str) -> ToolResult:
-    """From the first server that has it."""
-    why = "no tool server has resources"
-    for server in servers:
-        if getattr(server.capabilities, "resources", None) is None:
-            continue
-        outcome = await attempt(_read, server, uri, passing=())
+async def read_resource(servers: Sequence[McpServer], uri: str, server: str = "") -> ToolResult:
+    """From the server that is named, or the first that has it."""
+    outcome = await _first(servers, "resources", server, "read_resource", uri)
+    if isinstance(outcome, str):
+        return ToolResult(error=say(f"{uri} cannot be read: {outcome}", f"{uri} を読み込めません: {outcome}"))
+    pieces = [contents(one) for one in outcome]
+    media = tuple([picture for _, picture in pieces if picture is not None])
+    return ToolResult("\n".join([text for text, _ in pieces]), media=media)
+
+
+async def get_prompt(servers: Sequence[McpServer], name: str, arguments: Mapping[str, Any], server: str = "") -> str:
+    """The text of a prompt, with its blanks filled in. What is not the user's is marked with who says it."""
+    outcome = await _first(servers, "prompts", server, "get_prompt", name, dict(arguments))
+    if isinstance(outcome, str):
+        raise AgentConnectionError(
+            say(f"the prompt {name!r} cannot be had: {outcome}", f"プロンプト {name!r} を取得できません: {outcome}")
+        )
+    said = [(message.role, _text(message.content)) for message in outcome.messages]
+    mixed = any(role != "user" for role, _ in said)
+    return "\n\n".join([f"{role}: {text}" if mixed else text for role, text in said])
+
+
+def _text(content: Any) -> str:
+    return str(getattr(content, "text", "") or getattr(getattr(content, "resource", None), "text", ""))
+
+
+async def _first(servers: Sequence[McpServer], feature: str, wanted: str, method: str, *args: Any) -> Any:
+    """The first answer; or why there is none, as a text."""
+    able = [one for one in servers if getattr(one.capabilities, feature, None) is not None]
+    asked = [one for one in able if wanted in ("", one.name)]
+    if wanted and not asked:
+        return say(f"no tool server {wanted!r} has {feature}", f"{wanted!r} には {feature} がありません") + nearest(
+            wanted, [one.name for one in able]
+        )
+    why = say(f"no tool server has {feature}", f"{feature} を持つツールサーバーがありません")
+    for server in asked:
+        outcome = await attempt(server.ask, method, *args, passing=())
         if not isinstance(outcome, Failure):
-            pieces = [contents(one) for one in outcome]
-            media = tuple([picture for _, picture in pieces if picture is not None])
-            return ToolResult("\n".join([text for text, _ in pieces]), media=media)
-        why = reason(outcome.error)
-    return ToolResult(error=f"{uri} cannot be read: {why}")
+            return outcome
+        why = str(outcome.error)
+    return why
 
 
-async def _read(server: McpServer, uri: str) -> Any:
-    return await (await server.client()).read_resource(uri)
-
-
-async def get_prompt(servers: Sequence[McpServer], name: str, arguments: Mapping[str, Any]) -> str:
-    """The text of a prompt, with its blanks filled in."""
-    why = "no tool server has prompts"
-    for server in servers:
-        if getattr(server.capabilities, "prompts", None) is None:
-            continue
-        outcome = await attempt(_prompt, server, name, dict(arguments), passing=())
-        if not isinstance(outcome, Failure):
-            return "\n\n".join([getattr(message.content, "text", "") for message in outcome.messages])
-        why = reason(outcome.error)
-    raise AgentConnectionError(f"the prompt {name!r} cannot be had: {why}")
-
-
-async def _prompt(server: McpServer, name: str, arguments: dict[str, Any]) -> Any:
-    return await (await server.client()).get_prompt(name, arguments)
-
-
-def library_tools(servers: Sequence[McpServer]) -> list[DefinedTool]:
-    """Two tools, for the servers whose entry says `library: true`."""
-    wanted = [server for server in servers if server.entry.library]
-    if not wanted:
+def library_tools(servers: Sequence[McpServer], named: Callable[[str], str]) -> list[DefinedTool]:
+    """For the model: four tools, for the servers whose entry says `library: true`."""
+    if not servers:
         return []
 
-    async def look() -> list[dict[str, Any]]:
+    async def resources() -> list[dict[str, Any]]:
         return [
-            {"kind": one.kind, "name": one.name, "uri": one.uri, "description": one.description}
-            for one in await held_by(wanted)
+            {"server": one.server, "kind": one.kind, "name": one.name, "uri": one.uri, "description": one.description}
+            for one in await held_by(servers)
             if one.kind != "prompt"
         ]
 
-    async def read(uri: str) -> ToolResult:
-        return await read_resource(wanted, uri)
+    async def read(uri: str, server: str = "") -> ToolResult:
+        return await read_resource(servers, uri, server)
 
-    address = {"type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"]}
-    nothing = {"type": "object", "properties": {}}
-    named = (("list_resources", "What there is to read.", nothing, look), ("read_resource", "Read one of them.", address, read))
+    async def prompts() -> list[dict[str, Any]]:
+        return [
+            {"server": one.server, "name": one.name, "arguments": [*one.arguments], "description": one.description}
+            for one in await held_by(servers)
+            if one.kind == "prompt"
+        ]
+
+    async def use(name: str, arguments: Mapping[str, Any] | None = None, server: str = "") -> ToolResult:
+        try:
+            return ToolResult(await get_prompt(servers, name, arguments or {}, server))
+        except AgentConnectionError as problem:
+            return ToolResult(error=str(problem))
+
+    where = {"server": {"type": "string", "description": "which server, where two have the same"}}
+    text = {"type": "string"}
+    made: Any = (
+        ("list_resources", "What there is to read.", {}, [], resources),
+        ("read_resource", "Read one of the resources.", {"uri": text, **where}, ["uri"], read),
+        ("list_prompts", "Which prepared instructions there are.", {}, [], prompts),
+        ("get_prompt", "One of the prepared instructions.", {"name": text, "arguments": _ANY, **where}, ["name"], use),
+    )
     return [
-        DefinedTool({"name": name, "description": told, "parameters": schema, "effect": "pure", "execute": work})
-        for name, told, schema, work in named
+        DefinedTool({"name": named(name), "description": told, "parameters": _object(fields, needed), **_PURE, "execute": work})
+        for name, told, fields, needed, work in made
     ]
+
+
+_ANY: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
+_PURE: dict[str, Any] = {"effect": "pure"}
+
+
+def _object(fields: Mapping[str, Any], needed: Sequence[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(fields), "required": list(needed)}

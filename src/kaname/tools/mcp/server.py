@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from importlib import import_module
 from logging import getLogger
 from time import monotonic
 from typing import Any
@@ -14,19 +11,15 @@ from typing import Any
 from ...core.errors import AgentConnectionError, ConfigError
 from ...core.language import say
 from ...core.messages import ToolResult
-from ...kernel.boundary import Border, Failure, attempt
+from ...kernel.boundary import Failure, attempt
+from .asking import Clock, Elicit, Questions
+from .connection import Connection, reason
 from .entry import Entry
 from .results import to_result
 
 _LONGEST_WAIT = 30.0
 _STEADY = 30.0  # seconds after which a server that was started again counts as well
-_QUIET = {
-    "FASTMCP_ENV_FILE": os.devnull,
-    "FASTMCP_LOG_ENABLED": "false",
-}  # it reads a `.env` file and takes the log over otherwise
-
-Elicit = Callable[[str, str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-"""`await elicit(server, question, schema)`: the answer as an object, or `None` to decline."""
+_LOOKING = 10.0  # seconds for a list, a resource or a prompt
 
 
 class McpServer:
@@ -34,12 +27,13 @@ class McpServer:
 
     def __init__(self, entry: Entry, changed: Callable[[], None], elicit: Elicit | None) -> None:
         self.entry, self.tools, self.capabilities = entry, [], None  # type: tuple[Entry, list[Any], Any]
-        self._changed, self._elicit = changed, elicit
-        self._client: Any = None
+        self._changed, self._clock = changed, Clock()
+        self._questions = Questions(entry.name, elicit, self._clock)
+        self._live: Connection | None = None
+        self._starting: asyncio.Task[Connection] | None = None
         self._process: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._starting: asyncio.Lock = asyncio.Lock()
         self._failures, self._started_at, self._not_before = 0, 0.0, 0.0
+        self._calls, self._closed, self._stale, self._looking = 0, False, False, False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -50,155 +44,227 @@ class McpServer:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    async def start(self) -> None:
-        """Connect and look at the tools. Raises `AgentConnectionError` with the reason."""
-        async with self._starting:
-            if self._client is not None and self._loop is asyncio.get_running_loop():
-                return
-            await self._shut()
-            client = await asyncio.to_thread(self._made)
-            outcome = await attempt(self._connect, client, passing=())
-            if isinstance(outcome, Failure):
-                why = (self._process.epitaph if self._process is not None else "") or reason(outcome.error)
-                with Border():
-                    await _close(client)
-                self._failed()
-                raise AgentConnectionError(
-                    say(
-                        f"the tool server {self.name!r} ({self.entry.told}) did not start: {why}",
-                        f"ツールサーバー {self.name!r} ({self.entry.told}) を起動できません: {why}",
-                    )
-                )
-            self._client, self._loop, self._started_at = client, asyncio.get_running_loop(), monotonic()
+    @property
+    def due(self) -> bool:
+        """Whether a run that begins now should try to start it."""
+        return self._live is None and (self.entry.required or monotonic() >= self._not_before)
 
-    def _made(self) -> Any:
-        for name, value in _QUIET.items():
-            os.environ.setdefault(name, value)
+    # Its life
+
+    async def start(self) -> Connection:
+        """Connect and look at the tools, all who want it together. Raises `AgentConnectionError` with the reason."""
+        self._closed = False
+        if self._live is not None:
+            return self._live
+        if self._starting is None or self._starting.done():
+            self._starting = self._later(self._start())
+        task = self._starting
+        await asyncio.wait([task])  # one who waits may be cancelled; the others go on waiting
+        if task.cancelled():
+            raise AgentConnectionError(_closed(self.name))
+        return task.result()
+
+    async def _start(self) -> Connection:
+        begun, limit = monotonic(), self.entry.start_timeout
+        parts = (self.entry, self._ended, self._heard, self._questions.asked)
+        made = await attempt(asyncio.to_thread, Connection, *parts, passing=(ConfigError,))
+        if isinstance(made, Failure):
+            raise self._not_started(reason(made.error), begun)
+        connection: Connection = made
+        self._process = connection.process
         try:
-            fastmcp = import_module("fastmcp.client")
-        except ModuleNotFoundError as problem:
-            raise ConfigError(
-                say(
-                    "tool servers need FastMCP: pip install 'kaname[mcp]'",
-                    "ツールサーバーには FastMCP が必要です: pip install 'kaname[mcp]'",
+            async with asyncio.timeout(limit):
+                outcome = await attempt(connection.open, passing=())
+        except TimeoutError:
+            words = f"; {said}" if (said := connection.process.words if connection.process is not None else "") else ""
+            await self._given_up(connection)
+            told = say(f"it did not answer within {limit:g} s{words}", f"{limit:g} 秒以内に応答がありません{words}")
+            raise self._not_started(told, begun) from None
+        except asyncio.CancelledError:
+            await self._given_up(connection)
+            raise
+        if isinstance(outcome, Failure):
+            why = connection.why(outcome.error)
+            await self._given_up(connection)
+            raise self._not_started(why, begun)
+        self.capabilities, self.tools = outcome
+        self._live, self._started_at = connection, monotonic()
+        return connection
+
+    @staticmethod
+    async def _given_up(connection: Connection) -> None:
+        connection.kill()  # it has not begun anything that it would have to end in order
+        await connection.close()
+
+    def _not_started(self, why: str, begun: float) -> AgentConnectionError:
+        self._failed(at_least=max(1.0, monotonic() - begun))
+        return AgentConnectionError(
+            say(
+                f"the tool server {self.name!r} ({self.entry.told}) did not start: {why}",
+                f"ツールサーバー {self.name!r} ({self.entry.told}) を起動できません: {why}",
+            )
+        )
+
+    def _failed(self, at_least: float = 0.0) -> None:
+        """The more often in a row, the longer the pause before it is started again."""
+        self._failures = 1 if monotonic() - self._started_at > _STEADY and self._started_at else self._failures + 1
+        pause = 0.5 * 2 ** (self._failures - 1) if self._failures > 1 else 0.0
+        self._not_before = monotonic() + min(_LONGEST_WAIT, max(at_least, pause))
+
+    async def connection(self) -> Connection:
+        """After a death, as soon as the pause before the next try is over."""
+        if self._closed:
+            raise AgentConnectionError(_closed(self.name))
+        if self._live is not None:
+            return self._live
+        await asyncio.sleep(max(0.0, self._not_before - monotonic()))
+        if self._closed:
+            raise AgentConnectionError(_closed(self.name))
+        connection = await self.start()
+        self._changed()
+        return connection
+
+    def _lost(self, connection: Connection) -> None:
+        if self._live is connection:
+            self._live = None
+            self._later(connection.close())
+            self._failed()
+
+    def _ended(self) -> None:
+        if self._live is not None and self._live.process is self._process:
+            getLogger("kaname").warning("the tool server %s ended: %s", self.name, self._process.epitaph)
+            self._lost(self._live)
+
+    def forget(self) -> None:
+        """The loop that it lived in is gone, and nobody can wait for its end."""
+        if self._process is not None:
+            self._process.kill()
+        self._live, self._starting, self._process, self._tasks = None, None, None, set()
+        self._calls, self._looking = 0, False
+
+    async def close(self) -> None:
+        self._closed = True
+        self._questions.call_off()
+        if self._starting is not None:
+            self._starting.cancel()
+        connection, self._live = self._live, None
+        if connection is not None:
+            await connection.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    # What it is asked to do
+
+    async def call(
+        self, tool: str, args: Mapping[str, Any], progress: Callable[[str], Awaitable[None]], schema: Any, pure: bool = False
+    ) -> ToolResult:
+        """A start has its own time limit, and so has the call. A server that does not know us any more is told who we are."""
+        for last in (False, True):
+            try:
+                connection = await self.connection()
+            except AgentConnectionError as problem:
+                return ToolResult(
+                    error=str(problem) + say(f"; the call of {tool} was not sent", f"。{tool} は送信されていません")
                 )
-            ) from problem
-        entry, where = self.entry, self.entry.server
-        if entry.command:
-            where = self._process = import_module("kaname.tools.mcp.stdio").OwnedProcess(entry, self._ended)
-        elif entry.url:
-            where = import_module("fastmcp.client.transports").StreamableHttpTransport(entry.url, headers=dict(entry.headers))
-        more = {"elicitation_handler": self._asked} if self._elicit is not None else {}
-        return fastmcp.Client(where, mode="legacy", init_timeout=entry.start_timeout, message_handler=self._heard, **more)
+            outcome = await self._sent(connection, tool, args, progress, pure)
+            if not isinstance(outcome, Failure):
+                return outcome if isinstance(outcome, ToolResult) else to_result(outcome, schema)
+            if last or not connection.refused(outcome.error):
+                break
+            self._lost(connection)
+        return self._told(connection, tool, outcome.error)
 
-    async def _connect(self, client: Any) -> None:
-        await client.__aenter__()
-        self.capabilities = client.server_capabilities
-        self.tools = await client.list_tools() if getattr(self.capabilities, "tools", None) is not None else []
-
-    async def client(self) -> Any:
-        """Connected; after a death, as soon as the pause before the next try is over."""
-        if self._client is None or self._loop is not asyncio.get_running_loop():
-            await asyncio.sleep(max(0.0, self._not_before - monotonic()))
-            await self.start()
-            self._changed()
-        return self._client
-
-    async def call(self, tool: str, args: Mapping[str, Any], progress: Callable[[str], Awaitable[None]]) -> ToolResult:
-        try:
-            client = await self.client()
-        except AgentConnectionError as problem:
-            return ToolResult(error=str(problem))
-
+    async def _sent(
+        self, connection: Connection, tool: str, args: Mapping[str, Any], progress: Callable[[str], Awaitable[None]], pure: bool
+    ) -> Any:
         async def told(done: float, total: float | None, message: str | None) -> None:
             await progress(message or (f"{done:g}/{total:g}" if total else f"{done:g}"))
 
-        outcome = await attempt(lambda: client.call_tool(tool, dict(args), raise_on_error=False, progress_handler=told))
-        if not isinstance(outcome, Failure):
-            return to_result(outcome)
-        if _is_over(outcome.error):
-            died = self._lost()
+        self._calls += 1
+        try:
+            async with self._clock.limit(self.entry.timeout):
+                return await attempt(connection.client.call_tool_mcp, tool, dict(args), told)
+        except TimeoutError:
+            after = "" if pure else "; it may or may not have taken effect, so check before you repeat it"
+            return ToolResult(error=f"timed out after {self.entry.timeout:g} s{after}")
+        finally:
+            self._calls -= 1
+            if self._calls == 0:  # nobody is left for whom an answer would be of use
+                self._questions.call_off()
+
+    def _told(self, connection: Connection, tool: str, problem: BaseException) -> ToolResult:
+        let_go = self._live is not connection and getattr(getattr(problem, "error", None), "code", -32000) == -32000
+        if not let_go and not connection.over(problem):
+            return ToolResult(error=connection.error(problem))
+        died = connection.why(problem) or say("connection lost", "接続断")
+        self._lost(connection)
+        if connection.unreached(problem) or connection.refused(problem):
             return ToolResult(
                 error=say(
-                    f"the tool server {self.name!r} went away while {tool} was running ({died}); whether it took effect is not "
-                    "known. It is started again with the next call.",
-                    f"{tool} の実行中にツールサーバー {self.name!r} が終了しました ({died})。"
-                    "実行されたかどうかは不明です。次の呼び出しで再起動します。",
+                    f"the tool server {self.name!r} cannot be reached ({died}); the call of {tool} was not sent",
+                    f"ツールサーバー {self.name!r} に接続できません ({died})。{tool} は送信されていません",
                 )
             )
-        return ToolResult(error=reason(outcome.error))
+        return ToolResult(
+            error=say(
+                f"the tool server {self.name!r} went away while {tool} was running ({died}); whether it took effect is not "
+                "known. It is started again with the next call.",
+                f"{tool} の実行中にツールサーバー {self.name!r} が終了しました ({died})。"
+                "実行されたかどうかは不明です。次の呼び出しで再起動します。",
+            )
+        )
 
-    def _lost(self) -> str:
-        died = (self._process.epitaph if self._process is not None else "") or say("connection lost", "接続断")
-        if self._client is not None:
-            self._later(_close(self._client))
-            self._client = None
-            self._failed()
-        return died
+    async def ask(self, method: str, *args: Any) -> Any:
+        """Something that only reads: a list, a resource, a prompt. Once more where the connection turns out to be gone."""
+        limit = min(_LOOKING, self.entry.start_timeout)
+        for last in (False, True):
+            connection = await self.connection()
+            try:
+                async with asyncio.timeout(limit):
+                    outcome = await attempt(getattr(connection.client, method), *args, passing=())
+            except TimeoutError:
+                late = f"{self.name!r}: {method}: no answer within {limit:g} s"
+                raise AgentConnectionError(say(late, f"{self.name!r}: {method}: {limit:g} 秒以内に応答がありません")) from None
+            if not isinstance(outcome, Failure):
+                return outcome
+            if last or not connection.over(outcome.error):
+                raise AgentConnectionError(connection.error(outcome.error)) from outcome.error
+            self._lost(connection)
+        return None
 
-    def _failed(self) -> None:
-        """The more often in a row, the longer the pause before it is started again."""
-        self._failures = 1 if monotonic() - self._started_at > _STEADY and self._started_at else self._failures + 1
-        self._not_before = monotonic() + min(_LONGEST_WAIT, 0.5 * 2 ** (self._failures - 1) if self._failures > 1 else 0.0)
-
-    def _ended(self) -> None:
-        getLogger("kaname").warning("the tool server %s ended: %s", self.name, self._lost())
+    # What it tells by itself
 
     async def _heard(self, message: Any) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
-            self._later(self._look_again())
+            self._stale = True
+            if not self._looking:  # a storm of notices is answered with one look
+                self._looking = True
+                self._later(self._look_again())
 
     async def _look_again(self) -> None:
-        if self._client is not None:
-            outcome = await attempt(self._client.list_tools, passing=())
-            if not isinstance(outcome, Failure):
-                self.tools = outcome
+        while self._stale and self._live is not None:
+            self._stale = False
+            listed = await attempt(self.ask, "list_tools", passing=())
+            if isinstance(listed, Failure) and self._closed:
+                break
+            if isinstance(listed, Failure):
+                getLogger("kaname").warning("the tool server %s does not tell its tools: %s", self.name, listed)
+            else:
+                self.tools = listed
                 self._changed()
+        self._looking = False
 
-    async def _asked(self, message: str, response_type: Any, params: Any, context: Any) -> Any:
-        from fastmcp.client.elicitation import ElicitResult
-
-        assert self._elicit is not None
-        answer = await self._elicit(self.name, message, getattr(params, "requested_schema", None) or {})
-        return ElicitResult(action="decline") if answer is None else ElicitResult(action="accept", content=dict(answer))
-
-    def _later(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
+    def _later(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+        return task
 
-    async def _shut(self) -> None:
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await _close(client)
-
-    async def close(self) -> None:
-        await self._shut()
-        if self._tasks and self._loop is asyncio.get_running_loop():
-            await asyncio.wait(self._tasks)
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waits for it is told
 
 
-async def _close(client: Any) -> None:
-    """Both halves: the first raises what went wrong before, and then leaves the second out."""
-    for end in (client.close, client.transport.close):
-        with suppress(asyncio.CancelledError), Border():
-            await end()
-
-
-def _is_over(problem: BaseException) -> bool:
-    code = getattr(getattr(problem, "error", None), "code", None)
-    text = str(problem).lower()
-    return (
-        code == -32000
-        or "not connected" in text
-        or "connecterror" in type(problem).__name__.lower()
-        or "session terminated" in text
-    )
-
-
-def reason(problem: BaseException) -> str:
-    """The innermost cause says the most."""
-    cause: BaseException = problem
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    return f"{cause or type(cause).__name__}"
+def _closed(name: str) -> str:
+    return say(f"the tool server {name!r} was closed", f"ツールサーバー {name!r} は閉じられました")

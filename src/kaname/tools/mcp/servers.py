@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import Counter
+import json
+import threading
 from collections.abc import Callable, Mapping
 from logging import getLogger
 from typing import Any
 
-from ...core.errors import AgentConnectionError
+from ...core.errors import AgentConnectionError, BadArguments, InvalidState
 from ...core.events import Effect
+from ...core.language import say
 from ...core.messages import ToolCall, ToolResult
 from ...kernel.ports import Repair, ToolContext
 from ..arguments import fitting_arguments
 from ..registry import ToolRegistry
+from .asking import Elicit
 from .entry import entries
 from .library import Held, get_prompt, held_by, library_tools, read_resource
+from .names import Names, says_little
 from .search import MOST_SHOWN, FindTools, UseTool
-from .server import Elicit, McpServer
+from .server import McpServer
 
 
 class McpTool:
@@ -26,89 +29,157 @@ class McpTool:
 
     undo: Repair | None = None
     reconcile: Repair | None = None
+    timeout: float | None = None  # kept by the server's clock: a restart and a person's answer have their own time
 
-    def __init__(self, server: McpServer, tool: Any, name: str) -> None:
-        self.name, self.description = name, tool.description or tool.title or name
+    def __init__(self, server: McpServer, tool: Any, name: str, listed: bool = True) -> None:
+        told = tool.description or tool.title or ""
+        if says_little(tool.name):
+            told = f"{tool.name}: {told}" if told else tool.name
+        self.name, self.description, self.listed = name, told or name, listed
         self.parameters: Mapping[str, Any] = tool.input_schema
-        self.timeout = server.entry.timeout
         hints = tool.annotations
         self.effect: Effect = "irreversible"
         if hints is not None and (hints.read_only_hint or hints.idempotent_hint):
             self.effect = "pure" if hints.read_only_hint else "idempotent"
-        self._server, self._tool = server, tool.name
+        self._server, self._tool, self._output = server, tool.name, tool.output_schema
 
     def prepare(self, call: ToolCall) -> dict[str, Any]:
-        return fitting_arguments(call, self.name, self.parameters)
+        args = fitting_arguments(call, self.name, self.parameters)
+        try:
+            json.dumps(args, ensure_ascii=False, allow_nan=False).encode()
+        except ValueError as problem:  # half a character, or a number that is none
+            raise BadArguments(f"the arguments of {self.name} cannot be sent as JSON: {problem}") from None
+        return args
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        return await self._server.call(self._tool, prepared, context.progress)
+        return await self._server.call(self._tool, prepared, context.progress, self._output, self.effect == "pure")
 
 
 class McpServers:
-    """`problems`: the servers that did not start, and why. The tools of the others are in the registry."""
+    """`problems`: the servers that did not start, and why. The tools of the others are in the registry.
+
+    It lives in one event loop at a time: the one of its first run, until it is closed or that loop has ended.
+    """
 
     def __init__(
         self, servers: Mapping[str, Any], registry: ToolRegistry, changed: Callable[[], None], elicit: Elicit | None = None
     ) -> None:
         self.servers = [McpServer(entry, self._rebuild, elicit) for entry in entries(servers)]
         self.problems: dict[str, str] = {}
+        self._missing = len(servers) - len(self.servers)
         self._registry, self._changed = registry, changed
-        self._mine: list[str] = []
-        self._started: asyncio.AbstractEventLoop | None = None
+        self._names, self._mine = Names(), list[str]()
+        self._closed = False
+        self._starting: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._entering = threading.Lock()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all the tools are known: every server is there."""
+        return not self.problems and not self._missing
 
     async def start(self) -> None:
-        """All at once. One that fails is reported by its name, and the rest works; unless it is `required`."""
-        if self._started is asyncio.get_running_loop():
-            return
-        outcomes = await asyncio.gather(*[server.start() for server in self.servers], return_exceptions=True)
-        self.problems = {}
-        for server, outcome in zip(self.servers, outcomes, strict=True):
-            if isinstance(outcome, AgentConnectionError) and not server.entry.required:
+        """All at once; those that are not up yet, or no more. One that fails is reported by its name, and the rest works,
+        unless it is `required`. Who comes while they start waits with the others."""
+        self._enter()
+        self._closed = False
+        if self._starting is None or self._starting.done():
+            due = [server for server in self.servers if server.due]
+            if not due:
+                return
+            self._starting = asyncio.ensure_future(self._start(due))
+            self._starting.add_done_callback(lambda task: None if task.cancelled() else task.exception())
+        task = self._starting
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise InvalidState(_is_closed())
+        task.result()
+
+    async def _start(self, due: list[McpServer]) -> None:
+        outcomes = await asyncio.gather(*[server.start() for server in due], return_exceptions=True)
+        for server, outcome in zip(due, outcomes, strict=True):
+            self.problems.pop(server.name, None)
+            if isinstance(outcome, AgentConnectionError):
                 self.problems[server.name] = str(outcome)
                 getLogger("kaname").warning("%s", outcome)
-            elif isinstance(outcome, BaseException):
-                await self.close()
+        for server, outcome in zip(due, outcomes, strict=True):
+            if isinstance(outcome, BaseException) and (server.entry.required or server.name not in self.problems):
+                await asyncio.gather(*[one.close() for one in self.servers])
                 raise outcome
-        self._started = asyncio.get_running_loop()
         self._rebuild()
 
+    def _enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._entering:
+            before, self._loop = self._loop, loop
+            if before is None or before is loop:
+                return
+            if before.is_running():
+                self._loop = before
+                raise InvalidState(
+                    say(
+                        "the tool servers of this agent are in use in another event loop; make an agent for each thread, or "
+                        "close it there first",
+                        "このエージェントのツールサーバーは別のイベントループで使用中です。スレッドごとにエージェントを作るか、"
+                        "先にそちらで閉じてください",
+                    )
+                )
+        self._starting = None
+        for server in self.servers:
+            server.forget()
+
     async def close(self) -> None:
-        self._started = None
+        """Ends them all; from another loop than theirs only if theirs is over."""
+        with self._entering:
+            before = self._loop
+            if before is not None and before is not asyncio.get_running_loop() and before.is_running():
+                return
+            self._loop, self._closed = None, True
+        if before is not None and before is not asyncio.get_running_loop():
+            for server in self.servers:
+                server.forget()
+        if self._starting is not None:
+            self._starting.cancel()
         await asyncio.gather(*[server.close() for server in self.servers])
 
     async def library(self) -> list[Held]:
         """Resources, templates and prompts of all servers."""
-        return await held_by(self.servers)
+        return await held_by(await self._ready())
 
-    async def read_resource(self, uri: str) -> ToolResult:
-        return await read_resource(self.servers, uri)
+    async def read_resource(self, uri: str, server: str = "") -> ToolResult:
+        """`server`: the one that is meant, where two have the same."""
+        return await read_resource(await self._ready(), uri, server)
 
-    async def get_prompt(self, name: str, /, **arguments: Any) -> str:
-        return await get_prompt(self.servers, name, arguments)
+    async def get_prompt(self, name: str, server: str = "", /, **arguments: Any) -> str:
+        """`server`: the one that is meant, where two have the same."""
+        return await get_prompt(await self._ready(), name, arguments, server)
+
+    async def _ready(self) -> list[McpServer]:
+        if self._closed:
+            raise InvalidState(_is_closed())
+        await self.start()
+        return self.servers
 
     def _rebuild(self) -> None:
-        offered = [(server, tool) for server in self.servers for tool in server.tools]
-        count = Counter([tool.name for _, tool in offered])
+        offered: dict[tuple[str, str], tuple[McpServer, Any]] = {}
+        for server in self.servers:
+            for tool in server.tools:
+                offered.setdefault((server.name, tool.name), (server, tool))
         own = set(self._registry) - set(self._mine)
-        made: dict[str, McpTool] = {}
-        for server, tool in offered:
-            name = tool.name if count[tool.name] == 1 and tool.name not in own else f"{server.name}__{tool.name}"
-            made.setdefault(_fitting(name, made), McpTool(server, tool, _fitting(name, made)))
+        names = self._names.give(list(offered), own)
+        hidden = len(own) + len(offered) > MOST_SHOWN
+        made = {names[key]: McpTool(server, tool, names[key], not hidden) for key, (server, tool) in offered.items()}
         actions: list[Any] = list(made.values())
-        if len(own) + len(made) > MOST_SHOWN:
-            actions = [FindTools(made), UseTool(made)]
-        actions += library_tools(self.servers)
+        if hidden:
+            use = self._names.spare("use_tool", own)
+            actions += [FindTools(made, self._names.spare("find_tools", own), use), UseTool(self._registry, use)]
+        wanted = [server for server in self.servers if server.entry.library]
+        actions += library_tools(wanted, lambda name: self._names.spare(name, own))
         self._registry.exchange(self._mine, actions)
         self._mine = [action.name for action in actions]
         self._changed()
 
 
-def _fitting(name: str, taken: Mapping[str, Any]) -> str:
-    """What every provider takes as a name: letters, digits, _ and -, at most 64 of them, and none twice."""
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
-    number = 2
-    fitting = plain
-    while fitting in taken:
-        fitting = f"{plain[:60]}_{number}"
-        number += 1
-    return fitting
+def _is_closed() -> str:
+    return say("the agent was closed, and its tool servers with it", "エージェントとそのツールサーバーは閉じられました")

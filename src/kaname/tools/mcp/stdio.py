@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +15,9 @@ from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from ...core.language import say
 from .entry import Entry
+from .guard import Guard, kill_group
 
 _GRACE = 2.0  # seconds to end politely: after its input is closed, and again after SIGTERM
 _LAST_WORDS = 20
@@ -29,7 +30,9 @@ class OwnedProcess(ClientTransport):
     def __init__(self, entry: Entry, ended: Callable[[], None]) -> None:
         self._entry, self._ended = entry, ended
         self._process: asyncio.subprocess.Process | None = None
+        self._guard: Guard | None = None
         self._closing = False
+        self.over = False  # it can no longer be talked to
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
 
     @property
@@ -37,17 +40,31 @@ class OwnedProcess(ClientTransport):
         return None if self._process is None else self._process.pid
 
     @property
+    def words(self) -> str:
+        """The last that it said."""
+        return " | ".join([word for word in self._words if word.strip()][-3:])[-300:]
+
+    @property
     def epitaph(self) -> str:
-        """How it ended, and the last that it said."""
-        code = None if self._process is None else self._process.returncode
-        how = "" if code is None else f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-        words = " | ".join([word for word in self._words if word.strip()][-3:])
-        return "; ".join([part for part in (how, words[-300:]) if part])
+        """How it ended, and the last that it said. That we ended it ourselves is nothing to tell."""
+        code = None if self._process is None or (self._closing and not self.over) else self._process.returncode
+        how = "" if code is None else f"exit code {code}" if code >= 0 else _signal_name(-code)
+        if self.over and code is None:
+            how = say("it lives, but no longer listens", "動作中ですが応答しません")
+        return "; ".join([part for part in (how, self.words) if part])
+
+    def kill(self) -> None:
+        """At once and without waiting, for a loop that cannot wait any more."""
+        self._closing = True
+        if self._process is not None and self._process.returncode is None:
+            kill_group(self._process.pid)
+        if self._guard is not None:
+            self._guard.end()
 
     @asynccontextmanager
     async def connect_session(self, *, transport_options: Any = None, **session: Any) -> AsyncIterator[Any]:
         options = transport_options or TransportOptions()
-        self._closing = False
+        self._closing = self.over = False
         self._words.clear()
         pipe = asyncio.subprocess.PIPE
         process = self._process = await asyncio.create_subprocess_exec(
@@ -60,20 +77,24 @@ class OwnedProcess(ClientTransport):
             stdout=pipe,
             stderr=pipe,
         )
+        self._guard = Guard(process.pid)
         to_session, from_server = anyio.create_memory_object_stream[Any](0)
         from_session, to_server = anyio.create_memory_object_stream[Any](0)
-        work = (self._read(process, to_session), self._write(process, to_server), self._listen(process))
+        work = (self._read(process, to_session), self._write(process, to_server, to_session), self._listen(process))
         tasks = [asyncio.create_task(one) for one in work]
         try:
             async with options.session_class(from_server, from_session, **session) as made:
                 yield made
         finally:
             self._closing = True
-            with anyio.CancelScope(shield=True):
-                await _end(process)
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            try:
+                with anyio.CancelScope(shield=True):
+                    await _end(process)
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
+            finally:
+                self._guard.end()
                 for stream in (to_session, from_server, from_session, to_server):
                     stream.close()
 
@@ -90,17 +111,32 @@ class OwnedProcess(ClientTransport):
                 for line in filter(bytes.strip, lines):
                     await to_session.send(_message(line))
             await _gone(process, 1.0)  # the exit code comes a moment after the end of the output
-            if not self._closing:
-                self._ended()
-            await to_session.aclose()  # whoever waits for an answer is told now
+            await self._is_over(to_session)
 
-    @staticmethod
-    async def _write(process: asyncio.subprocess.Process, to_server: Any) -> None:
+    async def _is_over(self, to_session: Any) -> None:
+        """Whoever waits for an answer is told now."""
+        if not self._closing and not self.over:
+            self.over = True
+            self._ended()
+        await to_session.aclose()
+
+    async def _write(self, process: asyncio.subprocess.Process, to_server: Any, to_session: Any) -> None:
+        """One that no longer listens is as good as dead, even if it lives."""
         assert process.stdin is not None
-        with suppress(OSError, anyio.ClosedResourceError):  # it ended; the reader tells
+        try:
             async for message in to_server:
-                process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                try:
+                    line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                except ValueError as problem:  # half a character, or the like: this message is refused, the rest goes on
+                    await to_session.send(_refused(message.message, problem))
+                    continue
+                process.stdin.write(line + b"\n")
                 await process.stdin.drain()
+        except OSError:
+            await _gone(process, 1.0)
+            await self._is_over(to_session)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return  # the session ended first
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
@@ -111,6 +147,13 @@ class OwnedProcess(ClientTransport):
             self._words.extend([line.decode("utf-8", "replace") for line in lines])
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one has no name
+        return f"signal {number}"
+
+
 def _message(line: bytes) -> Any:
     try:
         return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
@@ -118,14 +161,25 @@ def _message(line: bytes) -> Any:
         return problem
 
 
+def _refused(message: Any, problem: Exception) -> SessionMessage:
+    error = mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=f"it was not sent: {problem}")
+    return SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=getattr(message, "id", None), error=error))
+
+
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Politely, then firmly; at last the whole group, for a server may have started helpers of its own."""
-    if process.stdin is not None:
-        process.stdin.close()
-    if not await _gone(process, _GRACE):
-        _signal(process, signal.SIGTERM)
-        await _gone(process, _GRACE)
-    _signal(process, signal.SIGKILL)
+    """Politely, then firmly; at last the whole group, for a server may have started helpers of its own.
+
+    Whoever is in a hurry (a second Ctrl-C, an abort while it starts) does without the politeness.
+    """
+    task = asyncio.current_task()
+    try:
+        if process.stdin is not None:
+            process.stdin.close()
+        if (task is None or not task.cancelling()) and not await _gone(process, _GRACE):
+            kill_group(process.pid, signal.SIGTERM)
+            await _gone(process, _GRACE)
+    finally:
+        kill_group(process.pid)
     await _gone(process, 1.0)
     process._transport.close()  # type: ignore[attr-defined] # our ends of the pipes, even if a survivor holds the others
 
@@ -135,8 +189,3 @@ async def _gone(process: asyncio.subprocess.Process, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await process.wait()
     return process.returncode is not None
-
-
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)

@@ -1,0 +1,102 @@
+"""What a server asks its user. While a person thinks, the clock of the calls stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from logging import getLogger
+from typing import Any, Literal
+
+from ...core.language import say
+from ...kernel.boundary import Failure, attempt
+
+Answer = Mapping[str, Any] | Literal["decline", "cancel"] | None
+Elicit = Callable[[str, str, Mapping[str, Any]], Awaitable[Answer]]
+"""`await elicit(server, question, schema)`: the answer as an object; `None` or "decline" to decline, "cancel" to cancel.
+
+For a page that the user is to open, the schema is `{"url": …}`, and `{}` says that it will be."""
+
+
+class Clock:
+    """The time limits of the calls under way. They stand still while somebody is asked."""
+
+    def __init__(self) -> None:
+        self._limits: dict[asyncio.Timeout, float] = {}
+        self._asking = 0
+
+    @asynccontextmanager
+    async def limit(self, seconds: float | None) -> AsyncIterator[None]:
+        """`TimeoutError` when the time is up. It begins to run when nobody is being asked."""
+        if seconds is None:
+            yield
+            return
+        async with asyncio.timeout(None if self._asking else seconds) as limit:
+            self._limits[limit] = seconds
+            try:
+                yield
+            finally:
+                del self._limits[limit]
+
+    @asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        now = asyncio.get_running_loop().time
+        self._asking += 1
+        if self._asking == 1:
+            for limit in self._limits:
+                self._limits[limit] = max(0.0, (limit.when() or now()) - now())
+                limit.reschedule(None)
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if self._asking == 0:
+                for limit, left in self._limits.items():
+                    limit.reschedule(now() + left)
+
+
+class Questions:
+    """Put to `elicit`, one after the other or side by side; called off when the call that they belong to is."""
+
+    def __init__(self, server: str, elicit: Elicit | None, clock: Clock) -> None:
+        self._server, self._elicit, self._clock = server, elicit, clock
+        self._open: set[asyncio.Task[Any]] = set()
+
+    async def asked(self, message: str, response_type: Any, params: Any, context: Any) -> Any:
+        """The handler of FastMCP's client."""
+        from fastmcp.client.elicitation import ElicitResult
+
+        if self._elicit is None:
+            return ElicitResult(action="decline")
+        address = getattr(params, "url", None)
+        schema: Mapping[str, Any] = {"url": address} if address else getattr(params, "requested_schema", None) or {}
+        task = asyncio.ensure_future(attempt(self._elicit, self._server, message, schema, passing=()))
+        self._open.add(task)
+        try:
+            async with self._clock.stopped():
+                await asyncio.wait([task])
+        finally:
+            task.cancel()
+            self._open.discard(task)
+        answer = "cancel" if task.cancelled() else self._understood(task.result(), schema)
+        if isinstance(answer, str):
+            return ElicitResult(action=answer)  # type: ignore[arg-type]
+        return ElicitResult(action="accept") if address else ElicitResult(action="accept", content=dict(answer))
+
+    def _understood(self, answer: Any, schema: Mapping[str, Any]) -> Any:
+        if answer is None or answer == "decline":
+            return "decline"
+        if answer == "cancel" or isinstance(answer, Mapping):
+            return answer
+        fields = list(schema.get("properties") or ())
+        if not isinstance(answer, Failure) and len(fields) == 1:  # its one value, bare
+            return {fields[0]: answer}
+        wrong = (
+            str(answer) if isinstance(answer, Failure) else say(f"it returned {answer!r:.80}", f"{answer!r:.80} を返しました")
+        )
+        getLogger("kaname").warning("elicit, asked by the tool server %s: %s; the question is cancelled", self._server, wrong)
+        return "cancel"
+
+    def call_off(self) -> None:
+        for task in self._open:
+            task.cancel()

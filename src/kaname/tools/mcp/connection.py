@@ -1,0 +1,156 @@
+"""The way to one server: a FastMCP client over a process, HTTP or memory; and what its failures mean."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from ...core.errors import ConfigError
+from ...core.language import say
+from ...kernel.boundary import Border
+from .entry import Entry, without_password
+
+_QUIET = {
+    "FASTMCP_ENV_FILE": os.devnull,
+    "FASTMCP_LOG_ENABLED": "false",
+}  # it reads a `.env` file and takes the log over otherwise
+_LOST_SESSION = ("session terminated", "session not found", "session expired", "no valid session", "invalid session")
+_BROKEN_OFF = ("connection closed", "sse stream ended", "sse stream failed")  # what the client itself says, with code -32000
+_DISCONNECTED = ("not connected", "failed to connect", "session task completed", "session was closed unexpectedly")
+
+_SAYS_NOTHING = re.compile(r"(?i)server returned an error response|^not found$|session terminated|^client error|^server error")
+
+
+class Connection:
+    """One connection, from its making to its end. `over`: it is of no use any more."""
+
+    def __init__(self, entry: Entry, ended: Callable[[], None], heard: Any, asked: Any) -> None:
+        """Blocking: the first one loads FastMCP."""
+        for name, value in _QUIET.items():
+            os.environ.setdefault(name, value)
+        try:
+            fastmcp = import_module("fastmcp.client")
+        except ModuleNotFoundError as problem:
+            raise ConfigError(
+                say(
+                    "tool servers need FastMCP: pip install 'kaname[mcp]'",
+                    "ツールサーバーには FastMCP が必要です: pip install 'kaname[mcp]'",
+                )
+            ) from problem
+        self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
+        where = entry.server
+        if entry.command:
+            where = self.process = import_module("kaname.tools.mcp.stdio").OwnedProcess(entry, ended)
+        elif entry.url:
+            transports = import_module("fastmcp.client.transports")
+            make = transports.SSETransport if entry.sse else transports.StreamableHttpTransport
+            where = make(entry.url, headers=dict(entry.headers), httpx_client_factory=self._http)
+        self.client: Any = fastmcp.Client(
+            where, mode="legacy", init_timeout=entry.start_timeout, message_handler=heard, elicitation_handler=asked
+        )
+
+    def _http(self, *, follow_redirects: bool = True, **given: Any) -> Any:
+        """As the transport would make it itself; it also remembers the last status, for the messages."""
+        client = import_module("mcp.shared._httpx_utils").create_mcp_http_client(**given)
+
+        async def seen(response: Any) -> None:
+            self.status = response.status_code
+
+        client.event_hooks.setdefault("response", []).append(seen)
+        return client
+
+    async def open(self) -> tuple[Any, list[Any]]:
+        """What the server can do, and its tools."""
+        await self.client.__aenter__()
+        self.client.session.validate_tool_result = _taken  # what does not fit is told beside the result, instead of losing it
+        able = self.client.server_capabilities
+        return able, await self.client.list_tools() if getattr(able, "tools", None) is not None else []
+
+    async def close(self) -> None:
+        """Both halves: the first raises what went wrong before, and then leaves the second out."""
+        for end in (self.client.close, self.client.transport.close):
+            with suppress(asyncio.CancelledError), Border():
+                await end()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+    def why(self, problem: BaseException) -> str:
+        """Why the connection is gone, or never was: how a process ended, what an HTTP status asks for."""
+        return (self.process.epitaph if self.process is not None else "") or self.error(problem)
+
+    def error(self, problem: BaseException) -> str:
+        """What is wrong with a call, in words that help: the innermost cause, or what an HTTP status asks for."""
+        told = reason(problem)
+        if self.entry.url and (_SAYS_NOTHING.search(told) or type(problem).__name__ == "HTTPStatusError"):
+            told = _told_by(self.status) or told
+        if "Unexpected content type" in told:
+            told += say("; what answers there is no MCP server", "。応答したのは MCP サーバーではありません")
+        return without_password(told.replace(self.entry.url, self.entry.told) if self.entry.url else told)
+
+    def refused(self, problem: BaseException) -> bool:
+        """The server does not know our session: it was started anew, and has not looked at the request."""
+        text = str(problem).lower()
+        return bool(self.entry.url) and any(words in text for words in _LOST_SESSION)
+
+    def unreached(self, problem: BaseException) -> bool:
+        """There was nobody to send it to."""
+        return any(type(one).__name__ in ("ConnectError", "ConnectTimeout") for one in causes(problem))
+
+    def over(self, problem: BaseException) -> bool:
+        """Whether the connection is gone. An error with a code, from a server that lives, is the tool's own."""
+        if self.process is not None and self.process.over:
+            return True
+        text, code = str(problem).lower(), getattr(getattr(problem, "error", None), "code", None)
+        if code is not None:
+            return bool(self.entry.url) and (self.refused(problem) or (code == -32000 and text.startswith(_BROKEN_OFF)))
+        broken = any(type(one).__module__.partition(".")[0] in ("httpx2", "httpcore2", "anyio") for one in causes(problem))
+        return broken or not self.client.is_connected() or any(words in text for words in _DISCONNECTED)
+
+
+async def _taken(name: str, result: Any) -> None:
+    """In the place of the client's own check, which throws a result away that breaks its schema."""
+
+
+def causes(problem: BaseException) -> list[BaseException]:
+    found: list[BaseException] = [problem]
+    for one in found:
+        inner = [*one.exceptions] if isinstance(one, BaseExceptionGroup) else [one.__cause__ or one.__context__]
+        found += [more for more in inner if more is not None and more not in found]
+    return found
+
+
+def reason(problem: BaseException) -> str:
+    """The innermost cause says the most."""
+    cause: BaseException = problem
+    while cause.__cause__ is not None or (isinstance(cause, BaseExceptionGroup) and cause.exceptions):
+        cause = cause.__cause__ or cause.exceptions[0]  # type: ignore[attr-defined]
+    return f"{cause or type(cause).__name__}"
+
+
+def _told_by(status: int) -> str:
+    match status:
+        case 401 | 403:
+            return say(
+                f"it answers {status}: it wants a key, or another one; put it into `headers` (Authorization: Bearer …)",
+                f"{status} が返されました。`headers` に正しい認証情報(Authorization: Bearer …)を設定してください",
+            )
+        case 404 | 405 | 406:
+            return say(
+                f"it answers {status}: there is no MCP server at this address; check the path of `url`, often /mcp",
+                f"{status} が返されました。このアドレスに MCP サーバーはありません。`url` のパスを確認してください",
+            )
+        case _ if status >= 500:
+            return say(
+                f"it answers {status}: the server itself fails; look at its log, or try again later",
+                f"{status} が返されました。サーバー側の障害です。ログを確認するか、後でもう一度試してください",
+            )
+        case _ if status >= 400:
+            return say(f"it answers {status}", f"{status} が返されました")
+    return ""
