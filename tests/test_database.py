@@ -21,7 +21,7 @@ ENGINES = ("sqlite", "postgres", "duckdb")
 def statements(name):
     """Label and statement; `{{repeat:N:TEXT}}` and `\\x00` stand for what no file should hold."""
     label = ""
-    for part in re.split(r"^-----$", (SQL / name).read_text("utf-8"), flags=re.MULTILINE):
+    for part in re.split(r"^-----$", (SQL / name).read_bytes().decode(), flags=re.MULTILINE):
         lines = part.strip("\n").split("\n")
         if lines[0].startswith("#! "):
             label, lines = lines[0][3:], lines[1:]

@@ -13,8 +13,6 @@ from ...core.messages import ToolResult
 from ..offload import off_loop
 from .pipeline import Hit, RAGPipeline
 
-_LITTLE = 0.25  # a cosine that means: hardly about the same
-
 
 class SearchTool:
     name = "search"
@@ -60,6 +58,4 @@ def _shown(number: int, hit: Hit) -> dict[str, Any]:
 def _note(hits: list[Hit]) -> dict[str, str]:
     if not hits:
         return {"note": "nothing was found; there may be no documents yet"}
-    if max(hit.similarity for hit in hits) < _LITTLE:
-        return {"note": "nothing fits well: the answer may not be in the documents"}
     return {}
