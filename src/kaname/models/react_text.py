@@ -15,7 +15,7 @@ from ..core.openai_shape import result_text
 from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.ports import Emit, Model
-from .constrained import described
+from .describing import described
 from .react_reading import LABELLED, LABELS, Reading, read
 
 STOPS = ["\nObservation:", "\n観察:"]
