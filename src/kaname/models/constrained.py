@@ -111,8 +111,17 @@ def _object(text: str) -> tuple[Mapping[str, Any] | None, bool]:
             value = read_json(text.strip() + ending)
         except ValueError:
             continue
-        return (value if isinstance(value, Mapping) else None), not ending
+        return (_sound(value) if isinstance(value, Mapping) else None), not ending
     return None, False
+
+
+def _sound(value: Any) -> Any:
+    """Without halves of characters, which no file and no wire takes."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Mapping):
+        return {_sound(key): _sound(held) for key, held in value.items()}
+    return [_sound(held) for held in value] if isinstance(value, list) else value
 
 
 def _form(offer: Offer) -> str:

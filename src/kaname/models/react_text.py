@@ -16,7 +16,8 @@ from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.ports import Emit, Model
 from .describing import described
-from .react_reading import LABELLED, LABELS, Reading, read
+from .offer import CUT_OFF
+from .react_reading import LABELLED, LABELS, Reading, ends_whole, read
 
 STOPS = ["\nObservation:", "\n観察:"]
 _HOW = """You can use tools. Tools:
@@ -28,6 +29,9 @@ Action: the name of one tool
 Action Input: its input: plain text if it takes one argument, else one JSON object
 
 Then stop. You will be given a line that begins with "Observation:". When you know the answer, or need no tool, write
+Thought: why this is the answer
+Final Answer: the answer, in the language of the question"""
+_LAST = """No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
 Thought: why this is the answer
 Final Answer: the answer, in the language of the question"""
 _UNFINISHED = re.compile(
@@ -72,6 +76,9 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stop_set
     if said.message.calls:  # it could, after all
         return said  # type: ignore[no-any-return]
     reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools})
+    unread = not reading.answer or reading.answer.startswith("{")
+    if said.stop_reason == "max_tokens" and unread and not ends_whole(said.message.text):
+        reading = Reading(reading.thought, problem=CUT_OFF)
     return await _replied(said, reading, stream, emit)
 
 
@@ -94,7 +101,7 @@ async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit
 def told(request: ModelRequest) -> tuple[Message, ...]:
     """The conversation as text: tools in the instructions, calls as actions, results as observations."""
     instructions = [message.text for message in request.messages if message.role == "system" and message.text]
-    how = _HOW.format(tools="\n".join([described(tool) for tool in request.tools]))
+    how = _LAST if request.last else _HOW.format(tools="\n".join([described(tool) for tool in request.tools]))
     out = [Message("system", (Text("\n\n".join([*instructions, how])),))]
     for message in request.messages:
         if message.role == "assistant":
