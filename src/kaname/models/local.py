@@ -65,17 +65,19 @@ class Local:
         self.settings = {**_CAREFUL, **(settings or {})}
         self._tool_mode: ToolMode = tool_mode
         self._served: OpenAI | None = None
+        self._key = ""  # of the server that this one speaks to
 
     def __repr__(self) -> str:
         return f"<Local {self._plan.path}>"
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        if self._served is None:
-            address, key = await asyncio.to_thread(_address, self._plan)
+        running = _running.get(self._plan)
+        if self._served is None or running is None or running[1] != self._key:
+            address, self._key = await asyncio.to_thread(_address, self._plan)
             self._served = _Served(
                 self.model,
                 base_url=address + "/v1",
-                api_key=key,
+                api_key=self._key,
                 settings=self.settings,
                 timeouts=_SLOW,
                 price=_FREE,
@@ -84,9 +86,15 @@ class Local:
         return await self._served.reply(request, emit)
 
     async def close(self) -> None:
-        """Close the connections of this event loop. The model stays loaded as long as the process lives."""
+        """Close the connections of this event loop. The model stays loaded, until `unload` or the end of the process."""
         if self._served is not None:
             await self._served.close()
+
+    async def unload(self) -> None:
+        """Free the memory. Nobody may be asking it just now; who asks it next loads it again."""
+        await self.close()
+        self._served = None
+        await asyncio.to_thread(_unload, self._plan)
 
 
 class _Served(OpenAI):
@@ -176,6 +184,11 @@ def _address(plan: _Plan) -> tuple[str, str]:
             _running[plan] = (server, key)
         server, key = _running[plan]
         return server.listening_address, key
+
+
+def _unload(plan: _Plan) -> None:
+    with _starting:
+        _running.pop(plan, None)  # the server ends with the last that holds it
 
 
 def _not_loaded(path: str, problem: Exception) -> str:
