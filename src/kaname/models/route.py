@@ -71,7 +71,7 @@ def endpoint(base_url: str, path: str, without: str = "") -> str:
     return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(without) + path, fragment=""))
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
     """This machine itself: no proxy can reach that, and none may see what is said to it."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
@@ -86,7 +86,7 @@ def _is_here(host: str) -> bool:
 
 
 def _proxy_for(address: SplitResult, port: int) -> SplitResult | None:
-    if _is_here(address.hostname or ""):
+    if is_here(address.hostname or ""):
         return None
     from urllib.request import getproxies, proxy_bypass  # slow to load, and a local server needs no proxy
 
