@@ -301,7 +301,7 @@ def authority(tmp_path, monkeypatch):
     made = trustme.CA()
     made.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    made.issue_cert("localhost", "127.0.0.1", "models.example").configure_cert(context)
     return context, tmp_path / "ca.pem"
 
 
@@ -347,8 +347,8 @@ def proxy(seen, *, refuse=b""):
             return
         method, target = head.split(" ")[:2]
         if method == "CONNECT":
-            host, port = target.rsplit(":", 1)
-            there, onward = await asyncio.open_connection(host, int(port))
+            port = target.rsplit(":", 1)[1]
+            there, onward = await asyncio.open_connection("127.0.0.1", int(port))
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
             there, onward = await asyncio.open_connection("127.0.0.1", int(target.split("/")[2].rsplit(":", 1)[1]))
@@ -373,10 +373,10 @@ async def test_through_a_proxy(authority, monkeypatch, proxy_tls):
         monkeypatch.setenv("https_proxy", address)
         monkeypatch.setenv("http_proxy", address)
         monkeypatch.setenv("no_proxy", "direct.invalid")
-        assert (await asked(f"https://localhost:{secure}/v1")).message.text == "hello"
+        assert (await asked(f"https://models.example:{secure}/v1")).message.text == "hello"
         assert (await asked(f"http://models.example:{plain}/v1")).message.text == "hello"
         assert route_to("http://direct.invalid/v1").proxy is None
-    assert seen[0].startswith(f"CONNECT localhost:{secure} HTTP/1.1")
+    assert seen[0].startswith(f"CONNECT models.example:{secure} HTTP/1.1")
     assert "sk-secret" not in seen[0]
     assert seen[1].startswith(f"POST http://models.example:{plain}/v1/chat/completions HTTP/1.1")
     for head in seen:

@@ -67,6 +67,9 @@ def test_its_names_and_what_is_missing(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="kaname models pull"):
         resolve("local")
     (tmp_path / "broken.gguf").write_bytes(b"no model")
+    with pytest.raises(ConfigError, match="is no model file for"):
+        Local(tmp_path / "broken.gguf")
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF and no more")
     broken = Local(tmp_path / "broken.gguf")
     assert broken.name == "local/broken"
     with pytest.raises(ConfigError, match=r"llama\.cpp cannot load"):

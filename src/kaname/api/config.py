@@ -23,6 +23,14 @@ _RULES: dict[str, Any] = {
     "no_repeats": no_repeats,
     "per_tool": per_tool,
 }
+_SERVED = {"model", "api_key", "base_url", "headers", "settings"}  # what a provider takes, unless it is one of these:
+_TAKES = {
+    "openai": _SERVED | {"tool_mode"},
+    "local": {"model", "settings", "tool_mode", "threads", "context"},
+    "scripted": {"model"},
+    "replay": {"model"},
+}
+_KEYS = _SERVED | _TAKES["local"]
 _LISTS = ("tools", "approve", "policies")
 
 
@@ -95,7 +103,7 @@ class AgentConfig:
             return f"{provider}/{rest}" if rest else self.model
         from ..models.names import maker
 
-        return maker(provider)(rest, **given)
+        return maker(provider)(*([rest] if rest else []), **given)
 
 
 @record
@@ -151,8 +159,9 @@ def _check(reading: Reading) -> None:
     _check_servers(shared, ("mcp_servers",), reading)
     for name, agent in _mapping(value.get("agents")).items():
         _check_agent(_mapping(agent), ("agents", name), shared, reading)
-    for name in _mapping(value.get("models")):
+    for name, block in _mapping(value.get("models")).items():
         _check_model(f"{_SYNONYMS.get(name, name)}/x", ("models", name), reading)
+        _check_block(name, _mapping(block), ("models", name), reading)
     _check_llm(_mapping(value.get("llm")), reading)
 
 
@@ -179,8 +188,19 @@ def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
     if provider not in llm:
         told = say(f"there is no block {provider!r} for the provider", f"プロバイダー {provider!r} の設定がありません")
         reading.wrong(("llm",), told)
-    elif not _mapping(llm[provider]).get("model"):
+        return
+    if not _mapping(llm[provider]).get("model") and provider != "local":
         reading.wrong(("llm", provider), say("'model' is missing", "'model' がありません"))
+    _check_block(provider, _mapping(llm[provider]), ("llm", provider), reading)
+
+
+def _check_block(provider: str, block: Mapping[str, Any], where: tuple[str, ...], reading: Reading) -> None:
+    """Keys that the file may have, but that this provider does not take."""
+    taken = _TAKES.get(_SYNONYMS.get(provider, provider), _SERVED)
+    for key in block:
+        if key in _KEYS and key not in taken:
+            listed = ", ".join(sorted(taken))
+            reading.wrong((*where, key), say(f"{provider} takes only {listed}", f"{provider} で使えるのは {listed} のみです"))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -242,6 +262,6 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
         llm = value["llm"]
         provider = llm["provider"]
         ours, block = _SYNONYMS.get(provider, provider), llm[provider]
-        model = f"{ours}/{block['model']}"
+        model = f"{ours}/{block['model']}" if block.get("model") else ours
         made.setdefault("agent", AgentConfig("agent", model, mcp_servers=servers, providers={ours: block}, **shared))
     return made

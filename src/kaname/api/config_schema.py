@@ -46,7 +46,9 @@ _PROVIDER = _mapping(
         "base_url": _a("string"),
         "headers": _a("object"),
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
-        "tool_mode": _a("string", enum=["auto", "native", "constrained", "text"]),
+        "tool_mode": _a("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
+        "threads": _a("integer", "local: how many to compute with"),
+        "context": _a("integer", "local: the longest prompt, in tokens"),
     },
 )
 _STOPS = _mapping(

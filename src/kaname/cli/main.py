@@ -172,6 +172,8 @@ def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     models.add_argument(
         "--from", dest="source", metavar="DIR", help=say("pull: from a folder, without a network", "フォルダーから取得")
     )
+    models.add_argument("--check", action="store_true", help=say("pull: read what is there, all of it", "内容を検査する"))
+    models.add_argument("--again", action="store_true", help=say("pull: even if it is there", "あっても取得し直す"))
 
 
 if __name__ == "__main__":

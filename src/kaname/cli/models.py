@@ -17,11 +17,11 @@ from .setting_up import pull
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     if given.action == "pull":
-        there = weights.present()
-        if there is not None:
-            screen.note(say(f"already here: {there}", f"すでにあります: {there}"), "green")
+        there = weights.folder() / weights.FILE
+        if given.again or not weights.sound(there, check=given.check):
+            pull(screen, given.source, again=given.again or given.check)
         else:
-            pull(screen, given.source)
+            screen.note(say(f"already here: {there}", f"すでにあります: {there}"), "green")
         return DONE
     for name, state in rows():
         screen.say(f"{padded(name, 18)} {state}")

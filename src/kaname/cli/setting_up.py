@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +160,7 @@ def _next_door(given: argparse.Namespace, screen: Screen) -> Model | None:
 def fetch_if_missing(screen: Screen) -> None:
     from ..models import weights
 
-    if weights.present() is not None:
+    if weights.present() is not None:  # a damaged one is told of by the model itself
         return
     offer = say(
         "There is no model yet. The local one (Qwen2.5-Coder-1.5B, 1.1 GB, Apache-2.0) needs no key. Fetch it? [Y/n] ",
@@ -173,20 +176,39 @@ def fetch_if_missing(screen: Screen) -> None:
     pull(screen)
 
 
-def pull(screen: Screen, source: str | None = None) -> Path:
+def pull(screen: Screen, source: str | None = None, *, again: bool = False) -> Path:
     from ..models import weights
+    from ..models.local import needs_llama
 
+    needs_llama()  # before a gigabyte is fetched that nothing here can read
     screen.note(say(f"fetching the local model into {weights.folder()}", f"ローカルモデルを {weights.folder()} に取得します"))
     last = -1
 
     def show(done: int, total: int) -> None:
         nonlocal last
         percent = done * 100 // total
-        if percent != last:
-            last = percent
+        if screen.plain(screen.err):
+            if percent // 10 > last // 10:
+                screen.note(f"{percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB")
+        elif percent != last:
             screen.replace(f"{'█' * (percent // 4):<25} {percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB")
+        last = percent
 
-    path = weights.pull(show, Path(source) if source else None)
+    with _interrupted_at_once():
+        path = weights.pull(show, Path(source).expanduser() if source else None, again=again)
     screen.replace("")
     screen.note(say(f"ready: {path}", f"準備ができました: {path}"), "green")
     return path
+
+
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """An event loop takes Ctrl-C as a wish to cancel its task, which a download that holds the loop would never notice."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)

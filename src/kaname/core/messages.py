@@ -137,16 +137,20 @@ class Message:
 
 @record
 class ToolSpec:
-    """What a model is told of a tool."""
+    """What a model is told of a tool. `effect` is for the adapters: nobody may be pushed into a tool that is not `pure`."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    effect: str = "irreversible"
 
 
 @record
 class ModelRequest:
-    """`emit` is where the pieces of the reply go while it is made: to the run's reader, unless a policy stands between."""
+    """`emit` is where the pieces of the reply go while it is made: to the run's reader, unless a policy stands between.
+
+    `last`: the limits allow no other model call after this one, so a tool's result would be read by nobody.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -154,6 +158,7 @@ class ModelRequest:
     settings: Mapping[str, Any] = field(factory=dict)
     stream: bool = True
     emit: Callable[..., Awaitable[None]] | None = None
+    last: bool = False
 
 
 @record

@@ -18,7 +18,7 @@ StopKind = Literal[
     "budget",
     "blocked",  # a policy refused to go on
     "undecodable",  # the final answer never took the wanted form
-    "incomplete",  # the model stopped without an answer
+    "incomplete",  # the model stopped without an answer, or in the middle of it (the text is kept)
     "failed",  # an error; `Stop.error` names it
     "cancelled",  # somebody stopped it
     "waiting",  # not an end: questions are open (only in results, never in the journal)

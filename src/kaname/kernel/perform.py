@@ -10,8 +10,9 @@ from ..core.codec import digest
 from ..core.errors import BadArguments, ConfigError, Halt, Signal, Suspend, ToolNotFoundError, UnexpectedError
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, system, user
-from ..core.state import State
-from ..core.steps import CallModel, CallTools, Finish, Step
+from ..core.record import replace
+from ..core.state import Spent, State
+from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
@@ -50,7 +51,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     tools = specs(agent) if step.tools else ()
     sent = CallModel(bool(tools), None if tools else step.schema, step.note)
     messages = await (agent.context or show_all)(scope.state, agent)
-    request = ModelRequest(messages, tools, sent.schema, agent.settings)
+    request = ModelRequest(messages, tools, sent.schema, agent.settings, last=bool(tools) and is_last(agent, scope.state))
     ending: tuple[Stopped, ...] = ()
     try:
         reply = await joints(agent, scope)[0](request)
@@ -60,6 +61,16 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         reply, ending = end.reply, (Stopped(end.stop),)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
     await scope.record(ModelReplied(taken, sent, fingerprint(agent, messages, tools, sent)), *ending)
+
+
+def is_last(agent: Recipe, state: State) -> bool:
+    """Whether the stop rules would object to another model call after this one. They are asked as if it had been made."""
+    if not agent.stops:
+        return False
+    spent = state.spent
+    after = replace(state, spent=Spent(spent.steps + 1, spent.seconds, spent.usage, spent.by_tool, spent.by_call))
+    following = CallModel()
+    return any(isinstance(rule(after, following), Stop) for rule in agent.stops)
 
 
 def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
@@ -92,7 +103,8 @@ def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
     tools = tuple(agent.tools.values())
     known: Any = agent.memo.get("specs")
     if known is None or [*map(id, known[0])] != [*map(id, tools)]:
-        known = (tools, tuple([ToolSpec(t.name, t.description, t.parameters) for t in tools if getattr(t, "listed", True)]))
+        listed = [tool for tool in tools if getattr(tool, "listed", True)]
+        known = (tools, tuple([ToolSpec(tool.name, tool.description, tool.parameters, tool.effect) for tool in listed]))
         agent.memo["specs"] = known
     return known[1]  # type: ignore[no-any-return]
 

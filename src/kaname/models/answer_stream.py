@@ -8,11 +8,14 @@ _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 
 
 class AnswerStream:
-    """`feed` gives what can be shown by then: nothing before the answer or after it, and no half of a character."""
+    """`feed` gives what can be shown by then: nothing before the answer or after it, and no half of a character.
+
+    Space before the first letter is held: an answer of nothing else is none, and is asked for again.
+    """
 
     def __init__(self, name: str = "answer") -> None:
         self._beginning = re.compile(r'\s*\{\s*"tool"\s*:\s*"' + re.escape(name) + r'"\s*,\s*"text"\s*:\s*"')
-        self._rest = ""
+        self._rest = self._space = ""
         self._inside = self._ended = False
         self.shown = False
 
@@ -25,8 +28,11 @@ class AnswerStream:
             self._inside, self._rest = True, self._rest[found.end() :]
         if self._ended:
             return ""
-        text = self._decoded()
-        self.shown = self.shown or bool(text)
+        text = self._space + self._decoded()
+        if not self.shown and not text.strip():
+            self._space = text
+            return ""
+        self._space, self.shown = "", True
         return text
 
     def _decoded(self) -> str:
@@ -57,10 +63,17 @@ def _escape_size(text: str, place: int) -> int:
         return 2
     if place + 6 > len(text):
         return 0
-    high = text[place + 2 : place + 6].lower()
-    if not ("d800" <= high <= "dbff"):
+    if not _is_half(text[place + 2 : place + 6], "d800", "dbff"):
         return 6
-    return 12 if place + 12 <= len(text) else 0  # two halves of one character
+    following = text[place + 6 : place + 12]
+    if len(following) < 6 and "\\u".startswith(following[:2]):
+        return 0  # the other half of the character may be on its way
+    paired = following.startswith("\\u") and _is_half(following[2:], "dc00", "dfff")
+    return 12 if paired else 6
+
+
+def _is_half(digits: str, lowest: str, highest: str) -> bool:
+    return len(digits) == 4 and lowest <= digits.lower() <= highest
 
 
 def _unescaped(escape: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, count
 from typing import Any
 
 from ..core.messages import ToolSpec
@@ -11,7 +12,8 @@ from ..core.messages import ToolSpec
 def answer_name(tools: tuple[ToolSpec, ...]) -> str:
     """What the answer is called beside the tools; one of them may have taken the name."""
     taken = {tool.name for tool in tools}
-    return next(name for name in ("answer", "final_answer", "the_final_answer") if name not in taken)
+    names = chain(("answer", "final_answer", "the_final_answer"), (f"answer_{number}" for number in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def choice_schema(tools: tuple[ToolSpec, ...], answer: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
@@ -12,24 +11,17 @@ from ..core.errors import ConfigError, ModelNotFound, ModelUnavailable, RequestR
 from ..core.language import say
 from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, ToolResult, ToolSpec
 from ..core.openai_shape import result_text
+from ..core.record import replace
 from ..kernel.ports import Emit
 from .http import PATIENT, Timeouts
 from .openai_stream import Pieces
 from .prices import Price
+from .refusals import Shown, in_words, refuses
 from .route import endpoint
 from .served import Joiner, ServedModel
+from .written_calls import Held, written_call
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
-# What servers say when a model cannot do it: Ollama, vLLM, llama.cpp, LM Studio
-_CANNOT = {
-    "native": re.compile(
-        r"not support (tools?\b|tool[ _-]?(use|calling)|function[ _-]?calling)|endpoints found that support tool"
-        r"|(tools?|tool use|tool calls|tool calling|function calling) (is|are) not (supported|enabled)"
-        r"|tools param requires|--jinja|enable-auto-tool-choice",
-        re.I,
-    ),
-    "constrained": re.compile(r"response_format|json_schema|grammar|guided", re.I),
-}
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
 _OPENAI = "https://api.openai.com/v1"
 
@@ -74,36 +66,45 @@ class OpenAI(ServedModel):
         super().__init__(
             model, endpoint(url, "/chat/completions"), {**named, **(headers or {})}, key, settings, timeouts, price
         )
+        self._schemas = True  # whether the server takes `response_format`, as far as is known
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        """A refusal comes before anything was shown, so the next mode can be tried at once, and is kept."""
+        """A refusal comes before anything was shown, so the next way can be tried at once, and is kept."""
         if not request.tools:
-            return await super().reply(request, emit)
+            return await self._answer(request, emit)
         modes = get_args(ToolMode)[1:] if self.tool_mode == "auto" else (self.tool_mode,)
-        shown = False
-
-        async def show(text: str, kind: str = "text", call_id: str = "") -> None:
-            nonlocal shown
-            shown = True
-            await emit(text, kind)
-
+        shown = Shown(emit)
         for mode in modes:
             try:
-                said = await self._reply_in(mode, request, emit if modes == ("native",) else show)
+                said = await self._reply_in(mode, request, emit if modes == ("native",) else shown)
             except (RequestRefused, ModelNotFound, ModelUnavailable) as problem:
-                told = str(problem).removeprefix(f"{self.name}: ")
-                if shown or mode == modes[-1] or not _CANNOT[mode].search(told):
+                if shown.anything or mode == modes[-1] or not refuses(mode, problem, self.name):
                     raise
             else:
                 if mode != "native":
+                    self._schemas = self._schemas and (mode != "text" or self.tool_mode != "auto")
                     self.tool_mode = mode
                 return said
         raise AssertionError("the last mode returns or raises")
 
+    async def _answer(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """Without tools. A server that takes no schema is told of it in words, once it has said so."""
+        if request.schema is None or not self._schemas:
+            return await super().reply(in_words(request), emit)
+        shown = Shown(emit)
+        try:
+            return await super().reply(request, shown)
+        except (RequestRefused, ModelNotFound, ModelUnavailable) as problem:
+            if shown.anything or not refuses("constrained", problem, self.name):
+                raise
+        said = await super().reply(in_words(request), emit)
+        self._schemas = False
+        return said
+
     async def _reply_in(self, mode: str, request: ModelRequest, emit: Emit) -> ModelReply:
         if mode == "native":
-            return await super().reply(request, emit)
+            return await (self._natively(request, emit) if self.tool_mode == "auto" else super().reply(request, emit))
         if mode == "constrained":
             from .constrained import reply_by_choice
 
@@ -111,6 +112,18 @@ class OpenAI(ServedModel):
         from .react_text import reply_by_text
 
         return await reply_by_text(super().reply, request, emit)
+
+    async def _natively(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """A model that writes its call as text is understood, and from then on asked in the way that is made for it."""
+        held = Held(emit)
+        said = await super().reply(request, held)
+        call = written_call(said, request.tools)
+        if call is None:
+            await held.release()
+            return said
+        self.tool_mode = "constrained"
+        kept = [part for part in said.message.parts if not isinstance(part, Text)]
+        return replace(said, message=Message("assistant", (*kept, call)), stop_reason="tool_use")
 
     def joiner(self, request: ModelRequest) -> Joiner:
         return Pieces(self.who, self.price_for(request))

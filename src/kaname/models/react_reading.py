@@ -6,12 +6,13 @@ observation that they made up. What comes first counts: an answer after an actio
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from ..core.record import record, replace
-from .react_input import arguments_for, bracketed, json_action, tool_named, unfenced
+from .react_input import arguments_for, bracketed, json_action, json_value, tool_named, unfenced
 
 _WORDS = {
     "answer": ("final answer", "answer", "最終回答", "最終的な回答", "回答", "答え"),
@@ -75,6 +76,8 @@ def _read(text: str, tools: Tools) -> Reading:
     whole = unfenced(text)
     if whole[:1] in "{[" and whole and (found := _from_json(whole, tools)) is not None:
         return found
+    if (first := _first_object(text, tools)) is not None:
+        return first
     if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole):
         return Reading(problem=_problem("the JSON was broken off or not valid"))
     parts = sections(whole if whole != text and _has_label(whole) else text)
@@ -84,6 +87,23 @@ def _read(text: str, tools: Tools) -> Reading:
     if all(kind == "bare" for kind, _ in seen):
         return _bare(seen[0][1] if seen else text, tools)
     return _labelled(seen, tools)
+
+
+def _first_object(text: str, tools: Tools) -> Reading | None:
+    """JSON with words before or after it: the first object counts, if it names a known tool or is the answer."""
+    place = text.find("{")
+    if place < 0 or "```" in text or _has_label(text):
+        return None
+    try:
+        _, end = json.JSONDecoder(strict=False).raw_decode(text, place)
+    except (ValueError, RecursionError):
+        return None
+    inside = text[place:end]
+    found = json_action(inside)
+    if found is None or (tool_named(found[0], tools) not in tools and not ('"tool"' in inside and found[0].lower() in _ENDS)):
+        return None
+    reading = _from_json(inside, tools)
+    return None if reading is None else replace(reading, thought=reading.thought or text[:place].strip())
 
 
 def _has_label(text: str) -> bool:
@@ -119,6 +139,20 @@ def _unquoted(lines: list[str]) -> str:
     if len(lines) > 1 and all(line.lstrip().startswith(">") for line in lines[1:] if line.strip()):
         lines = [lines[0], *[re.sub(r"^\s*> ?", "", line) for line in lines[1:]]]
     return "\n".join(lines).strip()
+
+
+def ends_whole(text: str) -> bool:
+    """Of a reply that was cut off at the token limit: whether the call in it had ended before."""
+    if "</tool_call>" in text:
+        return True
+    kind, body = (sections(text) or [("bare", "")])[-1]
+    if kind == "observation":
+        return True
+    inside = unfenced(body.partition("<tool_call>")[2] or body)
+    try:
+        return isinstance(json_value(inside), Mapping)
+    except ValueError:
+        return False
 
 
 def _until_observation(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:

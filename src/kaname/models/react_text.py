@@ -15,8 +15,9 @@ from ..core.openai_shape import result_text
 from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.ports import Emit, Model
-from .constrained import described
-from .react_reading import LABELLED, LABELS, Reading, read
+from .describing import described
+from .offer import CUT_OFF
+from .react_reading import LABELLED, LABELS, Reading, ends_whole, read
 
 STOPS = ["\nObservation:", "\n観察:"]
 _HOW = """You can use tools. Tools:
@@ -28,6 +29,9 @@ Action: the name of one tool
 Action Input: its input: plain text if it takes one argument, else one JSON object
 
 Then stop. You will be given a line that begins with "Observation:". When you know the answer, or need no tool, write
+Thought: why this is the answer
+Final Answer: the answer, in the language of the question"""
+_LAST = """No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
 Thought: why this is the answer
 Final Answer: the answer, in the language of the question"""
 _UNFINISHED = re.compile(
@@ -73,6 +77,9 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stop_set
     if said.message.calls:  # it could, after all
         return said  # type: ignore[no-any-return]
     reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools})
+    unread = not reading.answer or reading.answer.startswith("{")
+    if said.stop_reason == "max_tokens" and unread and not ends_whole(said.message.text):
+        reading = Reading(reading.thought, problem=CUT_OFF)
     if not request.tools and not reading.answer:  # nothing but an answer was asked for
         reading = Reading(answer=said.message.text.strip())
     return await _replied(said, reading, stream, emit)
@@ -97,8 +104,9 @@ async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit
 def told(request: ModelRequest) -> tuple[Message, ...]:
     """The conversation as text: tools in the instructions, calls as actions, results as observations."""
     instructions = [message.text for message in request.messages if message.role == "system" and message.text]
-    if request.tools:
-        instructions.append(_HOW.format(tools="\n".join([described(tool) for tool in request.tools])))
+    if request.last or request.tools:
+        tools = "\n".join([described(tool) for tool in request.tools])
+        instructions.append(_LAST if request.last else _HOW.format(tools=tools))
     out = [Message("system", (Text("\n\n".join(instructions)),))] if instructions else []
     for message in request.messages:
         if message.role == "assistant":

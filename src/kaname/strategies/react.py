@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from ..core.errors import UnexpectedError
+from ..core.language import say
 from ..core.messages import Message, ToolResult
 from ..core.record import field, record
 from ..core.state import State
@@ -79,7 +80,7 @@ class React:
 
     def _answer(self, text: str, state: State) -> Step:
         if self.output is None:
-            return Finish(_end(state), text)
+            return Finish(_end(state, text), text)
         if state.replies[-1].step.schema is None:  # tools were on offer: now without them, in the wanted form
             return self._final(FINAL)
         try:
@@ -100,8 +101,10 @@ def _given_up(messages: Sequence[Message]) -> str:
     return "\n".join([str(part.error) for part in results if isinstance(part, ToolResult) and part.gave_up])
 
 
-def _end(state: State) -> Stop:
-    """Completed; or degraded, if the answer had to do without a tool."""
+def _end(state: State, text: str = "") -> Stop:
+    """Completed; or degraded, if the answer had to do without a tool; or incomplete, if this text was cut off."""
+    if text and state.replies[-1].reply.stop_reason == "max_tokens":
+        return Stop("incomplete", say("the answer was cut off at the token limit", "回答がトークン数の上限で途切れました"))
     for message in state.messages[state.turn_start :]:
         for part in message.parts:
             if isinstance(part, ToolResult) and part.gave_up:
