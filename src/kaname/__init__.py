@@ -62,6 +62,8 @@ _HOMES = {
     "tools.database.tool": ("DatabaseTool",),
     "tools.function": ("tool",),
     "tools.registry": ("ToolRegistry",),
+    "tools.search.pipeline": ("RAGPipeline",),
+    "tools.search.tool": ("SearchTool",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -143,6 +145,8 @@ if TYPE_CHECKING:
     from .tools.database.tool import DatabaseTool as DatabaseTool
     from .tools.function import tool as tool
     from .tools.registry import ToolRegistry as ToolRegistry
+    from .tools.search.pipeline import RAGPipeline as RAGPipeline
+    from .tools.search.tool import SearchTool as SearchTool
 
 
 def __getattr__(name: str) -> Any:

@@ -61,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     _chat(commands)
     _runs(commands)
     _models(commands)
+    _docs(commands)
     _config(commands)
     doctor = _command(commands, "doctor", say("check everything, and say how to mend it", "すべてを調べ、直し方を示す"))
     _agent_options(doctor)
@@ -162,6 +163,19 @@ def _config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     tools = _command(commands, "tools", say("what an agent can do", "エージェントが使えるツール"))
     _agent_options(tools)
     tools.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool", "ツール"))
+
+
+def _docs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    docs = _command(
+        commands, "docs", say("documents to search: add, list, search, remove", "検索する文書: 追加・一覧・検索・削除")
+    )
+    docs.add_argument("action", choices=["add", "list", "search", "remove"])
+    docs.add_argument(
+        "what", nargs="*", help=say("files and folders; search: the question", "ファイルとフォルダー、または質問")
+    )
+    docs.add_argument("--index", metavar="FILE", help=say("the index (default: $KANAME_DOCS)", "索引のファイル"))
+    docs.add_argument("--embeddings", metavar="NAME", help=say("local, or openai/MODEL", "local または openai/MODEL"))
+    docs.add_argument("-n", "--number", type=int, default=5, help=say("search: how many", "検索の件数"))
 
 
 def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -83,7 +83,13 @@ def _database(rest: str, folder: Path) -> Any:
     return DatabaseTool(rest if "://" in rest else folder / Path(rest).expanduser())
 
 
-_BUILTIN: dict[str, Callable[[str, Path], Any]] = {"calculator": _calculator, "database": _database}
+def _search(rest: str, folder: Path) -> Any:
+    from .search.tool import SearchTool
+
+    return SearchTool(folder / Path(rest).expanduser() if rest else None)
+
+
+_BUILTIN: dict[str, Callable[[str, Path], Any]] = {"calculator": _calculator, "database": _database, "search": _search}
 
 
 def object_from(place: str, folder: Path) -> Any:

@@ -89,7 +89,7 @@ BY_ENGINE = {
     datetrunc to_days to_hours to_minutes to_months to_seconds to_weeks to_years to_milliseconds to_microseconds
     yearweek weekofyear century decade millennium timezone today even gamma lgamma lngamma isnan isinf isfinite
     nextafter set_bit get_bit bit_count xor try_cast typeof constant_or_null error alias countif count_if
-    count_star geomean geometric_mean bitstring_agg any_value first last 
+    count_star geomean geometric_mean bitstring_agg any_value first last
     union_value union_extract union_tag isodow weekday nanosecond
     microsecond millisecond unbin bin hex base64 from_base64 to_base64 url_encode url_decode
     greatest_common_divisor gcd lcm factorial trunc fdiv fmod add subtract multiply divide
