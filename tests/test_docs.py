@@ -1,6 +1,7 @@
 """The Python in the README and on the docs pages runs as it stands, a page as one program."""
 
 import ast
+import asyncio
 import inspect
 import re
 from pathlib import Path
@@ -17,6 +18,9 @@ async def test_page(page, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     program = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S))
     code = compile(program, str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if not code.co_flags & inspect.CO_COROUTINE:  # a script, as one starts it: no loop is running
+        await asyncio.to_thread(exec, code, {"__name__": page.stem})
+        return
     outcome = eval(code, {"__name__": page.stem})
     if inspect.isawaitable(outcome):
         await outcome

@@ -1,0 +1,166 @@
+"""What search costs, and what it finds. `uv run --all-extras python benchmarks/search.py [10000] [100000]`
+
+10,000 chunks are made, read and embedded for real; 100,000 are filled up with vectors near those, because embedding them would
+take most of an hour and changes nothing for the query. CPU seconds of one process; queries without the embedding of the question.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy
+
+from kaname import RAGPipeline
+from kaname.tools.search.chunks import Chunk
+from kaname.tools.search.index import FileRow
+
+CORPUS = Path(__file__).parent.parent / "tests" / "corpora" / "search"
+THINGS = [
+    "pump",
+    "valve",
+    "sensor",
+    "cable",
+    "filter",
+    "motor",
+    "display",
+    "battery",
+    "housing",
+    "antenna",
+    "圧力計",
+    "温度計",
+    "流量計",
+    "電池",
+    "表示器",
+    "配線",
+    "筐体",
+]
+PLACES = ["Kyoto", "Leeds", "Osaka", "Berlin", "Matsumoto", "Nagoya", "京都", "大阪", "松本", "名古屋", "倉庫", "工場"]
+ACTS = [
+    "is checked",
+    "was replaced",
+    "must be cleaned",
+    "costs",
+    "is delivered",
+    "failed",
+    "を点検する",
+    "を交換した",
+    "を清掃する",
+    "の価格は",
+    "を出荷する",
+]
+
+
+def sentence(rng: random.Random) -> str:
+    number = rng.randrange(10, 99_999)
+    return (
+        f"{rng.choice(THINGS)} {number} {rng.choice(ACTS)} {rng.choice(PLACES)} ({rng.randrange(1, 29)} 日, {number % 977} h)."
+    )
+
+
+def made(folder: Path, count: int) -> None:
+    """Files of a hundred chunks each."""
+    rng = random.Random(7)
+    for file in range(count // 100):
+        parts = [
+            f"# {rng.choice(THINGS)} {file}-{part}\n\n" + " ".join([sentence(rng) for _ in range(4)]) for part in range(100)
+        ]
+        (folder / f"{file:05}.md").write_text("\n\n".join(parts), encoding="utf-8")
+
+
+def queries(pipeline: RAGPipeline, rng: random.Random, count: int = 200) -> list[tuple[str, object]]:
+    asked = [sentence(rng).replace(".", "?") for _ in range(count)]
+    return list(zip(asked, pipeline._embeddings.embed(asked), strict=True))
+
+
+def timed(pipeline: RAGPipeline, asked: list[tuple[str, object]]) -> str:
+    pipeline.found(*asked[0], 5)  # the vectors are loaded with the first
+    times = []
+    for question, vector in asked:
+        begun = time.perf_counter()
+        pipeline.found(question, vector, 5)
+        times.append((time.perf_counter() - begun) * 1000)
+    times.sort()
+    return f"p50 {times[len(times) // 2]:.1f} ms, p95 {times[int(len(times) * 0.95)]:.1f} ms"
+
+
+def exact(pipeline: RAGPipeline, asked: list[tuple[str, object]]) -> float:
+    """recall@5 of the vector side against a plain exact search over the float32 vectors of the same texts."""
+    index = pipeline._index
+    rows = index._db.execute("SELECT id, heading, text FROM chunks").fetchall()
+    texts = [f"{heading}\n{text}" if heading else text for _, heading, text in rows]
+    vectors = numpy.concatenate([pipeline._embeddings.embed(texts[start : start + 64]) for start in range(0, len(texts), 64)])
+    ids = [number for number, _, _ in rows]
+    same = 0
+    for _, vector in asked:
+        best = {ids[place] for place in numpy.argsort(-(vectors @ vector))[:5]}
+        ours = index.by_vector(vector, 5)
+        same += len(best & set(ours))
+    return same / (5 * len(asked))
+
+
+def labelled() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = RAGPipeline(Path(folder) / "docs.db")
+        pipeline.add(CORPUS / "docs")
+        asked = [json.loads(line) for line in (CORPUS / "questions.jsonl").read_text("utf-8").splitlines()]
+        counted: Counter[tuple[str, str]] = Counter()
+        totals: Counter[tuple[str, str]] = Counter()
+        for one in asked:
+            if one["kind"] == "none":
+                continue
+            hits = pipeline.search(one["question"], 5)
+            wanted = "".join(one["contains"].split())
+            right = [
+                wanted in "".join((hit.heading + hit.text).split()) and Path(hit.source).name in one["source"] for hit in hits
+            ]
+            totals[one["kind"], one["lang"]] += 1
+            counted[one["kind"], one["lang"]] += any(right)
+        for key, total in sorted(totals.items()):
+            print(f"  {key[0]:12} {key[1]}  {counted[key]:3} of {total}")
+        print(f"  recall@5, the right passage: {sum(counted.values())} of {sum(totals.values())}; {len(pipeline)} chunks")
+        pipeline.close()
+
+
+def measured(count: int, folder: Path) -> None:
+    rng, pipeline = random.Random(11), RAGPipeline(folder / "docs.db")
+    (folder / "made").mkdir()
+    made(folder / "made", min(count, 10_000))
+    begun = time.process_time()
+    pipeline.add(folder / "made")
+    took = time.process_time() - begun
+    print(f"{len(pipeline):,} chunks read and embedded in {took:.0f} CPU s: {len(pipeline) / took:.0f} a second")
+    begun = time.process_time()
+    pipeline.add(folder / "made")
+    print(f"the same again, nothing changed: {time.process_time() - begun:.2f} CPU s")
+    asked = queries(pipeline, rng)
+    if count <= 10_000:
+        print(f"recall@5 against exact search: {exact(pipeline, asked[:100]):.3f}")
+    while len(pipeline) < count:
+        some = [sentence(rng) + " " + sentence(rng) for _ in range(5_000)]
+        near = pipeline._index._matrix if pipeline._index._matrix is not None else numpy.zeros((1, 512), numpy.float32)
+        if len(near) < 5_000:
+            pipeline.found(*asked[0], 5)
+            near = pipeline._index._matrix
+        noise = numpy.random.default_rng(len(pipeline)).normal(0, 0.02, (5_000, 512)).astype(numpy.float32)
+        vectors = near[numpy.arange(5_000) % len(near)] + noise
+        row = FileRow(f"filled-{len(pipeline)}", 0.0, 0, "", 5_000, "")
+        pipeline._index.put(row, [Chunk(text, "", "") for text in some], vectors)
+    print(f"query at {len(pipeline):,} chunks: {timed(pipeline, asked)}")
+    size = pipeline.path.stat().st_size / 1e6
+    print(f"RSS {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB at most, index {size:.0f} MB")
+    pipeline.close()
+
+
+if __name__ == "__main__":
+    print("labelled questions (tests/corpora/search):")
+    labelled()
+    for wanted in [int(argument) for argument in sys.argv[1:]] or [10_000, 100_000]:
+        with tempfile.TemporaryDirectory() as name:
+            measured(wanted, Path(name))
