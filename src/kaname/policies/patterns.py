@@ -101,6 +101,20 @@ class Pattern:
                 todo += [(target, start) for target in state.out]
         return found, ready if char != _EDGE else {}
 
+    def may_begin(self, char: str) -> bool:
+        """Whether a match could begin with this character, whatever stands around it."""
+        seen, todo = set(), [self._first]
+        while todo:
+            at = todo.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            state = self.states[at]
+            if at == 0 or (state.test is not None and state.takes(char)):
+                return True
+            todo += state.out if state.test is None else []
+        return False
+
     def search(self, text: str) -> Match | None:
         """The first match to end, from its earliest beginning."""
         scan = Scan([self])
@@ -277,12 +291,29 @@ class Scan:
         self._runs = [_Run(pattern) for pattern in patterns]
         self.length = 0
         self._before = _EDGE
+        self._dull: dict[str, bool] = {}  # characters that begin nothing, for the time when nothing is open
 
     def feed(self, piece: str) -> Match | None:
+        dull, open_ = self._dull, any(run.waiting for run in self._runs)
         for char in piece:
+            if not open_:
+                skip = dull.get(char)
+                if skip is None:
+                    skip = self._is_dull(char)
+                if skip:
+                    self.length += 1
+                    self._before = char
+                    continue
             if (found := self._step(char)) is not None:
                 return found
+            open_ = any(run.waiting for run in self._runs)
         return None
+
+    def _is_dull(self, char: str) -> bool:
+        if len(self._dull) >= _REMEMBERED:
+            self._dull.clear()
+        self._dull[char] = not any(run.pattern.may_begin(char) for run in self._runs)
+        return self._dull[char]
 
     def end(self) -> Match | None:
         return self._step(_EDGE)
@@ -308,22 +339,22 @@ class _Run:
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
-        self._waiting: dict[int, int] = {}
+        self.waiting: dict[int, int] = {}
 
     def oldest(self) -> Iterator[int]:
-        if self._waiting:
-            yield min(self._waiting.values())
+        if self.waiting:
+            yield min(self.waiting.values())
 
     def step(self, before: str, char: str, place: int) -> int | None:
         """Take a character, now that both sides of this place are known; the beginning of a match that ends here."""
         states = self.pattern.states
         matched, entering = self.pattern.entry(before, char)
-        if not self._waiting:
+        if not self.waiting:
             if matched:
                 return place
-            self._waiting = dict.fromkeys(entering, place) if entering else {}
+            self.waiting = dict.fromkeys(entering, place) if entering else {}
             return None
-        found, ready = self.pattern.closed(self._waiting, before, char)
+        found, ready = self.pattern.closed(self.waiting, before, char)
         if matched and found is None:
             found = place
         if found is not None:
@@ -333,5 +364,5 @@ class _Run:
             if states[at].takes(char):
                 target = states[at].out[0]
                 after[target] = min(start, after.get(target, start))
-        self._waiting = after
+        self.waiting = after
         return None
