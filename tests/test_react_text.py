@@ -144,3 +144,22 @@ async def test_nothing_but_silence_ends_as_incomplete():
 async def test_typed_output_with_a_text_only_model():
     result, _, _ = await run("Action: population[Tokyo]", "Final Answer: 14 million", '{"result": 14000000}', output=int)
     assert result.output == 14_000_000
+
+
+async def test_a_server_that_knows_no_tools_is_sent_none_even_at_the_end():
+    """Not in the history either: calls and results are words."""
+    from kaname.models.openai import OpenAI
+    from kaname.testing.wire import WireServer
+
+    from .test_constrained import reply
+
+    script = [reply("Action: population[Tokyo]"), reply("Final Answer: 14 million"), reply('{"result": 14000000}')]
+    async with WireServer(script) as server:
+        model = OpenAI("small", base_url=server.url, api_key="k", tool_mode="text")
+        result = await Agent(model, [population], output=int, journal=MemoryJournal()).run("How many people live in Tokyo?")
+        await model.close()
+    assert result.output == 14_000_000
+    for request in server.requests:
+        assert "tools" not in request
+        assert {message["role"] for message in request["messages"]} <= {"system", "user", "assistant"}
+        assert not any(message.get("tool_calls") for message in request["messages"])

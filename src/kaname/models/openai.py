@@ -90,6 +90,10 @@ class OpenAI(ServedModel):
 
     async def _answer(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """Without tools. A server that takes no schema is told of it in words, once it has said so."""
+        if self.tool_mode == "text" and any(message.role == "tool" for message in request.messages):
+            from .react_text import told
+
+            request = replace(request, messages=told(request))  # it knows nothing of calls and results
         if request.schema is None or not self._schemas:
             return await super().reply(in_words(request), emit)
         shown = Shown(emit)
