@@ -185,7 +185,7 @@ def _joined(thoughts: list[str]) -> str:
 def _undecorated(text: str) -> str:
     """Without the bold of a whole line."""
     bold = re.fullmatch(r"\*\*([^*]+)\*\*", text)
-    return bold[1].strip() if bold else text
+    return bold[1].strip() or text if bold else text
 
 
 def _action(body: str, given: str | None, tools: Tools) -> Reading | None:
