@@ -34,7 +34,8 @@ def alive(pid):
 
 async def answers(agent, *, of=None):
     result = await agent.run("go")
-    return [outcome for outcome in result.state.results.values() if of is None or outcome.name == of]
+    outcomes = [part for message in result.history if message.role == "tool" for part in message.parts]  # in the calls' order
+    return [outcome for outcome in outcomes if of is None or outcome.name == of]
 
 
 @pytest.mark.parametrize("server", [make, lambda: STDIO], ids=["memory", "stdio"])
