@@ -86,15 +86,17 @@ def _so_far(state: AgentState) -> Iterable[Message]:
     for number, step in enumerate(state.get_steps()):
         if step.action is not None:
             args = step.action_input if isinstance(step.action_input, dict | str) else plain_text(step.action_input)
-            yield Message("assistant", (Thinking(step.thought), ToolCall(f"s{number}", step.action, args)))
+            yield Message("assistant", (Thinking(step.thought or ""), ToolCall(f"s{number}", step.action, args)))
             yield Message("tool", (ToolResult(step.observation, call_id=f"s{number}", name=step.action),))
 
 
 def _specs(tools: Iterable[Any] | ToolRegistry) -> tuple[ToolSpec, ...]:
     if isinstance(tools, ToolRegistry):
         return tuple([ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools.values()])
-    named = [ToolSpec(tool, tool, TextTool.parameters) for tool in tools if isinstance(tool, str)]
-    return tuple(named) or _specs(ToolRegistry(tools))
+    listed = list(tools)
+    named = [ToolSpec(tool, tool, TextTool.parameters) for tool in listed if isinstance(tool, str)]
+    others = ToolRegistry([tool for tool in listed if not isinstance(tool, str)])
+    return (*named, *(_specs(others) if others else ()))
 
 
 def _plain(call: ToolCall) -> str:

@@ -150,7 +150,7 @@ class AgentStepSequence:
         if scope.failure is not None:
             scope.failure.run = self.run
             raise scope.failure
-        if stop.kind in ("max_steps", "undecodable"):
+        if stop.kind in ("max_steps", "undecodable", "blocked"):
             raise stop_error(stop, self.run)
         if stop.kind != "degraded" and (stop.kind != "completed" or stop.detail):  # ended at once, with nothing to hand over
             return None

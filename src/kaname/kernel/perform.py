@@ -126,8 +126,9 @@ async def use(call: ToolCall, scope: Scope) -> None:
     try:
         before = scope.inherited.get(call.id)
         result = None if before is None else await settle(before, scope)
-        if result is None:
-            result = await joints(scope.agent, scope)[1](call)
+        if result is None:  # if another tool stood in for it when the process died, that one goes on
+            stood_in = before is not None and before.call.name != call.name
+            result = await joints(scope.agent, scope)[1](before.call if stood_in and before is not None else call)
     except Suspend as question:
         await scope.park(question, call.id)
         return

@@ -59,6 +59,7 @@ class Anthropic(ServedModel):
     """
 
     provider = "anthropic"
+    stop_setting = "stop_sequences"
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ _QUOTES = {'"': '"', "'": "'", "「": "」", "『": "』", "“": "”", "`": "`
 _SMART = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 _NAMES = ("action", "tool", "tool_name", "name", "行動", "ツール")
 _GIVEN = ("action_input", "args", "arguments", "parameters", "input", "tool_input", "params", "入力")
+_THOUGHTS = ("thought", "thinking", "reasoning", "思考")
 _EMPTY = {"", "none", "null", "n/a", "なし", "無し", "{}", "()"}
 
 
@@ -111,13 +112,20 @@ def json_action(text: str) -> tuple[str, Any, str] | None:
         value = {**value, "name": inner}
     named = next((key for key in _NAMES if isinstance(value.get(key), str)), None)
     given = next((key for key in (*_GIVEN, *(["text"] if named == "tool" else [])) if key in value), None)
-    if named is None or (given is None and (named == "name" or len(value) > 2)):
+    answer = next((value[key] for key in ("final_answer", "answer", "最終回答") if isinstance(value.get(key), str)), None)
+    if named is None and answer is not None and set(value) <= {*_THOUGHTS, "final_answer", "answer", "最終回答"}:
+        return "final answer", answer, _thought(value)
+    if named is None or (given is None and named == "name"):
         return None
-    held = None if given is None else value[given]
+    beside = {key: one for key, one in value.items() if key not in (named, *_THOUGHTS, "type", "id", "function")}
+    held = (beside or None) if given is None else value[given]
     if isinstance(held, str):
         held = _unpacked(held)
-    thought = next((value[key] for key in ("thought", "thinking", "reasoning", "思考") if isinstance(value.get(key), str)), "")
-    return str(value[named]).strip(), held, thought.strip()
+    return str(value[named]).strip(), held, _thought(value)
+
+
+def _thought(value: Mapping[str, Any]) -> str:
+    return next((value[key].strip() for key in _THOUGHTS if isinstance(value.get(key), str)), "")
 
 
 def _unpacked(text: str) -> Any:

@@ -16,7 +16,7 @@ from .react_input import arguments_for, bracketed, json_action, json_value, tool
 
 _WORDS = {
     "answer": ("final answer", "answer", "最終回答", "最終的な回答", "回答", "答え"),
-    "input": ("action input", "行動の入力", "行動入力", "アクションの入力", "アクション入力", "入力"),
+    "input": ("action input", "tool input", "input", "行動の入力", "行動入力", "アクションの入力", "アクション入力", "入力"),
     "thought": ("thought", "思考", "考え"),
     "action": ("action", "行動", "アクション"),
     "observation": ("observation", "観察", "観測", "結果"),
@@ -27,12 +27,16 @@ _BEFORE = r"[ \t\u3000>*_#•・\-]*(?:\d{1,2}[.)][ \t]+)?[*_]*(?:step[ \t]*\d+[
 LABELLED = re.compile(
     rf"^{_BEFORE}(?P<label>{_LABEL})[ \t]*\d*[ \t]*(?P<close>[*_]*)[ \t]*[:：][*_]*[ \t]*(?P<rest>.*)$", re.IGNORECASE
 )
+_BOXED = re.compile(rf"^[ \t]*【(?P<label>{_LABEL})】[ \t]*[:：]?[ \t]*(?P<rest>.*)$", re.IGNORECASE)
 _HEADED = re.compile(rf"^[ \t]*(?:#+[ \t]*|[*_]{{2,}})(?P<label>{_LABEL})[ \t]*\d*[ \t]*[*_]*(?P<rest>)$", re.IGNORECASE)
 _NOTHING = {"none", "n/a", "na", "null", "nothing", "-", "なし", "無し", "ない", "不要", "no action"}
+_NO = {"none", "no", "nothing"}
 _ENDS = {"finish", "final answer", "final_answer", "finalanswer", "answer", "最終回答", "回答", "終了"}
 _THINK = re.compile(r"\A\s*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_GLUED = re.compile(r"(?:final answer|最終回答)[ \t]*[:：][ \t]*(\S.*)\Z", re.IGNORECASE | re.DOTALL)
+_SPECIAL = re.compile(r"(?:<\|[^|<>\n]{1,30}\|>|</s>)\s*\Z")
 _LOOKS_LIKE_ACTION = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s*:""")
 
 
@@ -55,7 +59,7 @@ Tools = Mapping[str, Mapping[str, Any]]
 
 
 def read(text: str, tools: Tools) -> Reading:
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = _SPECIAL.sub("", text).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     thought = ""
     if (think := _THINK.match(text)) is not None:
         if "</think" not in think[0].lower():
@@ -68,7 +72,8 @@ def read(text: str, tools: Tools) -> Reading:
 def _read(text: str, tools: Tools) -> Reading:
     if not text:
         return Reading(problem=_problem("the reply was empty"))
-    if (tagged := _TAGGED.search(text)) is not None:
+    tagged = _TAGGED.search(text)
+    if tagged is not None and not any(kind == "answer" for kind, _ in sections(text[: tagged.start()])):
         called = _from_json(tagged[1], tools)
         if called is None:
             return Reading(problem=_problem("the tool call was no readable JSON"))
@@ -118,7 +123,15 @@ def sections(text: str) -> list[tuple[str, str]]:
     inside = False
     for line in lines:
         closing = fences - line.count("```")
-        label = None if inside and closing >= 0 and fences > 0 else (LABELLED.match(line) or _HEADED.match(line))
+        label = (
+            None
+            if inside and closing >= 0 and fences > 0
+            else (LABELLED.match(line) or _HEADED.match(line) or _BOXED.match(line))
+        )
+        if label is not None:
+            kind = LABELS[re.sub(r"[ \t]+", " ", label["label"]).lower()]
+            if label["label"].lower() == "input" and found[-1][0] != "action":  # a word like any other
+                label = None
         if label is not None:
             rest = label["rest"]
             bold = line[: label.start("label")].count("**") and not label.groupdict().get("close")
@@ -175,6 +188,9 @@ def _labelled(parts: list[tuple[str, str]], tools: Tools) -> Reading:
         last = _bare(parts[-1][1], tools)
         if last.action or (last.answer and last.thought):
             return last
+    glued = _GLUED.search(_joined(thoughts))
+    if glued is not None:
+        return Reading(_joined(thoughts)[: glued.start()].strip(), answer=glued[1].strip())
     return Reading(_joined(thoughts), problem=_problem("there was neither an action nor a final answer"))
 
 
@@ -202,10 +218,11 @@ def _action(body: str, given: str | None, tools: Tools) -> Reading | None:
         return _acted(name, inside if inside.strip() or given is None else given, tools, called=True)
     first, _, rest = text.partition("\n")
     name = _plain_name(first)
-    if not name or name.lower() in _NOTHING:
+    if not name or name.lower() in _NOTHING or (name.lower().split()[0] in _NO and tool_named(name, tools) not in tools):
         return None
     before, colon, after = first.partition(":") if ":" in first else first.partition("：")
-    if given is None and colon and tool_named(_plain_name(before), tools) in tools:
+    known = tool_named(_plain_name(before), tools) in tools or _plain_name(before).lower() in _ENDS
+    if given is None and colon and known:
         return _acted(_plain_name(before), "\n".join([after.strip(), rest]).strip(), tools)
     return _acted(name, given if given is not None else rest.strip(), tools)
 

@@ -44,11 +44,15 @@ _UNFINISHED = re.compile(
 class TextOnly:
     """Any model, used by its text alone. `stop_setting`: how its provider calls stop sequences."""
 
-    def __init__(self, model: Model, *, stop_setting: str = "stop") -> None:
-        self._model, self._stop_setting = model, stop_setting
+    def __init__(self, model: Model, *, stop_setting: str = "") -> None:
+        self._model, self._stop_setting = model, stop_setting or getattr(model, "stop_setting", "stop")
         self.name = model.name
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        own = getattr(self._model, "settings", None) or {}
+        given = request.settings.get(self._stop_setting, own.get(self._stop_setting))
+        settings = {**request.settings, **({self._stop_setting: given} if given else {})}
+        request = replace(request, settings=settings)
         return await reply_by_text(self._model.reply, request, emit, stop_setting=self._stop_setting)
 
     async def close(self) -> None:
@@ -72,7 +76,7 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stop_set
     settings = {key: value for key, value in request.settings.items() if key not in ("tool_choice", "parallel_tool_calls")}
     if request.tools:
         given = settings.get(stop_setting) or []
-        settings[stop_setting] = [*([given] if isinstance(given, str) else given), *STOPS][:4]  # as many as providers take
+        settings[stop_setting] = [*STOPS, *([given] if isinstance(given, str) else given)][:4]  # as many as providers take
     said = await ask(replace(request, messages=told(request), tools=(), settings=settings), show)
     if said.message.calls:  # it could, after all
         return said  # type: ignore[no-any-return]
@@ -81,7 +85,7 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stop_set
     if said.stop_reason == "max_tokens" and unread and not ends_whole(said.message.text):
         reading = Reading(reading.thought, problem=CUT_OFF)
     if not request.tools and not reading.answer:  # nothing but an answer was asked for
-        reading = Reading(answer=said.message.text.strip())
+        reading = Reading(answer=reading.thought or said.message.text.strip())
     return await _replied(said, reading, stream, emit)
 
 
@@ -193,7 +197,7 @@ class ReactStream:
     def _show(self, text: str, out: list[tuple[str, str]]) -> None:
         """Without spaces before and after the whole."""
         text = self._spaces + text if self._begun else text.lstrip()
-        kept = text.rstrip()
+        kept = text.rstrip(" \t\n*")  # a bold line's end may belong to its label
         self._spaces = text[len(kept) :]
         if not kept:
             return

@@ -40,6 +40,9 @@ class Approve(Policy):
         if self._when is None:
             known_tools("Approve", self._tools, tools)
 
+    def lets(self, call: ToolCall, scope: Scope) -> bool:
+        return not self._wanted(call)
+
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         key = f"approve:{call.id}"
         answers = scope.state.answers

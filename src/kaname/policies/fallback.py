@@ -79,10 +79,14 @@ class FallbackStrategy(Policy):
 
     async def execute_with_fallback(self, tool: Tool, input_text: str) -> FallbackResult:
         """Outside of a run: this tool, as often as its effect allows."""
+        if not hasattr(tool, "execute"):
+            raise ConfigError(f"{tool!r} has no execute(input_text); make a function a tool with @tool")
 
         async def once() -> ToolResult:
             result = await attempt(tool.execute, input_text, passing=())
-            return ToolResult(error=str(result)) if isinstance(result, Failure) else result
+            if isinstance(result, Failure):
+                return ToolResult(error=str(result))
+            return result if isinstance(result, ToolResult) else ToolResult(result)
 
         result, attempts = await self._tried(once, lambda: _said_to_be_safe(tool))
         degraded = result.is_error and result.retryable
@@ -93,19 +97,23 @@ class FallbackStrategy(Policy):
         failures: list[str] = []
         for name in self._chain(call.name):
             one = replace(call, name=name)
+            if failures and (why := _may_not_stand_in(one, call, scope)):
+                failures.append(why)
+                break
             result, attempts = await self._tried(
                 lambda one=one: next(one),  # type: ignore[misc]
                 lambda one=one: _may_repeat(one, scope),  # type: ignore[misc]
                 lambda one=one: _undone(one, scope),  # type: ignore[misc]
             )
-            ran = call.id in scope.state.started  # else it never got to the tool: that is for the model to mend
-            if not result.is_error or not ran or not result.retryable:
+            if not result.is_error or not result.retryable or not _ran(one, scope):
                 if failures and not result.is_error:
                     await scope.record(Warned("fallback", say("{}; {} answered", "{}。{} で代替").format(failures[-1], name)))
-                return result
+                if not failures or not result.is_error:
+                    return result
             failures.append(_failure(name, attempts, result))
+            await _undone(one, scope)  # what the last try may have left behind
         told = "\n".join(failures)
-        return replace(result, error=told, gave_up=self.degrade)
+        return replace(result, output=None, error=told, gave_up=self.degrade)
 
     async def _tried(
         self,
@@ -132,14 +140,39 @@ def _said_to_be_safe(tool: Any) -> bool:
 
 def _may_repeat(call: ToolCall, scope: Scope) -> bool:
     tool = scope.agent.tools.get(call.name, None)
-    if tool is None or call.id not in scope.state.started:
+    if tool is None or not _ran(call, scope):
         return False
     return _said_to_be_safe(tool) or (tool.effect == "compensable" and tool.undo is not None)
 
 
+def _ran(call: ToolCall, scope: Scope) -> bool:
+    """Whether it got to the tool itself; else it is for the model to mend."""
+    begun = scope.state.started.get(call.id)
+    return begun is not None and begun.call.name == call.name
+
+
+def _may_not_stand_in(other: ToolCall, call: ToolCall, scope: Scope) -> str:
+    """Nobody has asked for this call yet: a policy may want to, and what may have been done must not be done another way."""
+    tools = scope.agent.tools
+    tool = tools.get(other.name, None)
+    if tool is None:
+        return say(f"{other.name} is not there", f"{other.name} がありません")
+    if not all(policy.lets(other, scope) for policy in scope.agent.policies):
+        return say(f"{other.name} could be used instead, but not without being asked for", f"{other.name} は自動では使えません")
+    failed = tools.get(call.name, None)
+    if failed is not None and not _said_to_be_safe(failed) and failed.effect == "irreversible" and tool.effect not in _RETRIED:
+        return say(
+            f"{other.name} was not used instead: {call.name} may have taken effect",
+            f"{call.name} が効果を出した可能性があるため {other.name} は使いませんでした",
+        )
+    return ""
+
+
 async def _undone(call: ToolCall, scope: Scope) -> bool:
     """Whether it is safe to run it again now."""
-    tool, begun = scope.agent.tools[call.name], scope.state.started[call.id]
+    tool, begun = scope.agent.tools.get(call.name, None), scope.state.started.get(call.id)
+    if tool is None or begun is None or not _ran(call, scope):
+        return True
     if tool.effect != "compensable" or tool.undo is None:
         return True
     try:

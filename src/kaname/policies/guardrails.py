@@ -5,28 +5,29 @@ Output is judged before it is seen: what streams is held back as long as it may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from ..core.errors import ConfigError, Halt, Signal
 from ..core.events import Warned
 from ..core.language import say
-from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult, Usage
+from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, Provided, Text, ToolCall, ToolResult, Usage
 from ..core.record import field, record, replace
 from ..core.steps import Stop
-from ..core.values import plain_text
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from .names import known_tools
 from .patterns import Pattern, Scan
-from .tool_rules import ToolRule, check_rules, refusal
+from .tool_rules import ToolRule, check_names, check_rules, refusal
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope
 
+_REMEMBERED = 1_000  # questions
 _MASK_EN, _MASK_JA = "[removed by a guardrail]", "[ガードレールにより削除]"
 
 
@@ -83,7 +84,7 @@ class Guardrails(Policy):
         self.input_checks, self.output_checks = tuple(input_checks), tuple(output_checks)
         self._rules = check_rules(tools)
         self.window, self.longest_match = window, longest_match
-        self._judged: WeakKeyDictionary[Scope, dict[int, tuple[Message, GuardrailResult]]] = WeakKeyDictionary()
+        self._verdicts: dict[str, GuardrailResult] = {}
 
     # What can be asked without a run: limits, patterns, and those checks that are no coroutines
 
@@ -128,6 +129,7 @@ class Guardrails(Policy):
 
     def check(self, tools: Mapping[str, Action]) -> None:
         known_tools("ToolRule", {rule.tool for rule in self._rules} - {"*"}, tools)
+        check_names(self._rules, tools)
 
     # In a run
 
@@ -148,37 +150,46 @@ class Guardrails(Policy):
         return reply if extra == NOTHING else replace(reply, usage=reply.usage + extra)
 
     async def _let_in(self, messages: tuple[Message, ...], scope: Scope) -> tuple[tuple[Message, ...], Usage]:
-        """The messages as the model may see them. What is blocked now ends the run; what was blocked before is left out."""
-        state, known = scope.state, self._judged.setdefault(scope, {})
-        current = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
-        seen, usage = [], NOTHING
-        for message in messages:
-            if message.role != "user":
-                seen.append(message)
-                continue
-            verdict = known[id(message)][1] if id(message) in known else None
-            if verdict is None:
-                verdict = await self._judge_input(message, message is current)
-                known[id(message)] = (message, verdict)  # the message is kept, so that its id stays its own
-                usage = usage + verdict.usage
-                if verdict.action is GuardrailAction.WARN and message is current:
-                    await scope.record(Warned("guardrails", verdict.reason))
-            if verdict.action is not GuardrailAction.BLOCK:
-                seen.append(message)
-            elif message is current:
+        """The messages as the model may see them. What is blocked now ends the run; what was blocked before is left out.
+
+        What follows the question in its own turn are kaname's notes, and not judged."""
+        state = scope.state
+        asked = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
+        usage = NOTHING
+        if asked is not None:
+            verdict, fresh = await self._judge_input(asked.text)
+            usage = verdict.usage if fresh else NOTHING
+            if fresh and verdict.action is GuardrailAction.WARN:
+                await scope.record(Warned("guardrails", verdict.reason))
+            if verdict.action is GuardrailAction.BLOCK:
                 masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage) if usage != NOTHING else None
                 raise Halt(Stop("blocked", verdict.reason), masked)
+        before = {message.text for message in state.messages[: state.turn_start] if message.role == "user"}
+        seen = []
+        for message in messages:
+            if message.role == "user" and message.text in before and (asked is None or message.text != asked.text):
+                verdict, fresh = await self._judge_input(message.text)
+                usage = usage + (verdict.usage if fresh else NOTHING)
+                blocked = verdict.action is GuardrailAction.BLOCK
+                seen.append(Message("user", (Text(_mask()),)) if blocked else message)
             else:
-                seen.append(Message("user", (Text(_mask()),)))
+                seen.append(message)
         return tuple(seen), usage
 
-    async def _judge_input(self, message: Message, current: bool) -> GuardrailResult:
-        text = message.text
-        limit = over_limit(text, self.max_input_tokens, "input") if current else None
-        verdict = limit or self.matched(text)
-        if verdict.action is GuardrailAction.BLOCK or not self.input_checks:
-            return verdict
-        return worse(verdict, await self.checked(text, self.input_checks))
+    async def _judge_input(self, text: str) -> tuple[GuardrailResult, bool]:
+        """The verdict, and whether it is a new one: a text is judged once as long as this policy lives."""
+        if text in self._verdicts:
+            return self._verdicts[text], False
+        verdict = over_limit(text, self.max_input_tokens, "input") or self.matched(text)
+        if verdict.action is not GuardrailAction.BLOCK and self.input_checks:
+            verdict = worse(verdict, await self.checked(text, self.input_checks))
+        if len(self._verdicts) >= _REMEMBERED:
+            self._verdicts.clear()
+        self._verdicts[text] = verdict
+        return verdict, True
+
+    def lets(self, call: ToolCall, scope: Scope) -> bool:
+        return not refusal(call, self._rules, scope)
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         refused = refusal(call, self._rules, scope)
@@ -213,13 +224,15 @@ def by_pattern(pattern: str, action: GuardrailAction) -> GuardrailResult:
 
 def understood(said: Any, check: Check) -> GuardrailResult:
     if isinstance(said, GuardrailResult):
-        return said
+        known = said.action in _ORDER
+        return replace(said, action=GuardrailAction(said.action) if known else GuardrailAction.BLOCK)
     if said is None or said is True:
         return ALLOWED
     if said is False or isinstance(said, str):
         reason = said or say(f"{_name(check)} does not allow it", f"{_name(check)} が許可しませんでした")
         return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": _name(check)})
-    reason = f"{_name(check)} returned {said!r:.100}; expected None, the reason to block, or a GuardrailResult"
+    kind = type(said).__name__  # not the value: it may hold the very text
+    reason = f"{_name(check)} returned a {kind}; expected None, the reason to block, or a GuardrailResult"
     return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": _name(check)})
 
 
@@ -237,8 +250,32 @@ def estimated_tokens(text: str) -> int:
     return (plain + 3) // 4 + (len(text) - plain)
 
 
-def arguments_of(reply: ModelReply) -> str:
-    return "\n".join([f"{call.name} {plain_text(call.args)}" for call in reply.message.calls])
+def unseen(reply: ModelReply) -> str:
+    """What a reply holds beside its text and thoughts: the arguments of calls, and what only its provider understands; and the
+    text once more where it is JSON, because what matters there may be spelt otherwise."""
+    held: list[Any] = [call.args for call in reply.message.calls]
+    held += [part.data for part in reply.message.parts if isinstance(part, Provided)]
+    if reply.message.text.lstrip()[:1] in ("{", "["):
+        held.append(reply.message.text)
+    return "\n".join([text for one in held for text in _texts(one)])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All the texts in a JSON value, as they are meant and not as JSON spells them."""
+    if isinstance(value, str):
+        yield value
+        if value.lstrip()[:1] in ("{", "["):
+            with suppress(ValueError):
+                yield from _texts(json.loads(value, strict=False))
+    elif isinstance(value, Mapping):
+        for key, held in value.items():
+            yield str(key)
+            yield from _texts(held)
+    elif isinstance(value, list | tuple):
+        for held in value:
+            yield from _texts(held)
+    elif value is not None:
+        yield str(value)
 
 
 def _mask() -> str:

@@ -6,21 +6,22 @@ Checks, which see whole texts, hold back `window` characters and are asked each 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import NOTHING, ModelReply
 from .guardrails import (
+    ALLOWED,
     GuardrailAction,
     GuardrailResult,
     Guardrails,
     Withheld,
-    arguments_of,
     by_pattern,
-    estimated_tokens,
     over_limit,
     too_long,
+    unseen,
     worse,
 )
 from .patterns import Scan
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _FORGET = 1_000  # characters
+_AT_ONCE = 256
 
 
 class _Channel:
@@ -58,37 +60,43 @@ class Held:
         self._rails, self._emit, self._scope = rails, emit, scope
         self._channels: dict[str, _Channel] = {}
         self._warnings: set[str] = set()
-        self.tokens = 0
+        self.tokens = self._plain = self._wide = 0
         self.usage = NOTHING
 
     async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
         channel = self._channel(kind)
+        for start in range(0, len(text), _AT_ONCE):
+            if start:
+                await asyncio.sleep(0)  # a long text must not keep everybody else waiting
+            await self._take(channel, text[start : start + _AT_ONCE], kind, call_id)
+
+    async def _take(self, channel: _Channel, text: str, kind: str, call_id: str) -> None:
         channel.tail += text
         await self._match(channel, text, kind, call_id)
-        self.tokens += estimated_tokens(text)
-        if kind == "text":
-            self._within_limit()
+        self._count(text)
         await self._warn(channel, text)
         held = channel.blocked.pending if self._rails.blocked else channel.length
         if channel.length - held > self._rails.longest_match:
             raise Withheld(_endless(self._rails.longest_match))
-        if kind == "text" and self._rails.output_checks:
+        if self._rails.output_checks:
             held = min(held, await self._looked_at(channel))
         await self._release(channel, held, kind, call_id)
 
     async def finish(self, reply: ModelReply) -> None:
         """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""
         rails, message = self._rails, reply.message
-        verdict = over_limit(message.text, rails.max_output_tokens, "output") or rails.matched(message.text)
-        for other in (message.thinking, arguments_of(reply)):
-            verdict = worse(verdict, rails.matched(other)) if other else verdict
+        parts = [part for part in (message.text, message.thinking, unseen(reply)) if part]
+        verdict = over_limit("".join(parts[:3]), rails.max_output_tokens, "output") or ALLOWED
+        for part in parts:
+            verdict = worse(verdict, rails.matched(part))
         for channel in self._channels.values():
             if (found := channel.blocked.end()) is not None:
                 verdict = worse(verdict, by_pattern(found.pattern, GuardrailAction.BLOCK))
-        if verdict.action is not GuardrailAction.BLOCK and rails.output_checks and message.text:
-            judged = await rails.checked(message.text, rails.output_checks)
-            self.usage = self.usage + judged.usage
-            verdict = worse(verdict, judged)
+        for part in parts if rails.output_checks else ():
+            if verdict.action is not GuardrailAction.BLOCK:
+                judged = await rails.checked(part, rails.output_checks)
+                self.usage = self.usage + judged.usage
+                verdict = worse(verdict, judged)
         if verdict.action is GuardrailAction.BLOCK:
             raise Withheld(verdict, reply)
         if verdict.action is GuardrailAction.WARN:
@@ -104,13 +112,16 @@ class Held:
     async def _match(self, channel: _Channel, text: str, kind: str, call_id: str) -> None:
         if self._rails.blocked and (found := channel.blocked.feed(text)) is not None:
             if not self._rails.output_checks:
-                await self._release(channel, found.start, kind, call_id)  # what stands before it is not blocked
+                await self._release(channel, min(found.start, channel.blocked.pending), kind, call_id)  # not part of any
             raise Withheld(by_pattern(found.pattern, GuardrailAction.BLOCK))
 
-    def _within_limit(self) -> None:
+    def _count(self, text: str) -> None:
+        plain = len(text.encode("ascii", "ignore"))
+        self._plain, self._wide = self._plain + plain, self._wide + len(text) - plain
+        self.tokens = (self._plain + 3) // 4 + self._wide
         limit = self._rails.max_output_tokens
-        if limit is not None and self._channels["text"].length > 4 * limit:  # surely; it is counted exactly at the end
-            raise Withheld(too_long(self._channels["text"].length // 4, limit, "output"))
+        if limit is not None and self.tokens > limit:
+            raise Withheld(too_long(self.tokens, limit, "output"))
 
     async def _warn(self, channel: _Channel, text: str) -> None:
         if self._rails.warned and (found := channel.warned.feed(text)) is not None:

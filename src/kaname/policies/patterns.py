@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..core.errors import ConfigError
 from ..core.language import say
 
-_MOST_STATES = 2_000
+_MOST_STATES = 700
 _REMEMBERED = 4_096  # answers a state keeps about characters
 _EDGE = ""  # the character before the first and after the last
 
@@ -218,9 +218,12 @@ def _char_test(kind: Any, value: Any, flags: int) -> Test:
         return lambda char: every or char != "\n"
     if kind is sre.IN:
         return _class_test(value, flags, fold)
-    wanted = {chr(value)} if not fold else set(_cases(chr(value)))
     inside = kind is sre.LITERAL
-    return lambda char: (char in wanted) is inside
+    if not fold:
+        wanted = chr(value)
+        return lambda char: (char == wanted) is inside
+    forms = set(_cases(chr(value)))
+    return lambda char: (not forms.isdisjoint(_cases(char))) is inside
 
 
 def _cases(char: str) -> tuple[str, ...]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ConfigError
+from ..core.errors import BadArguments, ConfigError, nearest
 from ..core.language import say
 from ..core.messages import ToolCall
 from ..core.record import field, record
 from ..core.values import plain_text, read_json
+from ..kernel.boundary import Border
 from .patterns import Pattern, Scan
 
 if TYPE_CHECKING:
@@ -45,11 +47,9 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], scope: Scope) -> str:
             f"{call.name} may be called {rule.max_calls} times; go on without it",
             f"{call.name} は {rule.max_calls} 回までです。使わずに続けてください",
         )
-    if not rule.arguments:
-        return ""
-    args = _arguments(call)
-    for name, wanted in rule.arguments.items():
-        if name in args and not fits(args[name], wanted):
+    for name, value in _values(call, rule, scope).items():
+        if not fits(value, rule.arguments[name]):
+            wanted = rule.arguments[name]
             told = f" ({wanted})" if isinstance(wanted, str) else ""
             return say(
                 f"{call.name} may not be called with this {name}{told}", f"{call.name} の {name} にこの値は使えません{told}"
@@ -57,13 +57,34 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], scope: Scope) -> str:
     return ""
 
 
-def _arguments(call: ToolCall) -> Mapping[str, Any]:
-    args: Any = call.args
+def _values(call: ToolCall, rule: ToolRule, scope: Scope) -> dict[str, Any]:
+    """What the tool would get for the arguments that the rule names, however they were sent, defaults among them."""
+    tool = scope.agent.tools.get(call.name, None)
+    if tool is None or not rule.arguments:
+        return {}
+    try:
+        prepared = tool.prepare(call)
+    except BadArguments:
+        return {}  # it will not be run
+    named = tool.parameters.get("properties") or {}
+    if isinstance(prepared, str):  # a tool of one text takes it under any name
+        return {name: prepared for name in rule.arguments if name in named}
+    sent = _sent(call.args)
+    found = {}
+    for name in rule.arguments:
+        if name in sent:
+            found[name] = sent[name]
+        elif isinstance(named.get(name), Mapping) and "default" in named[name]:
+            found[name] = named[name]["default"]
+    return found
+
+
+def _sent(args: Any) -> Mapping[str, Any]:
     if isinstance(args, str):
         try:
             args = read_json(args)
         except ValueError:
-            return {}  # the tool itself will refuse them
+            return {}
     return args if isinstance(args, Mapping) else {}
 
 
@@ -77,12 +98,22 @@ _compiled: dict[str, Pattern] = {}
 
 
 def fits(value: Any, wanted: Wanted) -> bool:
+    """A function that fails does not allow it."""
     if callable(wanted):
-        return bool(wanted(value))
-    if wanted not in _compiled:
-        _compiled[wanted] = Pattern(rf"\A(?:{wanted})\Z")
-    scan = Scan([_compiled[wanted]])
+        with Border():
+            return bool(wanted(value))
+        return False
+    scan = Scan([_whole(wanted)])
     return (scan.feed(plain_text(value)) or scan.end()) is not None
+
+
+def _whole(wanted: str) -> Pattern:
+    """The pattern for the whole value; flags stay at the beginning."""
+    if wanted not in _compiled:
+        flags = re.match(r"(?:\(\?[aimsux]+\))*", wanted)
+        head = flags[0] if flags else ""
+        _compiled[wanted] = Pattern(rf"{head}\A(?:{wanted[len(head) :]})\Z")
+    return _compiled[wanted]
 
 
 def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
@@ -91,11 +122,20 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
     for rule in made:
         if not isinstance(rule, ToolRule):
             raise ConfigError(f"tools takes ToolRule(…), not {rule!r}")
-        for wanted in rule.arguments.values():
+        for name, wanted in rule.arguments.items():
+            if iscoroutinefunction(wanted):
+                raise ConfigError(f"{rule.tool}.{name}: a rule's function is not async")
             if isinstance(wanted, str):
-                try:
-                    re.compile(wanted)
-                except re.error as problem:
-                    raise ConfigError(f"{rule.tool}: the pattern {wanted!r} cannot be used: {problem}") from problem
-                _compiled.setdefault(wanted, Pattern(rf"\A(?:{wanted})\Z"))
+                _whole(wanted)
     return made
+
+
+def check_names(rules: Iterable[ToolRule], tools: Mapping[str, Any]) -> None:
+    """A rule about an argument that the tool does not have guards nothing."""
+    for rule in rules:
+        tool = tools.get(rule.tool, None) if rule.tool != "*" else None
+        known = (tool.parameters.get("properties") or {}) if tool is not None else None
+        for name in rule.arguments:
+            if known and name not in known:
+                missing = say(f"{rule.tool} has no argument {name!r}", f"{rule.tool} に引数 {name!r} はありません")
+                raise ConfigError(missing + nearest(name, known))

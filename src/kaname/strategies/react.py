@@ -53,6 +53,8 @@ class React:
         if reply.problem:
             return self._misread(reply.problem, state)
         match self.termination.decide(reply, state):
+            case ContinueWithTools() if not state.replies[-1].step.tools and _end(state).kind == "degraded":
+                return self._answer(reply.message.text, state)  # none were on offer any more
             case ContinueWithTools():
                 return CallTools(state.pending)
             case ContinueWithThinking(note):
@@ -76,6 +78,7 @@ class React:
         if in_a_row <= self.max_form_retries:
             return CallModel(schema=self._schema, note=problem)
         said = [replied.reply.message.text for replied in state.replies if replied.reply.message.text.strip()]
+        said = [text for text in said if not text.lstrip().startswith(("{", "`", "<", "Action"))] or said  # words before debris
         return self._answer(said[-1], state) if said else Finish(Stop("incomplete", problem))
 
     def _answer(self, text: str, state: State) -> Step:
