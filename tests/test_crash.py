@@ -53,3 +53,8 @@ def test_a_tool_that_hangs_or_ends_its_process_is_named():
         crash.check(f"{AGENTS}:leaving", "go")
     with pytest.raises(crash.CrashCheckFailed, match="not done after 1 s"):
         crash.check(f"{AGENTS}:hanging", "go", timeout=1)
+
+
+def test_a_tool_that_stood_in_for_another_goes_on_and_the_other_is_not_run_again():
+    report = crash.check("tests.crash_agents.stand_in:make", "go", random_kills=5)
+    assert report.problems == ()

@@ -117,7 +117,7 @@ async def test_the_second_wall_stands_alone(sources, engine, monkeypatch):
 async def test_what_the_model_sees(sources):
     tool = DatabaseTool(sources["sqlite"])
     assert "orders(id INTEGER, customer_id INTEGER" in tool.description
-    assert "status: 'shipped', 'cancelled', 'returned', 'pending', 'paid'" in tool.description
+    assert "status: such as 'shipped', 'cancelled', 'returned', 'pending', 'paid'" in tool.description
     assert "@example" not in tool.description, "no personal data in a prompt"
     rows = (await tool.execute("SELECT id, name_en FROM customers ORDER BY id LIMIT 2")).output["rows"]
     assert [row["id"] for row in rows] == [1, 2]
@@ -162,6 +162,80 @@ async def test_limits(sources):
     assert "longer than 0.2 s" in slow.error
     only = DatabaseTool(sources["sqlite"], tables=["orders"])
     assert "there is no table 'customers'" in (await only.execute("SELECT * FROM customers")).error
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT ('/etc/hostname'::text).pg_read_file",
+        "SELECT ('kept'::name).pg_create_physical_replication_slot",
+        "SELECT customers.pg_read_file FROM customers",
+        "SELECT c.pg_ls_dir FROM customers c",
+        "WITH secrets AS (SELECT * FROM secrets) SELECT * FROM secrets",
+        "WITH pg_authid AS (SELECT * FROM pg_authid) SELECT * FROM pg_authid",
+        "SELECT secrets.* FROM secrets, (WITH secrets AS (SELECT 1 a) SELECT * FROM secrets) x",
+        "WITH a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM a",
+        "SELECT repeat('x', 300*1000*1000)",
+        "SELECT array_fill(0, ARRAY[9000,9000])",
+    ],
+)
+def test_ways_round_the_first_wall_are_closed(sql):
+    with pytest.raises(Refused):
+        check(sql, "postgres", ["customers"], (), ["id", "name"])
+
+
+def test_a_name_of_ones_own_can_be_seen_where_it_is_defined():
+    for sql in (
+        "WITH a AS (SELECT 1 AS x), b AS (SELECT x FROM a) SELECT b.x FROM b JOIN a ON a.x = b.x",
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 5) SELECT n.x FROM n",
+        "SELECT * FROM (WITH a AS (SELECT id FROM customers) SELECT a.id FROM a) q",
+        "WITH a AS (SELECT 1) SELECT * FROM customers WHERE id IN (SELECT * FROM a)",
+    ):
+        check(sql, "postgres", ["customers"], (), ["id", "name"])
+
+
+async def test_parallel_questions(sources):
+    """All of them are answered, also where an engine takes one at a time."""
+    import asyncio
+
+    for engine in ENGINES:
+        if engine in sources:
+            tool = DatabaseTool(sources[engine])
+            told = await asyncio.gather(*[tool.execute("SELECT count(*) AS n FROM customers") for _ in range(4)])
+            assert [one.error for one in told] == [None] * 4
+
+
+async def test_rows_as_they_are(sources):
+    sql = "SELECT 1 AS id, 2 AS id, CAST('12345678901234567.89' AS DECIMAL(30, 2)) AS price, NULL AS nothing"
+    for engine in ("postgres", "duckdb"):
+        if engine in sources:
+            (row,) = (await DatabaseTool(sources[engine]).execute(sql)).output["rows"]
+            assert list(row.values()) == [1, 2, "12345678901234567.89", None], "no column lost, no digit lost"
+
+
+async def test_what_cannot_be_reached_is_still_a_tool(tmp_path):
+    (tmp_path / "no.db").write_text("this is no database, but long enough to be looked at as one")
+    tool = DatabaseTool(tmp_path / "no.db")
+    assert "not reachable now" in tool.description
+    result = await Agent(ScriptedModel([call("database", sql="SELECT 1"), "done"]), [tool], journal=MemoryJournal()).run("?")
+    assert result.completed
+    broken = sqlite3.connect(tmp_path / "view.db")
+    broken.executescript("CREATE TABLE a (x); CREATE VIEW v AS SELECT * FROM a; CREATE TABLE b (y); DROP TABLE a")
+    broken.close()
+    assert (await DatabaseTool(tmp_path / "view.db").execute("SELECT count(*) AS n FROM b")).output == {"rows": [{"n": 0}]}
+
+
+def test_a_password_is_never_told():
+    tool = DatabaseTool("postgresql://u:hunter2@127.0.0.1:1/x")
+    assert "hunter2" not in tool.description
+    assert "hunter2" not in DatabaseTool("postgresql://u:pa%zzhunter2@127.0.0.1:1/x").description
+
+
+async def test_heavy_functions_of_sqlite(sources):
+    tool = DatabaseTool(sources["sqlite"], timeout=1)
+    long = "WITH t(s) AS (SELECT group_concat(printf('%9000s', 'a')) FROM (SELECT 1 FROM orders LIMIT 20))"
+    for expression in ("trim(s, s)", "s LIKE '%' || substr(s, 1, 70000) || 'b%'", "instr(s, s || 'b')", "replace(s, 'a', s)"):
+        await tool.execute(f"{long} SELECT length({expression}) FROM t")
 
 
 async def test_in_a_run(sources):

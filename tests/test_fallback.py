@@ -2,7 +2,19 @@
 
 import pytest
 
-from kaname import Agent, ConfigError, FallbackStrategy, MemoryJournal, ScriptedModel, ToolResult, call, tool
+from kaname import (
+    Agent,
+    Approve,
+    ConfigError,
+    FallbackStrategy,
+    Guardrails,
+    MemoryJournal,
+    ScriptedModel,
+    ToolResult,
+    ToolRule,
+    call,
+    tool,
+)
 
 QUICK = {"backoff": 0.001}
 
@@ -100,3 +112,56 @@ def test_mistakes_are_told_at_once():
         FallbackStrategy(fallback={"a": "b", "b": "a"})
     with pytest.raises(ConfigError, match="max_retries"):
         FallbackStrategy(-1)
+
+
+async def test_no_tool_stands_in_past_an_approval_or_a_rule():
+    ran = []
+
+    @tool(effect="pure")
+    def shaky(x: int = 0) -> str:
+        """Shaky."""
+        raise ConnectionError("no line")
+
+    @tool(effect="pure")
+    def steady(x: int = 0) -> str:
+        """Steady."""
+        ran.append(x)
+        return "steady"
+
+    for other in (Approve("steady"), Guardrails(tools=[ToolRule("steady", allowed=False)])):
+        for order in (0, 1):
+            policies = [FallbackStrategy(fallback={"shaky": "steady"}, **QUICK)]
+            policies.insert(order, other)
+            agent = Agent(
+                ScriptedModel([call("shaky"), "without"]), [shaky, steady], policies=policies, journal=MemoryJournal()
+            )
+            result = await agent.run("go")
+            assert (result.stop.kind, ran) == ("degraded", [])
+
+
+async def test_what_may_have_been_done_is_not_done_another_way():
+    paid = []
+
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        raise TimeoutError("no reply")
+
+    @tool
+    def wire(yen: int) -> str:
+        """Pay by wire."""
+        paid.append(yen)
+        return "paid"
+
+    result, _, _ = await run(
+        [pay, wire], FallbackStrategy(fallback={"pay": "wire"}, **QUICK), call("pay", yen=5), "It may have been paid."
+    )
+    assert (result.stop.kind, paid) == ("degraded", [])
+    assert "may have taken effect" in result.stop.detail
+
+
+async def test_a_model_that_calls_on_although_nothing_is_on_offer():
+    shaky, ran = failing("pure")
+    result, _, _ = await run([shaky], FallbackStrategy(max_retries=0), call("shaky"), [call("shaky", x=1)], "never asked")
+    assert len(ran) == 1
+    assert result.stop.kind in ("degraded", "incomplete")

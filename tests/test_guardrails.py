@@ -251,3 +251,94 @@ async def test_rules_for_tools():
 def test_mistakes_are_told_before_anything_runs(wrong):
     with pytest.raises(ConfigError):
         Guardrails(**wrong)
+
+
+class Whole:
+    """A tool of the smallest protocol: one text, under any name."""
+
+    name, description, effect = "whole", "Whole.", "pure"
+
+    async def execute(self, input_text):
+        from kaname import ToolResult
+
+        return ToolResult(input_text)
+
+
+async def test_a_rule_holds_however_the_argument_is_sent():
+    @tool(effect="pure")
+    def read(path: str = "/etc/passwd") -> str:
+        """Read."""
+        return path
+
+    rails = Guardrails(
+        tools=[ToolRule("whole", arguments={"input": "ok"}), ToolRule("read", arguments={"path": "(?i)/DATA/.*"})]
+    )
+    script = [call("whole", anything="secret"), call("read"), call("read", path="/data/x"), "done"]
+    result, _, _ = await guarded(ScriptedModel(script), rails, tools=[Whole(), read])
+    told = [step.observation for step in result.steps if step.action]
+    assert "may not be called" in told[0]
+    assert "may not be called" in told[1], "a default is an argument too"
+    assert told[2] == "/data/x"
+    with pytest.raises(ConfigError, match="did you mean 'path'"):
+        await guarded(ScriptedModel(["x"]), Guardrails(tools=[ToolRule("read", arguments={"pth": "x"})]), tools=[read])
+
+
+async def test_reasons_never_repeat_what_is_blocked():
+    judge = ScriptedModel(['{"reason": "it says hunter2", "action": "block"}'] * 2)
+    result, _, facts = await guarded(Slices("hunter2"), Guardrails(output_checks=[Judge(judge, "No passwords.")]))
+    assert result.stop.kind == "blocked"
+    result, _, more = await guarded(Slices("hunter2"), Guardrails(output_checks=[lambda text: re.search("hunter", text)]))
+    assert result.stop.kind == "blocked"
+    assert not any("hunter2" in fact for fact in [*facts, *more])
+
+
+async def test_an_action_in_words_and_one_that_is_none():
+    for action in ("block", "deny"):
+        result, seen, _ = await guarded(
+            Slices("x"), Guardrails(output_checks=[lambda text, a=action: GuardrailResult(a, "no")])
+        )
+        assert (result.stop.kind, shown(seen)) == ("blocked", "")
+
+
+async def test_what_json_spells_otherwise_is_found():
+    @tool
+    def send(text: str) -> str:
+        """Send."""
+        raise AssertionError("never called")
+
+    rails = Guardrails(blocked_patterns=[r"top\ssecret"])
+    result, _, _ = await guarded(ScriptedModel([call("send", text="top\nsecret")]), rails, tools=[send])
+    assert result.stop.kind == "blocked"
+    rails = Guardrails(blocked_patterns=["hunter2"])
+    result, _, _ = await guarded(ScriptedModel(['{"result": "\\u0068unter2"}']), rails, output=str)
+    assert result.stop.kind == "blocked"
+
+
+async def test_two_patterns_and_wide_letters():
+    rails = Guardrails(blocked_patterns=["sk-[a-z0-9]{8,}", "[0-9]{4}"])
+    result, seen, _ = await guarded(Slices("key sk-ab1234cd", [1] * 20), rails)
+    assert (result.stop.kind, shown(seen)) == ("blocked", "key ")
+    result, seen, _ = await guarded(Slices("漢" * 40, [1] * 40), Guardrails(max_output_tokens=10))
+    assert (result.stop.kind, shown(seen)) == ("blocked", "漢" * 10)
+    result, _, _ = await guarded(Slices("to\u212aen"), Guardrails(blocked_patterns=["(?i)token"]))
+    assert result.stop.kind == "blocked"
+
+
+async def test_a_question_that_was_too_long_stays_out():
+    asked = []
+    agent = Agent(
+        ScriptedModel(lambda request: asked.append(request) or "hello"),
+        policies=[Guardrails(max_input_tokens=10)],
+        journal=MemoryJournal(),
+    )
+    assert (await agent.run("word " * 50, session_id="s")).stop.kind == "blocked"
+    assert (await agent.run("hi", session_id="s")).completed
+    assert not any("word word" in message.text for message in asked[0].messages)
+
+
+async def test_a_context_that_copies_changes_nothing():
+    async def context(state, recipe):
+        return tuple([Message(message.role, message.parts) for message in state.history])
+
+    result, _, _ = await guarded(ScriptedModel(["hi"]), Guardrails(blocked_patterns=["bomb"]), "a bomb", context=context)
+    assert result.stop.kind == "blocked"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..core.errors import ConfigError
 from ..core.language import say
 from ..tools.search.pipeline import RAGPipeline
 from .main import DONE, FAILED
@@ -22,9 +21,6 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
-    if not given.what:
-        raise ConfigError(say("which files? kaname docs add FOLDER", "どのファイルですか? 例: kaname docs add フォルダー"))
-
     def show(done: int, total: int, name: str) -> None:
         bar = "█" * (done * 25 // max(1, total))
         screen.replace(cut(f"{bar:<25} {done}/{total}  {Path(name).name}", columns() - 1) if name else "")
@@ -58,7 +54,7 @@ def _search(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) ->
         screen.raw(screen.coloured(f"[{number}] {screen.safe(hit.source)}", "cyan", screen.out) + "\n")
         screen.say(f"    {place}  ({hit.score:.2f})")
         for line in hit.text.splitlines():
-            screen.say(f"    {padded(line, columns() - 6).rstrip()}")
+            screen.say(f"    {padded(line, columns() - 6).rstrip() if screen.out.isatty() else line}")
     return DONE if hits else FAILED
 
 

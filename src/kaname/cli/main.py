@@ -169,13 +169,22 @@ def _docs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     docs = _command(
         commands, "docs", say("documents to search: add, list, search, remove", "検索する文書: 追加・一覧・検索・削除")
     )
-    docs.add_argument("action", choices=["add", "list", "search", "remove"])
-    docs.add_argument(
-        "what", nargs="*", help=say("files and folders; search: the question", "ファイルとフォルダー、または質問")
-    )
-    docs.add_argument("--index", metavar="FILE", help=say("the index (default: $KANAME_DOCS)", "索引のファイル"))
-    docs.add_argument("--embeddings", metavar="NAME", help=say("local, or openai/MODEL", "local または openai/MODEL"))
-    docs.add_argument("-n", "--number", type=int, default=5, help=say("search: how many", "検索の件数"))
+    actions = docs.add_subparsers(dest="action", required=True, metavar=say("action", "操作"))
+    told = {
+        "add": say("read files and folders; what has not changed is passed over", "ファイルやフォルダーを読み込む"),
+        "list": say("what has been read", "読み込んだもの"),
+        "search": say("look for something", "検索する"),
+        "remove": say("forget files or folders", "削除する"),
+    }
+    for name, words in told.items():
+        one = actions.add_parser(name, help=words, description=words)
+        if name != "list":
+            one.add_argument(
+                "what", nargs="+", help=say("files and folders; search: the question", "ファイルやフォルダー、質問")
+            )
+        one.add_argument("--index", metavar="FILE", help=say("the index (default: $KANAME_DOCS)", "索引のファイル"))
+        one.add_argument("--embeddings", metavar="NAME", help=say("local, or openai/MODEL", "local または openai/MODEL"))
+        one.add_argument("-n", "--number", type=int, default=5, help=say("search: how many", "検索の件数"))
 
 
 def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -128,10 +128,8 @@ def sections(text: str) -> list[tuple[str, str]]:
             if inside and closing >= 0 and fences > 0
             else (LABELLED.match(line) or _HEADED.match(line) or _BOXED.match(line))
         )
-        if label is not None:
-            kind = LABELS[re.sub(r"[ \t]+", " ", label["label"]).lower()]
-            if label["label"].lower() == "input" and found[-1][0] != "action":  # a word like any other
-                label = None
+        if label is not None and label["label"].lower() == "input" and found[-1][0] != "action":
+            label = None  # a word like any other
         if label is not None:
             rest = label["rest"]
             bold = line[: label.start("label")].count("**") and not label.groupdict().get("close")

@@ -278,9 +278,12 @@ class _Bench:
         if sign == "/" and exact:
             return self._checked(_plain(Fraction(left, right)))  # type: ignore[arg-type]
         try:
-            return self._checked(_plain(_SIGNS[sign](left, right)))
+            value = _plain(_SIGNS[sign](left, right))
         except OverflowError:
             raise _too_large() from None
+        if value == 0 and sign in "*/" and left != 0 != right:
+            raise _too_large()
+        return self._checked(value)
 
     def power(self, base: Number, exponent: Number) -> Number:
         if base == 0 and exponent < 0:
@@ -293,16 +296,19 @@ class _Bench:
                 raise _too_large()
             self._pay(size, size, False)
             return self._checked(_plain(Fraction(base) ** exponent))
-        if base < 0 and not (isinstance(exponent, int) or float(exponent).is_integer()):
+        if base < 0 and not (isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())):
             raise Unsolvable(say("a root of a negative number is not a real number", "負の数の根は実数になりません"))
         if isinstance(exponent, Fraction) and not isinstance(base, float):
             exact = self._root(base, exponent)
             if exact is not None:
                 return exact
         try:
-            return self._checked(float(base) ** float(exponent))
+            value = float(base) ** float(exponent)
         except OverflowError:
             raise _too_large() from None
+        if value == 0 != base:
+            raise _too_large()
+        return self._checked(value)
 
     def _root(self, base: int | Fraction, exponent: Fraction) -> Number | None:
         """The root where it comes out exactly."""

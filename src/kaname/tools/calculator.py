@@ -50,7 +50,7 @@ def written(value: Number) -> str:
 
 def _whole(value: int) -> str:
     digits = int(value.bit_length() * math.log10(2)) + 1
-    if digits > MOST_DIGITS:
+    if abs(value) >= 10**MOST_DIGITS:
         raise Unsolvable(
             say(
                 f"the result has about {digits:,} digits; at most {MOST_DIGITS:,} are shown",

@@ -62,7 +62,7 @@ def tools_from(place: str, folder: Path) -> list[Any]:
 
 def _builtin(source: str, rest: str, folder: Path) -> Any:
     """A file or module of the user's that has the same name goes first."""
-    if source not in _BUILTIN or rest.isidentifier() or (folder / f"{source}.py").exists():
+    if source not in _BUILTIN or (folder / f"{source}.py").exists():
         return None
     return _BUILTIN[source](rest, folder)
 

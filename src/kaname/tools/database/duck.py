@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread, Timer
+from threading import Lock, Thread, Timer
 from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.language import say
-from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, missing, out_of_time, row_too_long
+from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, missing, out_of_time, read_rows
 
 _SETTINGS: dict[str, Any] = {
     "enable_external_access": "false",
@@ -22,6 +21,13 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+_COLUMNS = """
+SELECT c.table_name, c.column_name, c.data_type, c.comment, t.comment, t.table_name IS NOT NULL
+FROM duckdb_columns() c LEFT JOIN duckdb_tables() t ON t.table_oid = c.table_oid AND t.schema_name = c.schema_name
+WHERE NOT c.internal AND c.schema_name = 'main' ORDER BY c.table_name, c.column_index
+"""
+
+
 class DuckEngine:
     dialect = "duckdb"
 
@@ -30,6 +36,7 @@ class DuckEngine:
             import duckdb  # noqa: F401
         except ImportError as problem:
             raise missing("duckdb", "duckdb") from problem
+        self._one_at_a_time = Lock()
         self._path = Path(path).expanduser()
         if not self._path.is_file():
             raise ConfigError(say(f"there is no database {self._path}", f"データベース {self._path} がありません"))
@@ -46,21 +53,21 @@ class DuckEngine:
         return connection
 
     def tables(self) -> list[Table]:
+        import duckdb
+
         found: dict[str, tuple[list[Column], str]] = {}
-        connection = self._open()
-        try:
-            rows = connection.execute(
-                "SELECT c.table_name, c.column_name, c.data_type, c.comment, "
-                "(SELECT t.comment FROM duckdb_tables() t WHERE t.table_oid = c.table_oid AND NOT t.internal) "
-                "FROM duckdb_columns() c WHERE NOT c.internal ORDER BY c.table_name, c.column_index"
-            ).fetchall()
-            for table, column, kind, comment, told in rows:
-                columns, _ = found.setdefault(table, ([], told or ""))
-                samples = _samples(connection, table, column) if kind == "VARCHAR" else ()
-                columns.append(Column(column, kind, comment or "", samples))
-        finally:
-            connection.close()
-        return [Table(name, tuple(columns), told) for name, (columns, told) in found.items()]
+        with self._one_at_a_time:
+            connection = self._open()
+            try:
+                for table, column, kind, comment, told, is_table in connection.execute(_COLUMNS).fetchall():
+                    columns, _ = found.setdefault(table, ([], told or ""))
+                    samples = _samples(connection, table, column) if kind == "VARCHAR" and is_table else ()
+                    columns.append(Column(column, kind, comment or "", samples))
+            except duckdb.Error as problem:
+                raise QueryFailed(_told(problem)) from problem
+            finally:
+                connection.close()
+        return [Table(name, tuple(columns), told, "main") for name, (columns, told) in found.items()]
 
     def run(self, sql: str, limits: Limits) -> Rows:
         """In a thread of its own: some functions look at no clock, and then nobody waits for them here."""
@@ -75,6 +82,14 @@ class DuckEngine:
         return found
 
     def _run(self, sql: str, limits: Limits) -> Rows | Exception:
+        if not self._one_at_a_time.acquire(timeout=limits.seconds):  # the engine shares what it opens within a process
+            return out_of_time(limits)
+        try:
+            return self._run_alone(sql, limits)
+        finally:
+            self._one_at_a_time.release()
+
+    def _run_alone(self, sql: str, limits: Limits) -> Rows | Exception:
         import duckdb
 
         try:
@@ -90,10 +105,9 @@ class DuckEngine:
                 return QueryFailed(say("only one SELECT is allowed", "SELECT 文一つだけが使えます"))
             cut = f"left(to_json({ROW})::VARCHAR, {limits.characters + 1})"
             rows = connection.execute(f"SELECT {cut} FROM (\n{sql}\n) {ROW} LIMIT {limits.rows + 1}").fetchall()
-            if any(len(text) > limits.characters for (text,) in rows):
-                return row_too_long(limits)
-            made = [json.loads(text) for (text,) in rows]
-            return Rows(made[: limits.rows], len(made) > limits.rows)
+            return read_rows([text for (text,) in rows], limits)
+        except QueryFailed as problem:
+            return problem
         except duckdb.InterruptException:
             return out_of_time(limits)
         except (duckdb.Error, RuntimeError, ValueError, MemoryError) as problem:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
 from ...core.errors import ConfigError
@@ -21,6 +23,7 @@ class Table(NamedTuple):
     name: str
     columns: tuple[Column, ...]
     comment: str = ""
+    schema: str = ""
 
 
 class Rows(NamedTuple):
@@ -82,3 +85,21 @@ def missing(package: str, extra: str) -> ConfigError:
             f"{package} がありません: pip install 'kaname[{extra}]'",
         )
     )
+
+
+def read_rows(texts: list[str], limits: Limits) -> Rows:
+    """Rows that the engine has written as JSON: columns of one name are told apart, and numbers keep all their digits."""
+    if any(len(text) > limits.characters for text in texts):
+        raise row_too_long(limits)
+    made = [json.loads(text, object_pairs_hook=_row, parse_float=_exact, parse_constant=str) for text in texts]
+    return Rows(made[: limits.rows], len(made) > limits.rows)
+
+
+def _row(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = unique([name for name, _ in pairs])
+    return dict(zip(names, [value for _, value in pairs], strict=True))
+
+
+def _exact(text: str) -> float | str:
+    value = float(text)
+    return value if value - value == 0 and Decimal(repr(value)) == Decimal(text) else text

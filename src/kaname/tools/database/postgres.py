@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import socket
 from contextlib import suppress
 from threading import Event, Timer
 from typing import Any
+from urllib.parse import unquote
 
 from ...core.language import say
-from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, missing, out_of_time, row_too_long
+from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, missing, out_of_time, read_rows
 
 _COLUMNS = """
 SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class'), a.attname, format_type(a.atttypid, a.atttypmod),
@@ -45,24 +46,32 @@ class PostgresEngine:
         )
         try:
             return psycopg.connect(self._address, options=options, connect_timeout=10, application_name="kaname")
-        except psycopg.Error as problem:
-            raise QueryFailed(
-                say(f"no connection: {_first_line(problem)}", f"接続できません: {_first_line(problem)}")
-            ) from problem
+        except psycopg.OperationalError as problem:
+            told = self._masked(_first_line(problem))
+            raise QueryFailed(say(f"no connection: {told}", f"接続できません: {told}")) from None
+        except psycopg.Error:
+            raise QueryFailed(say("the address of the database cannot be read", "データベースのアドレスを読めません")) from None
+
+    def _masked(self, text: str) -> str:
+        """Without the password, as it is written in the address or as it is meant."""
+        found = re.search(r"://[^:/@]*:([^@/]*)@", self._address)
+        for secret in (found[1], unquote(found[1])) if found and found[1] else ():
+            text = text.replace(secret, "***")
+        return text
 
     def tables(self) -> list[Table]:
         import psycopg
 
-        found: dict[str, tuple[list[Column], str]] = {}
+        found: dict[str, tuple[list[Column], str, str]] = {}
         with self._open(Limits(0, 0, 10.0)) as connection:
             try:
                 rows = connection.execute(_COLUMNS, ()).fetchall()
             except psycopg.Error as problem:
                 raise QueryFailed(_first_line(problem)) from problem
-        for _, table, told, column, kind, comment, samples in rows:
-            columns, _ = found.setdefault(table, ([], told or ""))
+        for schema, table, told, column, kind, comment, samples in rows:
+            columns, _, _ = found.setdefault(table, ([], told or "", schema))
             columns.append(Column(column, kind, comment or "", tuple((samples or [])[:6])))
-        return [Table(name, tuple(columns), told) for name, (columns, told) in found.items()]
+        return [Table(name, tuple(columns), told, schema) for name, (columns, told, schema) in found.items()]
 
     def run(self, sql: str, limits: Limits) -> Rows:
         import psycopg
@@ -87,10 +96,7 @@ class PostgresEngine:
         finally:
             alarm.cancel()
             connection.close()
-        if any(len(text) > limits.characters for (text,) in rows):
-            raise row_too_long(limits)
-        made = [json.loads(text) for (text,) in rows]
-        return Rows(made[: limits.rows], len(made) > limits.rows)
+        return read_rows([text for (text,) in rows], limits)
 
 
 def _hang_up(connection: Any, hung_up: Event) -> None:

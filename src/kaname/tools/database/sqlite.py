@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -14,6 +16,8 @@ from ..results import to_json
 from .engine import Column, Limits, QueryFailed, Rows, Table, out_of_time, row_too_long, unique
 
 _LONGEST_VALUE = 1_000_000
+_LOOKING = 3.0  # seconds for tables, columns and samples
+_LONGEST_PATTERN = 1_000
 _CHECKED_EVERY = 2_000  # steps of SQLite's machine
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zipfile", "fsdir", "eval", "sqlite_dbpage"}
@@ -29,33 +33,39 @@ class SqliteEngine:
 
     def _open(self) -> sqlite3.Connection:
         address = f"{self._path.resolve().as_uri()}?mode=ro"
-        connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=2.0)
-        connection.execute("PRAGMA query_only = ON")
-        connection.execute("PRAGMA trusted_schema = OFF")
+        try:
+            connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=2.0)
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("PRAGMA trusted_schema = OFF")
+        except sqlite3.Error as problem:
+            raise QueryFailed(str(problem)) from problem
         return connection
 
     def tables(self) -> list[Table]:
         connection = self._open()
         try:
             named = connection.execute(
-                "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+                "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_'"
             )
-            return [Table(name, tuple(self._columns(connection, name))) for (name,) in named.fetchall()]
+            end = monotonic() + _LOOKING
+            connection.set_progress_handler(lambda: int(monotonic() > end), _CHECKED_EVERY)
+            return [Table(name, tuple(self._columns(connection, name, kind))) for name, kind in named.fetchall()]
         except sqlite3.Error as problem:
             raise QueryFailed(str(problem)) from problem
         finally:
             connection.close()
 
-    def _columns(self, connection: sqlite3.Connection, table: str) -> list[Column]:
-        found = []
-        for _, name, kind, *_ in connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall():
-            samples: tuple[str, ...] = ()
-            if not kind or "CHAR" in kind.upper() or "TEXT" in kind.upper():
-                rows = connection.execute(
-                    f"SELECT DISTINCT {_quoted(name)} FROM (SELECT {_quoted(name)} FROM {_quoted(table)} LIMIT 500) LIMIT 7"
-                )
-                samples = tuple([str(value) for (value,) in rows.fetchall() if value is not None])
-            found.append(Column(name, kind, "", samples))
+    def _columns(self, connection: sqlite3.Connection, table: str, of: str) -> list[Column]:
+        """A view that is broken or slow has columns nobody can tell, and does not stand in the way of the others."""
+        found: list[Column] = []
+        with suppress(sqlite3.Error):
+            for _, name, kind, *_ in connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall():
+                samples: tuple[str, ...] = ()
+                if of == "table" and (not kind or "CHAR" in kind.upper() or "TEXT" in kind.upper()):
+                    some = f"SELECT {_quoted(name)} FROM {_quoted(table)} LIMIT 500"
+                    rows = connection.execute(f"SELECT DISTINCT {_quoted(name)} FROM ({some}) LIMIT 7")
+                    samples = tuple([str(value) for (value,) in rows.fetchall() if value is not None])
+                found.append(Column(name, kind, "", samples))
         return found
 
     def run(self, sql: str, limits: Limits) -> Rows:
@@ -64,7 +74,16 @@ class SqliteEngine:
             _fence(connection, limits)
             cursor = connection.execute(sql)
             names = unique([column[0] for column in cursor.description or ()])
-            rows = cursor.fetchmany(limits.rows + 1)
+            made: list[dict[str, Any]] = []
+            size = 0
+            for row in cursor:
+                made.append(dict(zip(names, [to_json(value) for value in row], strict=True)))
+                length = len(str(made[-1]))
+                size += length
+                if length > limits.characters:
+                    raise row_too_long(limits)
+                if len(made) > limits.rows or size > limits.characters:
+                    break
         except sqlite3.Warning as problem:
             raise QueryFailed(str(problem)) from problem
         except (sqlite3.Error, OverflowError, MemoryError) as problem:
@@ -73,10 +92,7 @@ class SqliteEngine:
             raise QueryFailed(_told(problem)) from problem
         finally:
             connection.close()
-        made = [dict(zip(names, [to_json(value) for value in row], strict=True)) for row in rows]
-        if any(len(str(row)) > limits.characters for row in made):
-            raise row_too_long(limits)
-        return Rows(made[: limits.rows], len(made) > limits.rows)
+        return Rows(made[: limits.rows], len(made) > limits.rows or size > limits.characters)
 
 
 def _told(problem: Exception) -> str:
@@ -155,8 +171,11 @@ def _glob_pattern(wanted: str) -> str:
     return fnmatch.translate(wanted.replace("[^", "[!"))
 
 
+@lru_cache(maxsize=256)
 def _pieces(pattern: str, many: str, one: str, escape: str) -> list[str | re.Pattern[str]]:
     """What stands between the wildcards for many characters: a text, or a pattern of one length."""
+    if len(pattern) > _LONGEST_PATTERN:
+        raise ValueError("LIKE or GLOB pattern too complex")
     made: list[str | re.Pattern[str]] = []
     part: list[tuple[str, bool]] = []
     place = 0
@@ -213,6 +232,16 @@ def _instr(text: Any, wanted: Any) -> int | None:
     return (_as_text(text) or "").find(_as_text(wanted) or "") + 1
 
 
+def _trimmed(side: str) -> Any:
+    def trim(text: Any, chars: Any = " ") -> str | None:
+        whole, wanted = _as_text(text), _as_text(chars)
+        if whole is None or wanted is None:
+            return None
+        return str(getattr(whole, side)(wanted)) if wanted else whole
+
+    return trim
+
+
 def _replace(text: Any, old: Any, new: Any) -> str | None:
     if text is None or old is None or new is None:
         return None
@@ -224,10 +253,12 @@ def _replace(text: Any, old: Any, new: Any) -> str | None:
     return whole.replace(wanted, other)
 
 
+_SIDES = (("trim", "strip"), ("ltrim", "lstrip"), ("rtrim", "rstrip"))
 _FUNCTIONS: list[tuple[str, Any, int]] = [
     ("like", _like, 2),
     ("like", _like, 3),
     ("glob", _glob, 2),
     ("instr", _instr, 2),
     ("replace", _replace, 3),
+    *[(name, _trimmed(side), takes) for name, side in _SIDES for takes in (1, 2)],
 ]

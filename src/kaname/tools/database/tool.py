@@ -19,7 +19,11 @@ from .engine import Column, Engine, Limits, QueryFailed, Table
 from .wall import Refused, check
 
 _LONGEST_SCHEMA = 6_000  # characters in the tool's description
-_PRIVATE = re.compile(r"name|mail|phone|tel|address|password|secret|token|birth|氏名|名前|住所|電話|メール", re.IGNORECASE)
+_CATEGORY = re.compile(
+    r"status|state|type|kind|category|class|level|role|plan|region|country|currency|unit|lang|priority|mode|method|channel|"
+    r"dept|department|size|colou?r|grade|区分|種別|種類|状態|分類|カテゴリ|部門|部署|通貨|言語|優先",
+    re.IGNORECASE,
+)
 _DATE = re.compile(r"\d{4}-\d\d")
 _FEW = 5  # values of a column that are worth showing
 _MISSING = re.compile(
@@ -60,6 +64,7 @@ class DatabaseTool:
         self._engine: Engine = engine_for(source) if isinstance(source, str | Path) else source
         self._limits = Limits(max_rows, max_characters, timeout)
         self._only, self._functions = (None if tables is None else {one.lower() for one in tables}), functions
+        self._told: str | None = None
         self.timeout = timeout + 15.0  # the engine's own limit comes first; this is for one that does not answer
 
     @cached_property
@@ -67,23 +72,23 @@ class DatabaseTool:
         found = self._engine.tables()
         return found if self._only is None else [table for table in found if table.name.lower() in self._only]
 
-    @cached_property
+    @property
     def description(self) -> str:
         """With what there is to be asked: tables, columns, their types, remarks and a few values."""
-        head = f"Query a {self._engine.dialect} database with one SELECT; at most {self._limits.rows} rows come back. Tables:\n"
-        try:
-            return head + described(self.tables)
-        except QueryFailed as problem:
-            del self.description  # it may be there the next time
-            return f"{head}(not reachable now: {problem})"
+        if self._told is None:
+            head = f"Query a {self._engine.dialect} database with one SELECT; at most {self._limits.rows} rows. Tables:\n"
+            try:
+                self._told = head + described(self.tables)
+            except QueryFailed as problem:
+                return f"{head}(not reachable now: {problem})"  # it may be, the next time
+        return self._told
 
     async def execute(self, input_text: str) -> ToolResult:
         return await asyncio.shield(off_loop(self._execute, input_text))
 
     def _execute(self, sql: str) -> ToolResult:
         try:
-            sql = check(_unfenced(sql), self._engine.dialect, self._names(sql), self._functions)
-            found = self._engine.run(sql, self._limits)
+            found = self._engine.run(self._checked(_unfenced(sql)), self._limits)
         except Refused as problem:
             told = say(f"not run: {problem}", f"実行しませんでした: {problem}")
             return ToolResult(error=told, retryable=False)
@@ -102,22 +107,32 @@ class DatabaseTool:
             )
         return ToolResult(output)
 
-    def _names(self, sql: str) -> list[str]:
-        """Tables that may be read. One that was made since is looked for once more."""
-        names = [table.name for table in self.tables]
-        if not any(name.lower() in sql.lower() for name in names):
+    def _checked(self, sql: str) -> str:
+        """What is refused is looked at once more with the tables of this moment: one may have been made since."""
+        try:
+            return check(sql, self._engine.dialect, self._names(), self._functions, self._columns())
+        except Refused:
+            before = self._names()
             self.__dict__.pop("tables", None)
-            names = [table.name for table in self.tables]
-        schema = {"postgres": "public.", "duckdb": "main.", "sqlite": "main."}[self._engine.dialect]
-        return [*names, *[schema + name for name in names]]
+            if self._names() == before:
+                raise
+        self._told = None
+        return check(sql, self._engine.dialect, self._names(), self._functions, self._columns())
+
+    def _names(self) -> list[str]:
+        usual = {"postgres": "public", "duckdb": "main", "sqlite": "main"}[self._engine.dialect]
+        names = [table.name for table in self.tables]
+        return [*names, *[f"{table.schema or usual}.{table.name}" for table in self.tables]]
+
+    def _columns(self) -> set[str]:
+        return {column.name for table in self.tables for column in table.columns}
 
     def _hint(self, told: str) -> str:
         found = _MISSING.search(told)
         if found is None:
             return ""
         name = next(group for group in found.groups() if group).strip('"').rpartition(".")[2]
-        columns = {column.name for table in self.tables for column in table.columns}
-        return nearest(name, {table.name for table in self.tables} if "table" in told.lower() else columns)
+        return nearest(name, {table.name for table in self.tables} if "table" in told.lower() else self._columns())
 
 
 def engine_for(source: str | Path) -> Engine:
@@ -170,12 +185,12 @@ def _table(table: Table, *, values: bool) -> str:
 
 
 def _values(column: Column) -> str:
-    """All of them, if they are few: words that one has to know. Of dates, one that shows how they are written. Of anything
-    else nothing: a prompt is no place for people's names and addresses."""
-    if _PRIVATE.search(column.name) or any(len(value) > 30 for value in column.samples):
+    """Words that one has to know, of columns whose name says that they hold such; of dates, one that shows how they are
+    written. Of anything else nothing: a prompt is no place for people's names and addresses."""
+    if not column.samples or any(len(value) > 30 for value in column.samples):
         return ""
-    if len(column.samples) <= _FEW:
-        return ", ".join([repr(value) for value in column.samples])
+    if _CATEGORY.search(column.name) and len(column.samples) <= _FEW:
+        return "such as " + ", ".join([repr(value) for value in column.samples])
     return f"such as {column.samples[0]!r}" if _DATE.match(column.samples[0]) else ""
 
 

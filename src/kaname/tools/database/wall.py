@@ -30,13 +30,18 @@ class Refused(ValueError):
     """Why a statement is not run, in words for the model that wrote it."""
 
 
-def check(sql: str, dialect: str, tables: Collection[str], functions: Collection[str] = ()) -> str:
-    """The statement, ready to be run; `Refused` if it must not be. `functions`: more that may be used."""
+def check(
+    sql: str, dialect: str, tables: Collection[str], functions: Collection[str] = (), columns: Collection[str] = ()
+) -> str:
+    """The statement, ready to be run; `Refused` if it must not be. `functions`: more that may be used. `columns`: of the
+    tables, by which a column is told from a function in PostgreSQL's other way to call one."""
     text = _plain(sql)
     if found := _KEYWORDS.match(text):
         raise Refused(_only_select(found[1].upper()))
     tree = _parsed(text, dialect)
-    _walk(tree, dialect, {name.lower() for name in tables}, {name.lower() for name in functions}, tables)
+    _walk(tree, dialect, tables, {name.lower() for name in functions})
+    if dialect == "postgres":
+        _no_hidden_calls(tree, {name.lower() for name in columns})
     return text
 
 
@@ -94,30 +99,19 @@ def _only_select(what: str) -> str:
     return say(f"only SELECT is allowed, not {what}", f"SELECT だけが使えます ({what} は使えません)")
 
 
-def _walk(tree: Any, dialect: str, known: set[str], more: set[str], tables: Collection[str]) -> None:
+def _walk(tree: Any, dialect: str, tables: Collection[str], more: set[str]) -> None:
     from sqlglot import exp
 
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Refused(_only_select(type(tree).__name__.upper()))
-    never: tuple[Any, ...] = (
-        exp.DML,
-        exp.DDL,
-        exp.Command,
-        exp.Into,
-        exp.Lock,
-        exp.Pragma,
-        exp.Set,
-        exp.Drop,
-        exp.Alter,
-        exp.TruncateTable,
-    )
-    never += (exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.Describe, exp.Show, exp.Summarize)
-    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    never: tuple[Any, ...] = (exp.DML, exp.DDL, exp.Command, exp.Into, exp.Lock, exp.Pragma, exp.Set, exp.Drop, exp.Alter)
+    never += (exp.TruncateTable, exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.Describe, exp.Show, exp.Summarize)
+    known = {name.lower() for name in tables}
     for node in tree.walk():
         if isinstance(node, never) and not isinstance(node, exp.Query):
             raise Refused(_only_select(type(node).__name__.upper()))
         if isinstance(node, exp.Table):
-            _check_table(node, dialect, known | own, tables)
+            _check_table(node, dialect, known, tables)
         elif isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Case | exp.Cast):
             _check_function(node, dialect, more)
 
@@ -131,10 +125,50 @@ def _check_table(node: Any, dialect: str, known: set[str], tables: Collection[st
             raise Refused(say(f"{name}() cannot be read from here", f"{name}() はここでは使えません"))
         return
     parts = [part.name for part in node.parts]
-    full = ".".join(parts).lower()
-    if full not in known:
-        missing = say(f"there is no table {'.'.join(parts)!r}", f"テーブル {'.'.join(parts)!r} はありません")
-        raise Refused(missing + nearest(".".join(parts), tables))
+    if ".".join(parts).lower() in known or (len(parts) == 1 and _defined_here(node, parts[0].lower(), dialect)):
+        return
+    missing = say(f"there is no table {'.'.join(parts)!r}", f"テーブル {'.'.join(parts)!r} はありません")
+    raise Refused(missing + nearest(".".join(parts), tables))
+
+
+def _defined_here(node: Any, name: str, dialect: str) -> bool:
+    """Whether the name is that of a WITH which can be seen from here: not from outside of its query, nor from inside itself,
+    unless it is recursive. Otherwise it would be a way to any table of that name."""
+    from sqlglot import exp
+
+    inside, above = node, node.parent
+    while above is not None:
+        if isinstance(above, exp.With):
+            names = [cte.alias.lower() for cte in above.expressions]
+            place = next(number for number, cte in enumerate(above.expressions) if cte is inside)
+            itself = bool(above.args.get("recursive")) or dialect == "sqlite"
+            if name in names[: place + 1 if itself else place]:
+                return True
+        else:
+            held = above.args.get("with_") or above.args.get("with")
+            if held is not None and held is not inside and name in [cte.alias.lower() for cte in held.expressions]:
+                return True
+        inside, above = above, above.parent
+    return False
+
+
+def _no_hidden_calls(tree: Any, columns: set[str]) -> None:
+    """`('x'::text).pg_read_file` and `items.leak` call functions in PostgreSQL: what stands after a dot has to be a column."""
+    from sqlglot import exp
+
+    named = {alias.alias.lower() for alias in tree.find_all(exp.Alias, exp.TableAlias, exp.Subquery) if alias.alias}
+    for alias in tree.find_all(exp.TableAlias):
+        named |= {column.name.lower() for column in alias.args.get("columns") or ()}
+    for dot in tree.find_all(exp.Dot):
+        if not isinstance(dot.expression, exp.Star):
+            raise Refused(say("only a table's name may stand before a dot", "ドットの前に書けるのは表の名前だけです"))
+    for column in tree.find_all(exp.Column):
+        if column.table and not isinstance(column.this, exp.Star) and column.name.lower() not in columns | named | _FIELDS:
+            missing = say(f"there is no column {column.sql()!r}", f"列 {column.sql()!r} はありません")
+            raise Refused(missing + nearest(column.name, columns))
+
+
+_FIELDS = {"key", "value", "ordinality"}  # of the rows that table functions make
 
 
 def _function_name(node: Any) -> str:
@@ -160,8 +194,8 @@ def _check_function(node: Any, dialect: str, more: set[str]) -> None:
         raise Refused(say(f"{name}() inside such another is not allowed", f"{name}() の入れ子は使えません"))
     for value in node.args.values():
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, exp.Literal) and _size(str(one.this), one.is_string) > largest:
-                told = say(f"{one.this} is too much for {name}()", f"{name}() に {one.this} は大きすぎます")
+            if isinstance(one, exp.Expression) and _asks_for(one) > largest:
+                told = say(f"{one.sql()[:40]} is too much for {name}()", f"{name}() に {one.sql()[:40]} は大きすぎます")
                 raise Refused(told)
 
 
@@ -175,6 +209,16 @@ def _inside_another(node: Any) -> bool:
             return True
         above = above.parent
     return False
+
+
+def _asks_for(argument: Any) -> float:
+    """All the numbers in it, multiplied: more than it can come to."""
+    from sqlglot import exp
+
+    product = 1.0
+    for literal in argument.find_all(exp.Literal):
+        product *= max(1.0, _size(str(literal.this), literal.is_string))
+    return product
 
 
 def _size(text: str, is_format: bool) -> float:

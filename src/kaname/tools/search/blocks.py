@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +12,10 @@ from typing import NamedTuple
 from ...core.errors import ConfigError
 from ...core.language import say
 
-_ENCODINGS = ("utf-8-sig", "cp932", "euc_jp", "latin-1")
+_HALF_WIDTH = re.compile(r"[\uff61-\uff9f]")
 _LARGEST = 50_000_000  # bytes
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t]*#*$")
-_SKIPPED = {"script", "style", "nav", "header", "footer", "aside", "noscript", "template", "form", "button", "svg"}
+_SKIPPED = {"script", "style", "nav", "footer", "aside", "noscript", "template", "svg"}
 _PARAGRAPHS = {"p", "li", "dt", "dd", "blockquote", "pre", "div", "section", "article", "figcaption", "caption", "br", "hr"}
 
 
@@ -42,12 +43,18 @@ def read_blocks(path: Path) -> list[Block]:
 def decoded(data: bytes) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
-    for encoding in _ENCODINGS:
-        try:
-            return data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    raise AssertionError("latin-1 reads everything")
+    if b"\x1b$" in data:
+        return data.decode("iso2022_jp", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        pass
+    readings = []
+    for encoding in ("cp932", "euc_jp"):
+        with suppress(UnicodeDecodeError):
+            readings.append(data.decode(encoding))
+    # the wrong one of the two is full of half-width katakana
+    return min(readings, key=lambda text: len(_HALF_WIDTH.findall(text))) if readings else data.decode("latin-1")
 
 
 class Headings:
@@ -86,7 +93,8 @@ def _markdown(path: Path) -> Iterator[Block]:
     headings, held, begun, fenced = Headings(), list[str](), 1, False
     lines = decoded(path.read_bytes()).splitlines()
     for number, line in enumerate([*lines, ""], 1):
-        fenced ^= line.lstrip().startswith("```")
+        fence = line.lstrip()[:3]
+        fenced ^= fence in ("```", "~~~") and line.count(fence) % 2 == 1
         heading = None if fenced else _HEADING.match(line)
         under = not fenced and held and len(held) == 1 and re.fullmatch(r"=+|-{2,}", line.strip()) is not None
         if heading or under or (not line.strip() and not fenced):

@@ -16,7 +16,9 @@ SIZE, LARGEST = 300, 500  # in columns: a Japanese letter counts as two
 _SENTENCE = re.compile(r"(?<=[。．！？!?])\s*|(?<=[.;:])\s+|\n")
 _LATIN = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff々ー]+")
-_HIRAGANA = re.compile(r"[\u3040-\u309f]+")
+_KANA = re.compile(r"[\u3040-\u30ffー]")
+_JAPANESE = "です ます した して いる ある こと から まで ので など ない れる られ しま ませ って とい いう ため よう もの すか"
+_ENDINGS = frozenset(_JAPANESE.split())
 _WORDS = (
     "a an and are as at be by can could did do does for from had has have how i if in is it its may me my no not of on or "
     "our shall should so than that the their them there they this to us was we were what when where which who whom whose "
@@ -59,18 +61,35 @@ def _parts(block: Block) -> Iterator[Block]:
         return
     lines = block.text.split("\n")
     head = "\n".join(lines[:2]) + "\n" if len(lines) > 3 and lines[0].count("|") > 1 else ""
-    part = ""
-    for sentence in [one for one in _SENTENCE.split(block.text[len(head) :]) if one.strip()]:
-        while width(sentence) > LARGEST:  # no sentence at all
-            yield block._replace(text=head + sentence[: LARGEST // 2])
-            sentence = sentence[LARGEST // 2 :]
+    part, begun = "", len(head)
+    for start, sentence in _sentences(block.text, len(head)):
         if part and width(part) + width(sentence) > SIZE:
-            yield block._replace(text=head + part)
+            yield _cut(block, head + part, begun)
             part = ""
+        begun = begun if part else start
         joint = "\n" if head else "" if part and ord(part[-1]) > 0x2E80 else " "
         part = f"{part}{joint}{sentence}".strip() if part else sentence
     if part:
-        yield block._replace(text=head + part)
+        yield _cut(block, head + part, begun)
+
+
+def _sentences(text: str, start: int) -> Iterator[tuple[int, str]]:
+    """Each with its place; what is no sentence at all is cut by length."""
+    ends = [found.span() for found in _SENTENCE.finditer(text, start)]
+    for end, following in [*ends, (len(text), len(text))]:
+        for place in range(start, end, LARGEST // 2):
+            piece = text[place : min(end, place + LARGEST // 2)]
+            if piece.strip():
+                yield place, piece.strip()
+        start = following
+
+
+def _cut(block: Block, text: str, begun: int) -> Block:
+    """A part says in which line it begins."""
+    place = block.place
+    if place.startswith("line "):
+        place = f"line {int(place.removeprefix('line ')) + block.text.count(chr(10), 0, begun)}"
+    return block._replace(text=text, place=place)
 
 
 def terms(text: str) -> list[str]:
@@ -82,9 +101,8 @@ def terms(text: str) -> list[str]:
         if not word.isalnum():
             found += [part for part in re.split(r"[._-]", word) if part]
     for run in _WIDE.findall(text):
-        if len(run) == 1:
-            found.append(run)
-        found += [a + b for a, b in pairwise(run) if not _HIRAGANA.fullmatch(a + b)]
+        found += [char for char in run if not _KANA.fullmatch(char)] if len(run) < 3 else []
+        found += [a + b for a, b in pairwise(run) if a + b not in _ENDINGS]
     return found
 
 

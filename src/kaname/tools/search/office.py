@@ -11,11 +11,12 @@ from zipfile import BadZipFile, ZipFile
 
 from .blocks import Block, Headings, Unreadable
 
-_LARGEST = 50_000_000  # of one part, unpacked
+_LARGEST = 20_000_000  # of one part, unpacked
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _LEVEL = re.compile(r"(?:heading|title|見出し)\s*(\d?)", re.IGNORECASE)
 
 
@@ -30,7 +31,7 @@ def read_office(path: Path) -> Iterator[Block]:
 
 def _part(archive: ZipFile, name: str) -> Element:
     if archive.getinfo(name).file_size > _LARGEST:
-        raise Unreadable(f"{name} is larger than 50 MB")
+        raise Unreadable(f"{name} is larger than 20 MB")
     return ElementTree.fromstring(archive.read(name))
 
 
@@ -41,20 +42,37 @@ def _numbered(archive: ZipFile, pattern: str) -> list[tuple[int, str]]:
 
 def _word(archive: ZipFile) -> Iterator[Block]:
     body = _part(archive, "word/document.xml").find(f"{_W}body")
-    headings = Headings()
+    headings, styles = Headings(), _styles(archive)
     for number, node in enumerate([] if body is None else body, 1):
         place = f"paragraph {number}"
         if node.tag == f"{_W}tbl":
-            rows = [[_words(cell, f"{_W}t") for cell in row.iter(f"{_W}tc")] for row in node.iter(f"{_W}tr")]
+            rows = [[_line(cell) for cell in row.iter(f"{_W}tc")] for row in node.iter(f"{_W}tr")]
             yield Block("\n".join([" | ".join(row) for row in rows]), str(headings), place)
             continue
         style = node.find(f"{_W}pPr/{_W}pStyle")
-        level = None if style is None else _LEVEL.search(style.get(f"{_W}val", ""))
-        text = _words(node, f"{_W}t")
+        named = "" if style is None else style.get(f"{_W}val", "")
+        level = _LEVEL.search(styles.get(named, named))
+        text = _line(node)
         if level and text:
             headings.enter(int(level[1] or 1), text)
         elif text:
             yield Block(text, str(headings), place)
+
+
+def _styles(archive: ZipFile) -> dict[str, str]:
+    """Their names by their ids: in a Japanese Word the id of a heading is a number."""
+    if "word/styles.xml" not in archive.namelist():
+        return {}
+    names = [
+        (one.get(f"{_W}styleId", ""), one.find(f"{_W}name")) for one in _part(archive, "word/styles.xml").iter(f"{_W}style")
+    ]
+    return {number: name.get(f"{_W}val", "") for number, name in names if name is not None}
+
+
+def _line(node: Element) -> str:
+    """The words, with the spaces that tabs, line ends and new paragraphs stand for."""
+    kinds = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}p": "\n"}
+    return "".join([kinds.get(part.tag, (part.text or "") if part.tag == f"{_W}t" else "") for part in node.iter()]).strip()
 
 
 def _words(node: Element, tag: str) -> str:
@@ -81,20 +99,41 @@ def _excel(archive: ZipFile) -> Iterator[Block]:
     shared: list[str] = []
     if "xl/sharedStrings.xml" in archive.namelist():
         shared = [_words(one, f"{_S}t") for one in _part(archive, "xl/sharedStrings.xml").iter(f"{_S}si")]
-    names = [sheet.get("name", "") for sheet in _part(archive, "xl/workbook.xml").iter(f"{_S}sheet")]
-    for number, name in _numbered(archive, r"xl/worksheets/sheet(\d+)\.xml"):
-        title = names[number - 1] if number <= len(names) else f"sheet {number}"
-        head: list[str] = []
+    for title, name in _sheets(archive):
+        head: dict[int, str] = {}
         for row in _part(archive, name).iter(f"{_S}row"):
-            cells = [_cell(cell, shared) for cell in row.iter(f"{_S}c")]
-            if not any(cells):
+            cells = {_column(cell, number): _cell(cell, shared) for number, cell in enumerate(row.iter(f"{_S}c"))}
+            filled = {number: text for number, text in cells.items() if text}
+            if not filled:
                 continue
-            filled = [cell for cell in cells if cell]
-            if not head and len(filled) > 1:
-                head = cells
-            pairs = [f"{name}: {cell}" if name else cell for name, cell in zip(head, cells, strict=False) if cell]
-            text = " | ".join(filled) if cells == head or not pairs else " | ".join(pairs)
-            yield Block(text, title, f"sheet {title}, row {row.get('r', '?')}")
+            first = not head and len(filled) > 1
+            head = filled if first else head
+            pairs = [text if first or number not in head else f"{head[number]}: {text}" for number, text in filled.items()]
+            yield Block(" | ".join(pairs), title, f"sheet {title}, row {row.get('r', '?')}")
+
+
+def _sheets(archive: ZipFile) -> list[tuple[str, str]]:
+    """Names and files, in the order of the tabs."""
+    targets = {
+        one.get("Id", ""): one.get("Target", "").removeprefix("/xl/") for one in _part(archive, "xl/_rels/workbook.xml.rels")
+    }
+    found = []
+    for sheet in _part(archive, "xl/workbook.xml").iter(f"{_S}sheet"):
+        target = targets.get(sheet.get(_RELATION, ""), "")
+        if f"xl/{target}" in archive.namelist():
+            found.append((sheet.get("name", ""), f"xl/{target}"))
+    return found
+
+
+def _column(cell: Element, number: int) -> int:
+    """Empty cells are left out of the file: the letters say which column it is."""
+    letters = re.match(r"[A-Z]+", cell.get("r", ""))
+    if letters is None:
+        return number
+    place = 0
+    for letter in letters[0]:
+        place = place * 26 + ord(letter) - 64
+    return place - 1
 
 
 def _cell(cell: Element, shared: list[str]) -> str:

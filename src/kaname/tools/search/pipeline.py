@@ -6,10 +6,11 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
 from ...core.language import say
+from ...kernel.boundary import Border
 from .blocks import READERS, Unreadable, read_blocks
 from .chunks import Chunk, chunked
 from .embedding import Embeddings, embeddings_for
@@ -97,13 +98,14 @@ class RAGPipeline:
 
     def remove(self, *paths: str | Path) -> None:
         resolved = [str(Path(path).expanduser().resolve()) for path in paths]
-        self._index.remove([*resolved, *map(str, paths)])
+        inside = [row.path for row in self._index.files() if row.path.startswith(tuple([one + os.sep for one in resolved]))]
+        self._index.remove([*resolved, *map(str, paths), *inside])
 
     def search(self, query: str, top_k: int = 5) -> list[Hit]:
         """The passages that fit best: those that share words with the question, and those that mean the same."""
         if not query.strip():
             raise ConfigError(say("the question is empty", "質問が空です"))
-        return self.found(query, self._embeddings.embed([query])[0], top_k)
+        return self.found(query, self._embedded([query])[0], top_k)
 
     def found(self, query: str, vector: object, top_k: int) -> list[Hit]:
         """Scores are added, not ranks: a word that is found by chance must not weigh as much as one that is meant."""
@@ -123,6 +125,12 @@ class RAGPipeline:
         return hits
 
     def _take(self, path: Path, known: FileRow | None, done: Added) -> None:
+        with Border() as border:  # a file may be anything: what its reader stumbles over is told, and the others are read
+            self._take_file(path, known, done)
+        if border.failure is not None:
+            done.problems[str(path)] = str(border.failure)
+
+    def _take_file(self, path: Path, known: FileRow | None, done: Added) -> None:
         status = path.stat()
         if known is not None and (known.modified, known.size) == (status.st_mtime, status.st_size) and not known.problem:
             done.unchanged.append(str(path))
@@ -136,7 +144,7 @@ class RAGPipeline:
             chunks = list(chunked(read_blocks(path)))
             if not chunks:
                 problem = say("there is no text in it", "テキストがありません")
-        except (Unreadable, OSError) as trouble:
+        except Unreadable as trouble:
             chunks, problem = [], str(trouble)
         row = FileRow(str(path), status.st_mtime, status.st_size, digest, len(chunks), problem)
         self._index.put(row, chunks, self._vectors(chunks))
@@ -148,9 +156,15 @@ class RAGPipeline:
     def _vectors(self, chunks: list[Chunk]) -> list[object]:
         """Of the headings and the text: what a passage is about often stands above it."""
         texts = [f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text for chunk in chunks]
-        return [
-            vector for start in range(0, len(texts), _BATCH) for vector in self._embeddings.embed(texts[start : start + _BATCH])
-        ]
+        batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+        return [vector for batch in batches for vector in self._embedded(batch)]
+
+    def _embedded(self, texts: list[str]) -> Any:
+        """Of length one, so that their products are cosines."""
+        import numpy
+
+        made = numpy.asarray(self._embeddings.embed(texts), dtype=numpy.float32)
+        return made / numpy.maximum(numpy.linalg.norm(made, axis=1, keepdims=True), 1e-12)
 
 
 def _hit(number: int, passage: list[Stored], score: float, similarity: float) -> Hit:
@@ -166,7 +180,7 @@ def _found(path: Path) -> Iterator[Path]:
         for folder, folders, files in os.walk(path):
             folders[:] = sorted([name for name in folders if not name.startswith(".") and name != "node_modules"])
             inside = [Path(folder, name) for name in sorted(files) if not name.startswith((".", "~$"))]
-            yield from [one for one in inside if one.suffix.lower() in READERS]
+            yield from [one for one in inside if one.suffix.lower() in READERS and one.is_file()]
     else:
         raise ConfigError(say(f"there is no {path}", f"{path} がありません"))
 

@@ -49,7 +49,9 @@ class SearchTool:
 
 
 def _shown(number: int, hit: Hit) -> dict[str, Any]:
-    shown: dict[str, Any] = {"cite": f"[{number}]", "source": Path(hit.source).name}
+    path = Path(hit.source)
+    source = "/".join(path.parts[-2:]) if path.name.lower().startswith(("readme", "index")) else path.name
+    shown: dict[str, Any] = {"cite": f"[{number}]", "source": source}
     shown |= {"heading": hit.heading} if hit.heading else {}
     shown |= {"place": hit.place} if hit.place else {}
     return {**shown, "chunk": hit.chunk, "text": hit.text}
