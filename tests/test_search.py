@@ -205,3 +205,63 @@ def test_embeddings_of_a_server(tmp_path):
     pipeline.close()
     server.shutdown()
     server.server_close()
+
+
+def test_a_word_of_one_letter_and_one_of_hiragana(tmp_path):
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
+    for name, text in {"cat": "猫を飼う", "apple": "りんごは甘い", "plural": "Transmitters are tested yearly"}.items():
+        pipeline.add_text(name, text)
+    for question, source in {"猫": "cat", "りんご": "apple", "transmitter test": "plural"}.items():
+        assert pipeline.search(question)[0].source == source
+    pipeline.close()
+
+
+def test_a_long_block_says_for_every_part_where_it_begins():
+    text = "\n".join([f"row {number}, some words that make it long enough" for number in range(100)])
+    made = list(chunked([Block(text, "", "line 10")]))
+    for chunk in made:
+        number = int(chunk.text.split(",")[0].removeprefix("row "))
+        assert chunk.place == f"line {10 + number}"
+
+
+def test_bad_files_do_not_stop_the_others(tmp_path):
+    import os
+    import zipfile
+
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "broken.docx", "w") as archive:
+        archive.writestr("word/document.xml", "<w:document")
+    os.mkfifo(folder / "pipe.txt")
+    (folder / "dangling.txt").symlink_to(folder / "nowhere")
+    (folder / "euc.txt").write_bytes("テスト文書".encode("euc_jp"))
+    (folder / "jis.txt").write_bytes("電池の交換".encode("iso2022_jp"))
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
+    done = pipeline.add(folder)
+    assert [Path(path).name for path in done.problems] == ["broken.docx"]
+    assert pipeline.search("テスト")[0].text == "テスト文書"
+    assert pipeline.search("電池")[0].text == "電池の交換"
+    pipeline.remove(folder)
+    assert len(pipeline) == 0
+    pipeline.close()
+
+
+def test_an_empty_cell_moves_nothing(tmp_path):
+    """As spreadsheets are written: an empty cell is left out."""
+    import zipfile
+
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    relations = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    rows = '<row r="1"><c r="A1" t="inlineStr"><is><t>item</t></is></c><c r="B1" t="inlineStr"><is><t>colour</t></is></c>'
+    rows += '<c r="C1" t="inlineStr"><is><t>price</t></is></c></row>'
+    rows += '<row r="2"><c r="A2" t="inlineStr"><is><t>cup</t></is></c><c r="C2"><v>800</v></c></row>'
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as archive:
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{main}" xmlns:r="{relations}"><sheets><sheet name="Prices" r:id="x"/></sheets></workbook>',
+        )
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels", '<Relationships><Relationship Id="x" Target="worksheets/sheet9.xml"/></Relationships>'
+        )
+        archive.writestr("xl/worksheets/sheet9.xml", f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>')
+    assert read_blocks(tmp_path / "a.xlsx")[1] == Block("item: cup | price: 800", "Prices", "sheet Prices, row 2")

@@ -24,7 +24,7 @@ _WORDS = (
     "our shall should so than that the their them there they this to us was we were what when where which who whom whose "
     "why will with would you your much many any am"
 )
-_COMMON = frozenset(_WORDS.split())
+_COMMON = frozenset(_WORDS.split())  # short ones, which have no stem but themselves
 
 
 class Chunk(NamedTuple):
@@ -97,13 +97,23 @@ def terms(text: str) -> list[str]:
     text = unicodedata.normalize("NFKC", text).lower()
     found = []
     for word in _LATIN.findall(text):
-        found.append(word)
+        found.append(_stem(word))
         if not word.isalnum():
-            found += [part for part in re.split(r"[._-]", word) if part]
+            found += [_stem(part) for part in re.split(r"[._-]", word) if part]
     for run in _WIDE.findall(text):
         found += [char for char in run if not _KANA.fullmatch(char)] if len(run) < 3 else []
         found += [a + b for a, b in pairwise(run) if a + b not in _ENDINGS]
     return found
+
+
+def _stem(word: str) -> str:
+    """Roughly: what a plural or a form of a verb has in common with the word."""
+    if len(word) < 4 or not word.isalpha():
+        return word
+    for ending, other in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
+        if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) >= 3:
+            return word[: -len(ending)] + other
+    return word.removesuffix("e") if len(word) > 4 else word
 
 
 def query_terms(text: str) -> list[str]:

@@ -20,11 +20,12 @@ CREATE TABLE IF NOT EXISTS files (
 CREATE TABLE IF NOT EXISTS chunks (
     id INTEGER PRIMARY KEY, file INTEGER, number INTEGER, text TEXT, heading TEXT, place TEXT, vector BLOB);
 CREATE INDEX IF NOT EXISTS of_file ON chunks (file);
-CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (terms, tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (terms, tokenize="unicode61 remove_diacritics 2 tokenchars '._-'");
 CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, row);
 """
-_MOST_TERMS = 16
-_TOO_COMMON = 0.2  # of all chunks: a word that says nothing
+_MOST_TERMS = 12
+_MOST_PLACES = 8_000  # where all of them stand, taken together
+_TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 
 
 class Stored(NamedTuple):
@@ -142,14 +143,20 @@ class Index:
             return {number: min(1.0, -score / whole) for number, score in rows}
 
     def _rarest(self, wanted: list[str]) -> list[tuple[str, float]]:
-        """Words with their weights (inverse document frequency)."""
+        """Words with their weights (inverse document frequency): the rarest, as many as can be looked up quickly."""
         size = len(self)
-        weighed = []
+        counted = []
         for term in wanted:
-            (count,) = self._db.execute("SELECT count(*) FROM words WHERE words MATCH ?", (f'"{term}"',)).fetchone()
-            if count <= max(20, size * _TOO_COMMON):
-                weighed.append((term, math.log((size - count + 0.5) / (count + 0.5) + 1.0)))
-        return sorted(weighed, key=lambda one: -one[1])[:_MOST_TERMS]
+            row = self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
+            counted.append((row[0] if row else 0, term))
+        kept: list[tuple[str, float]] = []
+        places = 0
+        for count, term in sorted(counted)[:_MOST_TERMS]:
+            places += count
+            if len(kept) > 1 and (places > _MOST_PLACES or count > max(20, size * _TOO_COMMON)):
+                break
+            kept.append((term, math.log((size - count + 0.5) / (count + 0.5) + 1.0)))
+        return kept
 
     def by_vector(self, vector: Any, most: int, also: Iterable[int] = ()) -> dict[int, float]:
         """The nearest, and others that are asked for, with their cosines."""
