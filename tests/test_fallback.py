@@ -165,3 +165,17 @@ async def test_a_model_that_calls_on_although_nothing_is_on_offer():
     result, _, _ = await run([shaky], FallbackStrategy(max_retries=0), call("shaky"), [call("shaky", x=1)], "never asked")
     assert len(ran) == 1
     assert result.stop.kind in ("degraded", "incomplete")
+
+
+async def test_a_stand_in_that_takes_other_arguments_is_tried_once():
+    shaky, _ = failing("pure")
+
+    @tool(effect="pure")
+    def other(name: str) -> str:
+        """Other."""
+        return name
+
+    result, _, _ = await run(
+        [shaky, other], FallbackStrategy(fallback={"shaky": "other"}, **QUICK), call("shaky", x=5), "without"
+    )
+    assert "other failed after 1 try" in result.stop.detail

@@ -115,3 +115,10 @@ def test_nothing_is_held_while_nothing_may_match() -> None:
     assert scan.pending == 12
     scan.feed("urity ")
     assert scan.pending == 21
+
+
+def test_a_match_begins_where_its_oldest_thread_began() -> None:
+    assert Pattern("a+b").search("xaaab") == (1, 5, "a+b")
+    scan = Scan([Pattern("a+b")])
+    scan.feed("xaaa")
+    assert scan.pending == 1

@@ -112,6 +112,8 @@ def test_a_second_process_sees_what_the_first_has_added(tmp_path):
     assert other.search("red box")[0].source == "note"
     one.add_text("note", "The red box is on the shelf.")
     assert "shelf" in other.search("red box")[0].text
+    one.add_text("second", "Batteries are in the drawer.")
+    assert other.search("batteries drawer")[0].source == "second"
     one.close()
     other.close()
 
