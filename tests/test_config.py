@@ -171,3 +171,12 @@ def test_from_the_command_line(terminal):  # noqa: F811
 def test_yaml_is_loaded_when_a_file_is():
     code = "import sys; from kaname import Agent, Config; assert 'yaml' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_schema_for_editors_is_the_one_that_is_checked_against():
+    from pathlib import Path
+
+    from kaname.api.config_schema import SCHEMA
+
+    shipped = Path(__file__).parent.parent / "docs" / "kaname.schema.json"
+    assert json.loads(shipped.read_text("utf-8")) == SCHEMA, "kaname config schema > docs/kaname.schema.json"

@@ -10,7 +10,7 @@ from .main import DONE, FAILED
 from .screen import Screen
 
 TEMPLATE = """# What your agents are. `kaname config check` tells every mistake; `kaname run "…"` uses the first agent.
-# For an editor that knows JSON Schema: kaname config schema > .kaname-schema.json
+# For an editor that knows JSON Schema: kaname config schema > .kaname-schema.json (also docs/kaname.schema.json)
 # yaml-language-server: $schema=.kaname-schema.json
 
 agents:
