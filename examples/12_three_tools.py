@@ -1,7 +1,7 @@
 """Search, database and calculator in one run, by a model that only writes text.
 
-Here the model follows a script. With a real one it is the same: `python 12_three_tools.py local`
-(or openai/NAME, …); what that looks like stands at the end of this file.
+Here the model follows a script. With a real one: `python 12_three_tools.py local` (or openai/NAME, …). What the local one made
+of it on 15 November 2026 stands at the end of this file.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from kaname import (
+    Agent,
     AgentRuntime,
     CalculatorTool,
     DatabaseTool,
@@ -24,6 +25,9 @@ from kaname import (
     ToolRegistry,
 )
 
+QUESTION = (
+    "What does a member pay for the sencha? Look up the discount for members and the price in the database, then calculate."
+)
 SCRIPT = ScriptedModel(
     [
         "Thought: First the discount.\nAction: search\nAction Input: discount for members",
@@ -42,20 +46,28 @@ async def main(folder: Path, model: str = "") -> None:
     library = RAGPipeline(folder / "docs.db")
     library.add(folder / "rules.md")
     tools = ToolRegistry([CalculatorTool(), DatabaseTool(folder / "shop.db"), SearchTool(library, top_k=1)])
-    runtime = AgentRuntime(ReActPlanner(model or SCRIPT), tools, Guardrails(), FallbackStrategy(), journal="memory")
-    result = await runtime.run("What does a member pay for the sencha?")
+    runtime = AgentRuntime(ReActPlanner(SCRIPT), tools, Guardrails(), FallbackStrategy(), journal="memory")
+    agent = Agent(model, tools.values(), journal="memory") if model else runtime.agent
+    result = await agent.run(QUESTION)
     for step in result.steps:
         if step.action:
             seen = step.observation or ""
             passages = json.loads(seen)["passages"] if step.action == "search" else []
             print(step.action, " ->", passages[0]["text"] if passages else seen)
-    print(result.answer)
-    await runtime.agent.close()
+    print(result.output)
+    await agent.close()
     library.close()
 
 
 with tempfile.TemporaryDirectory() as name:
     asyncio.run(main(Path(name), *sys.argv[1:]))
+
+# The local model (1.5 billion parameters, 113 s on two busy cores) used all three tools, and guessed the discount before it had
+# looked it up: a model of that size is not to be trusted with three steps.
+#   database  -> {"rows": [{"price": 2400}]}
+#   calculator  -> 2160          (2400 * 0.9)
+#   search  -> Members get a discount of 20 percent on tea.
+#   A member pays 2160 for the sencha after a 20 percent discount.
 
 # prints:
 #   search  -> Members get a discount of 20 percent on tea.
