@@ -266,3 +266,41 @@ def test_version_and_closed_streams(terminal):
         )
         assert "Traceback" not in done.stderr, ending
         assert done.returncode == code, (ending, done.stderr)
+
+
+def test_the_printed_command_works_as_it_stands(terminal):
+    """With a journal of the file's own, and an agent that is not the first."""
+    import shlex
+
+    elsewhere = terminal.folder / "elsewhere"
+    elsewhere.mkdir()
+    write(elsewhere, CONFIGURED)
+    write(elsewhere, json.dumps([uses("add", a=1, b=2), "three"]), "second.json")
+    (elsewhere / "mytools.py").write_text((terminal.folder / "mytools.py").read_text())
+    asked = terminal("run", "-c", "elsewhere/kaname.yaml", "-a", "second", "1 + 2")
+    command = asked.stderr.rpartition("to go on: kaname ")[2].strip().rstrip("]")
+    done = terminal(*shlex.split(command))
+    assert (done.returncode, done.stdout) == (0, "three\n"), done.stderr
+    again = terminal("run", "-c", "elsewhere/kaname.yaml", "-a", "second", "1 + 2")
+    run = again.stderr.rpartition("runs resume ")[2].split()[0]
+    named = terminal("runs", "resume", run, "-c", "elsewhere/kaname.yaml", "--answer", "yes")
+    assert named.stdout == "three\n", "the agent is remembered although the file is named"
+
+
+def test_what_cannot_be_taken_back_stays_in_the_record(terminal):
+    write(terminal.folder, "from kaname import tool\n@tool\ndef pay(): 'Pay.'\n", "bank.py")
+    script = terminal.script(uses("pay"), "Paid.", "hello")
+    said = terminal("chat", "-m", script, "-t", "bank.py", "-s", "x", stdin="pay now\n/undo\nhi\n/undo\n/cost\nquit\n")
+    assert "pay cannot be taken back" in said.stderr
+    assert "forgotten: hi" in said.stderr
+    assert "45 tokens" in said.stderr, "what was spent stays spent"
+
+
+def test_all_mistakes_at_once_also_of_different_kinds(tmp_path):
+    told = mistakes(
+        tmp_path, "agents:\n  a:\n    tools: [nosuch:f, calculater]\n    mcp_server: {}\n    stops: {max_steps: '${N:-5}'}\n"
+    )
+    assert "unknown key; did you mean 'mcp_servers'" in told
+    assert "no module 'nosuch'" in told
+    assert "did you mean 'calculator'" in told
+    assert told.count("kaname.yaml:") == 3, "a number from the environment is one, in quotes too"

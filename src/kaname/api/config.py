@@ -63,7 +63,8 @@ class AgentConfig:
         known, where = len(reading.mistakes), ("agents", self.name)
         folder = Path(self.folder)
         tools = all_tools(self.tools, folder, lambda number, told: reading.wrong((*where, "tools", str(number)), told))
-        policies = policies_of(self, tools, lambda place, told: reading.wrong((*where, *place), told))
+        unloaded = len(reading.mistakes) > known
+        policies = policies_of(self, None if unloaded else tools, lambda place, told: reading.wrong((*where, *place), told))
         model: Any = None
         try:
             model = self._model()
@@ -143,9 +144,21 @@ def load_config(*files: str | Path) -> Config:
         reading.read(Path(file))
     if not reading.mistakes or reading.value:
         _check(reading)
-    reading.raise_all()
     folder = str(Path(files[-1]).resolve().parent) if files else "."
+    if reading.mistakes:
+        _look_for_tools(reading, Path(folder))  # it will not start: then all that is wrong is worth knowing
+    reading.raise_all()
     return Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
+
+
+def _look_for_tools(reading: Reading, folder: Path) -> None:
+    from ..tools.loading import all_tools
+
+    for name, agent in _mapping(_mapping(reading.value).get("agents")).items():
+        places = _mapping(agent).get("tools")
+        named = [place for place in places if isinstance(place, str)] if isinstance(places, list) else []
+        where = ("agents", name, "tools")
+        all_tools(named, folder, lambda number, told, where=where: reading.wrong((*where, str(number)), told))  # type: ignore[misc]
 
 
 def _check(reading: Reading) -> None:

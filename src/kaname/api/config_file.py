@@ -13,6 +13,31 @@ from ..core.language import say
 from ..core.record import record
 
 _MOST_VALUES = 20_000
+_NUMBERS = {
+    *(
+        "max_steps",
+        "no_repeats",
+        "per_tool",
+        "max_retries",
+        "max_calls",
+        "window",
+        "threads",
+        "context",
+        "timeout",
+        "start_timeout",
+    ),
+    *(
+        "max_input_tokens",
+        "max_output_tokens",
+        "backoff",
+        "longest_wait",
+        "required",
+        "disabled",
+        "library",
+        "degrade",
+        "allowed",
+    ),
+}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Where = tuple[str, ...]
 
@@ -99,7 +124,8 @@ class Reading:
         if "${" not in text:
             return text
         filled = self._expanded(text, where)
-        if style is not None or filled == text:  # in quotes it stays a text
+        wanted = bool(where) and where[-1] in _NUMBERS  # {max_steps: "${N}"}: between braces YAML wants the quotes
+        if (style is not None and not wanted) or filled == text:  # in quotes it stays a text
             return filled
         import yaml
 

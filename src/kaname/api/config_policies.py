@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Wrong = Callable[[tuple[str, ...], str], None]
 
 
-def policies_of(agent: AgentConfig, tools: list[Any], wrong: Wrong) -> tuple[Policy, ...]:
+def policies_of(agent: AgentConfig, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
     """Outermost first: one's own, guardrails, approval, fallback."""
     folder = Path(agent.folder)
     made: list[Policy] = []
@@ -78,9 +78,10 @@ def _tried(make: Callable[[], Any], where: tuple[str, ...], wrong: Wrong) -> Any
         return None
 
 
-def _known(agent: AgentConfig, tools: list[Any], names: Any, where: tuple[str, ...], wrong: Wrong) -> None:
-    """A name that is no tool's guards nothing. Of the tools of servers nothing is known before they start."""
-    if agent.mcp_servers:
+def _known(agent: AgentConfig, tools: list[Any] | None, names: Any, where: tuple[str, ...], wrong: Wrong) -> None:
+    """A name that is no tool's guards nothing. Of the tools of servers nothing is known before they start,
+    nor of tools that could not be loaded."""
+    if agent.mcp_servers or tools is None:
         return
     known = [as_action(tool).name for tool in tools]
     for name in names:

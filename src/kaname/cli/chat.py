@@ -15,7 +15,7 @@ from typing import Any
 from ..api.agent import Agent
 from ..api.begin import new_run_id
 from ..core.errors import AgentError, nearest
-from ..core.events import Opened, Received
+from ..core.events import Opened, Received, ToolStarted
 from ..core.language import say
 from ..core.runs import RunInfo
 from ..core.values import plain_text
@@ -26,9 +26,11 @@ from .ending import Ending, to_the_end
 from .main import DONE
 from .run import told_status
 from .screen import Screen, cut
-from .setting_up import agent_from, take_up
+from .setting_up import agent_from, take_up, where_it_is
 from .show import Show
 from .story import facts_of
+
+_HARMLESS = ("pure", "idempotent")
 
 
 def main(given: argparse.Namespace) -> int:
@@ -40,6 +42,7 @@ class _Chat:
         self._given, self._screen, self._ending = given, screen, ending
         self._session = given.session or f"chat-{new_run_id()}"
         self._agent: Agent = None  # type: ignore[assignment]
+        self._spent: tuple[int, float] = (0, 0.0)  # on what was undone
         self._read = _reader(self.commands, ending)
 
     @property
@@ -68,8 +71,12 @@ class _Chat:
                     await self._answer(text)
         finally:
             await self._agent.close()
+        where = where_it_is(self._given)
         self._screen.note(
-            say(f"to go on: kaname chat --session {self._session}", f"続きは: kaname chat --session {self._session}")
+            say(
+                f"to go on: kaname chat --session {self._session}{where}",
+                f"続きは: kaname chat --session {self._session}{where}",
+            )
         )
         return DONE
 
@@ -169,9 +176,9 @@ class _Chat:
 
     async def _money(self, rest: str) -> None:
         runs = await self._runs()
-        tokens = sum(one.input + one.output for one in runs)
+        tokens = self._spent[0] + sum(one.input + one.output for one in runs)
         costs = [one.cost for one in runs]
-        known = sum(cost for cost in costs if cost is not None)
+        known = self._spent[1] + sum(cost for cost in costs if cost is not None)
         money = f"${known:.4f}" + (say(" and more that is unknown", " と不明分") if None in costs else "")
         self._screen.note(f"{tokens} {say('tokens', 'トークン')}, {money}")
 
@@ -196,6 +203,18 @@ class _Chat:
         if not runs:
             self._screen.note(say("there is nothing to undo", "取り消すものがありません"))
             return
+        events = await facts_of(self._agent.journal, runs[-1].run)
+        done = [
+            event.body.call.name
+            for event in events
+            if isinstance(event.body, ToolStarted) and event.body.effect not in _HARMLESS
+        ]
+        if done:
+            names = ", ".join(dict.fromkeys(done))
+            stays = say(f"{names} cannot be taken back: it stays in the record", f"{names} は取り消せないため記録に残ります")
+            self._screen.note(stays, "yellow")
+            return
+        self._spent = (self._spent[0] + runs[-1].input + runs[-1].output, self._spent[1] + (runs[-1].cost or 0.0))
         await self._agent.journal.delete(runs[-1].run)
         agent = agent_from(self._given, self._screen)  # a fresh one: it remembers nothing of what is gone
         await self._agent.close()

@@ -23,7 +23,7 @@ def main(given: argparse.Namespace) -> int:
     if given.action == "schema":
         screen.say(json.dumps(SCHEMA, indent=2))
         return DONE
-    files = given.files or [name for name in FILES if Path(name).is_file()][:1]
+    files = given.files or given.config or [name for name in FILES if Path(name).is_file()][:1]
     if not files:
         screen.note(
             say("there is no kaname.yaml here: `kaname init` writes one", "kaname.yaml がありません。`kaname init` で作れます"),

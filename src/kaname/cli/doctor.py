@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import shutil
 import sys
@@ -31,7 +32,11 @@ _PATIENCE = 5.0
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     good = True
+    logging.getLogger("kaname").setLevel(logging.ERROR)  # what is wrong is told below
+    given.broken = False
     for look in (_python, _config, _journal, _model, _keys, _servers, _space):
+        if given.broken and look in (_journal, _model, _servers):
+            continue  # nothing more can be said before the file is mended
         for what, fine, told in look(given):
             good = good and fine is not False
             mark, colour = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "dim")}[fine]
@@ -60,6 +65,7 @@ def _config(given: argparse.Namespace) -> list[Finding]:
         config.check()
         config.agent(given.agent)
     except AgentError as problem:
+        given.broken = True
         return [(what, False, str(problem))]
     return [(what, True, f"{', '.join(config.files)}: {', '.join(config.agents)}")]
 

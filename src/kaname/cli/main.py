@@ -160,6 +160,7 @@ def _config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     config = _command(commands, "config", say("check the configuration, or print its schema", "設定の検査、スキーマの表示"))
     config.add_argument("action", choices=["check", "show", "schema"])
     config.add_argument("files", nargs="*")
+    config.add_argument("-c", "--config", action="append", help=say("a configuration file", "設定ファイル"))
     tools = _command(commands, "tools", say("what an agent can do", "エージェントが使えるツール"))
     _agent_options(tools)
     tools.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool", "ツール"))

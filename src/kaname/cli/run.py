@@ -17,7 +17,7 @@ from .asking import ask_the_user
 from .ending import to_the_end
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .screen import Screen
-from .setting_up import agent_from
+from .setting_up import agent_from, where_it_is
 from .show import Show
 
 _CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING, "cancelled": INTERRUPTED}
@@ -42,12 +42,14 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
     try:
         stop = asyncio.Event()
         run = agent.run(task, session_id=given.session, abort_event=stop)
-        return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet)
+        return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=where_it_is(given))
     finally:
         await agent.close()
 
 
-async def follow(agent: Agent, run: Run, stop: asyncio.Event, screen: Screen, *, as_json: bool, quiet: bool) -> int:
+async def follow(
+    agent: Agent, run: Run, stop: asyncio.Event, screen: Screen, *, as_json: bool, quiet: bool, where: str = ""
+) -> int:
     """Show a run to its end. Ctrl-C ends it in order and keeps what it has; a second one ends the program."""
     show = Show(screen, quiet=quiet)
     while True:
@@ -58,7 +60,7 @@ async def follow(agent: Agent, run: Run, stop: asyncio.Event, screen: Screen, *,
                     screen.say(chunk.to_json()) if as_json else show.take(chunk)
                 result: Result = await run
         except AgentError as problem:
-            return _failed(problem, show, screen, as_json=as_json)
+            return _failed(problem, show, screen, as_json=as_json, where=where)
         answers = ask_the_user(result, screen) if result.stop.kind == "waiting" and not as_json else None
         if not answers:
             break
@@ -66,22 +68,22 @@ async def follow(agent: Agent, run: Run, stop: asyncio.Event, screen: Screen, *,
     if not as_json:
         show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "")
         if not quiet or result.stop.kind not in ("completed", "degraded"):
-            screen.note(_last_line(result, show))
+            screen.note(_last_line(result, show, where))
     return _CODES.get(result.stop.kind, FAILED)
 
 
-def _failed(problem: AgentError, show: Show, screen: Screen, *, as_json: bool) -> int:
+def _failed(problem: AgentError, show: Show, screen: Screen, *, as_json: bool, where: str) -> int:
     show.finish()
     if as_json:
         screen.note(str(problem), "red")
     elif not show.failed:
         screen.note(f"{say('failed', '失敗')}: {problem}", "red")
     if problem.run and not as_json:
-        screen.note(f"[{show.spent()}; {problem.run}; {_to_go_on(problem.run)}]")
+        screen.note(f"[{show.spent()}; {problem.run}; {_to_go_on(problem.run, where=where)}]")
     return FAILED
 
 
-def _last_line(result: Result, show: Show) -> str:
+def _last_line(result: Result, show: Show, where: str) -> str:
     if result.completed:
         return f"[{show.spent()}; {result.run}]"
     told = say(*_KINDS.get(result.stop.kind, (result.stop.kind, result.stop.kind)))
@@ -91,7 +93,7 @@ def _last_line(result: Result, show: Show) -> str:
     if result.state.seq == 0:  # it never began, and there is nothing to go on with
         return f"[{how}]"
     spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # of what was broken off nobody knows
-    return f"[{how}; {spent}; {_to_go_on(result.run, result)}]"
+    return f"[{how}; {spent}; {_to_go_on(result.run, result, where)}]"
 
 
 _KINDS = {
@@ -116,14 +118,14 @@ def told_status(status: str) -> str:
     return say(*_KINDS.get(status, (status, status))) if say("", "ja") else status
 
 
-def _to_go_on(run: str, result: Result | None = None) -> str:
+def _to_go_on(run: str, result: Result | None = None, where: str = "") -> str:
     """The command that goes on, ready to be copied."""
     answer = ""
     if result is not None and result.questions:
         key, question = next(iter(result.questions.items()))
         wanted = question.options[0] if question.options else "…"
         answer = f" --answer {wanted}" if len(result.questions) == 1 else f" --answer '{key}={wanted}' …"
-    return say(f"to go on: kaname runs resume {run}{answer}", f"続きは: kaname runs resume {run}{answer}")
+    return say(f"to go on: kaname runs resume {run}{answer}{where}", f"続きは: kaname runs resume {run}{answer}{where}")
 
 
 def _on_interrupt(stop: asyncio.Event) -> None:

@@ -20,7 +20,7 @@ from .ending import to_the_end
 from .main import DONE, FAILED, USAGE
 from .run import follow, told_status
 from .screen import Screen, columns, padded
-from .setting_up import agent_from, journal_for, take_up
+from .setting_up import agent_from, journal_for, take_up, where_it_is
 from .story import facts_of, story, tell
 
 
@@ -119,7 +119,7 @@ async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, scre
             going = agent.fork(run.run, given.at, user_input=given.other, abort_event=stop)
         else:
             going = agent.resume(run.run, answers, takeover=given.takeover, abort_event=stop)
-        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False)
+        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=where_it_is(given))
     finally:
         await agent.close()
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import re
+import shlex
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from ..api.agent import Agent
 from ..api.config import Config
 from ..core.errors import ConfigError
 from ..core.language import say
+from ..journals.choose import default_path
 from ..kernel.ports import Model
 from ..models.names import resolve
 from ..strategies.stop import cost, deadline, max_steps
@@ -51,6 +53,15 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     return agent
 
 
+def where_it_is(given: argparse.Namespace) -> str:
+    """What has to be added to a command that is to find this journal again from here."""
+    place = journal_for(given)
+    plain = argparse.Namespace(journal=None, config=None, agent=None)
+    usual = journal_for(plain) if any(Path(name).is_file() for name in FILES) else os.environ.get("KANAME_JOURNAL")
+    same = place is None or os.path.realpath(place) == os.path.realpath(usual or default_path())
+    return "" if same else f" --journal {shlex.quote(str(place))}"
+
+
 def _origin(given: argparse.Namespace, config: Config | None) -> dict[str, Any]:
     """What was said, so that the run can be gone on with from anywhere without saying it again."""
     said = {name: getattr(given, name, None) for name in _REMEMBERED}
@@ -74,10 +85,11 @@ def take_up(given: argparse.Namespace, recipe: Mapping[str, Any]) -> None:
                 )
             )
         return
-    if given.config or given.agent or given.model or getattr(given, "tool", None):
-        return
+    here = [str(Path(file).resolve()) for file in given.config or []]
+    other = bool(here) and here != list(origin.get("config", []))  # another file: its own first agent, unless one is named
     for name in (*_REMEMBERED, "folder"):
-        if name in origin:
+        skip = (name == "agent" and other) or (name == "base_url" and given.model)
+        if name in origin and not skip and not getattr(given, name, None):
             setattr(given, name, origin[name])
 
 

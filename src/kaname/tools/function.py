@@ -28,7 +28,7 @@ def check_effect(name: str, effect: Any) -> Effect:
     for known in EFFECTS:
         if effect == known:
             return known
-    raise ConfigError(f"tool {name}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
+    raise ConfigError(f"{f'tool {name}' if name else '@tool'}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
 
 
 class FunctionTool:

@@ -8,7 +8,9 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
@@ -128,6 +130,13 @@ def _module(source: str, folder: Path) -> Any:
     return module
 
 
+def _place(error: BaseException) -> str:
+    """The innermost line that is not ours."""
+    ours = str(Path(__file__).parent.parent)
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith((ours, "<"))]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
 def _loaded(source: str, load: Callable[[], Any]) -> Any:
     """Other people's code, which may do anything while it is imported."""
     with Border(caught=(Exception, SystemExit)) as border:
@@ -136,8 +145,10 @@ def _loaded(source: str, load: Callable[[], Any]) -> Any:
     assert failure is not None
     error = failure.error
     if isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]:
-        raise ConfigError(say(f"there is no module {source!r}", f"モジュール {source!r} がありません")) from error
-    where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else failure.place
+        missing = say(f"there is no module {source!r}", f"モジュール {source!r} がありません")
+        close = get_close_matches(source, _BUILTIN, n=1)
+        raise ConfigError(missing + (nearest(source, _BUILTIN) if close else "")) from error
+    where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else _place(error) or failure.place
     raise ConfigError(
         say(f"{source} cannot be loaded: {failure} (at {where})", f"{source} を読み込めません: {failure} ({where})")
     ) from error
