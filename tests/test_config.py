@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kaname import Agent, ConfigError, load_config
-from kaname.api.config import SCHEMA
+from kaname.api.config_schema import SCHEMA
 from kaname.cli.init import TEMPLATE
 from kaname.testing import WireServer
 from kaname.testing.wire import reply

@@ -342,3 +342,14 @@ async def test_a_context_that_copies_changes_nothing():
 
     result, _, _ = await guarded(ScriptedModel(["hi"]), Guardrails(blocked_patterns=["bomb"]), "a bomb", context=context)
     assert result.stop.kind == "blocked"
+
+
+async def test_a_warning_is_told_every_time_and_json_is_not_counted_twice():
+    rails = Guardrails(max_output_tokens=30, warn_patterns=["hurry"])
+    agent = Agent(ScriptedModel(["ok"] * 3), policies=[rails], journal=MemoryJournal())
+    for _ in range(2):
+        seen = [chunk async for chunk in agent.run("please hurry")]
+        assert [chunk["status"] for chunk in seen if chunk.type == "status"].count("warning") == 1
+    answer = '{"result": "' + "word " * 18 + '"}'  # some 26 tokens
+    result, _, _ = await guarded(ScriptedModel([answer]), rails, output=str)
+    assert result.completed

@@ -13,7 +13,7 @@ from ..core.record import field, record
 from ..models.names import LITELLM, PROVIDERS, resolve
 from ..strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
 from .config_file import Reading, check
-from .config_schema import SCHEMA as SCHEMA
+from .config_schema import SCHEMA
 
 _SYNONYMS = {"claude": "anthropic"}
 _RULES: dict[str, Any] = {

@@ -19,7 +19,7 @@ from ..core.events import Opened, Received, ToolStarted
 from ..core.language import say
 from ..core.runs import RunInfo
 from ..core.values import plain_text
-from ..kernel.load import load
+from ..kernel.load import load, read_run
 from ..tools.offload import off_loop
 from .asking import ask_the_user
 from .ending import Ending, to_the_end
@@ -28,7 +28,6 @@ from .run import told_status
 from .screen import Screen, cut
 from .setting_up import agent_from, take_up, where_it_is
 from .show import Show
-from .story import facts_of
 
 _HARMLESS = ("pure", "idempotent")
 
@@ -41,7 +40,7 @@ class _Chat:
     def __init__(self, given: argparse.Namespace, screen: Screen, ending: Ending) -> None:
         self._given, self._screen, self._ending = given, screen, ending
         self._session = given.session or f"chat-{new_run_id()}"
-        self._agent: Agent = None  # type: ignore[assignment]
+        self._agent: Agent  # made when the conversation begins
         self._spent: tuple[int, float] = (0, 0.0)  # on what was undone
         self._read = _reader(self.commands, ending)
 
@@ -89,7 +88,7 @@ class _Chat:
             journal = choose(journal_for(self._given))
             past = await journal.runs(session=self._session, limit=1)
             if past:
-                first = (await facts_of(journal, past[0].run))[0].body
+                first = (await read_run(journal, past[0].run))[0].body
                 take_up(self._given, first.recipe if isinstance(first, Opened) else {})
                 self._given.journal = journal_for(self._given)
         self._agent = agent_from(self._given, self._screen)
@@ -105,7 +104,7 @@ class _Chat:
     async def _exchanges(self, runs: list[RunInfo]) -> list[tuple[str, str]]:
         said = []
         for one in runs:
-            events = await facts_of(self._agent.journal, one.run)
+            events = await read_run(self._agent.journal, one.run)
             asked = [event.body.message.text for event in events if isinstance(event.body, Received)]
             state = await load(self._agent.journal, one.run)
             answer = plain_text(state.output) if state.output is not None else f"[{told_status(one.status)}]"
@@ -203,7 +202,7 @@ class _Chat:
         if not runs:
             self._screen.note(say("there is nothing to undo", "取り消すものがありません"))
             return
-        events = await facts_of(self._agent.journal, runs[-1].run)
+        events = await read_run(self._agent.journal, runs[-1].run)
         done = [
             event.body.call.name
             for event in events

@@ -44,8 +44,9 @@ def _let_go_of_output() -> None:
 
 
 def _told(problem: Exception, code: int) -> int:
-    with suppress(OSError):
-        print(f"kaname: {problem}", file=sys.stderr)  # noqa: T201
+    if sys.stderr is not None:  # it may be closed
+        with suppress(OSError):
+            sys.stderr.write(f"kaname: {problem}\n")
     return code
 
 

@@ -11,7 +11,7 @@ from ..api.agent import Agent
 from ..api.result import Result
 from ..api.run import Run
 from ..core.errors import AgentError
-from ..core.language import say
+from ..core.language import japanese, say
 from ..core.values import plain_text
 from .asking import ask_the_user
 from .ending import to_the_end
@@ -115,7 +115,8 @@ _KINDS = {
 
 
 def told_status(status: str) -> str:
-    return say(*_KINDS.get(status, (status, status))) if say("", "ja") else status
+    """In a list: the word that the journal knows; in Japanese, its translation."""
+    return _KINDS.get(status, (status, status))[1] if japanese() else status
 
 
 def _to_go_on(run: str, result: Result | None = None, where: str = "") -> str:

@@ -13,7 +13,7 @@ from ..core.events import Opened
 from ..core.language import say
 from ..core.runs import RunInfo
 from ..journals.choose import choose, default_path
-from ..kernel.load import load
+from ..kernel.load import load, read_run
 from ..kernel.ports import Journal
 from .asking import given_answers
 from .ending import to_the_end
@@ -21,7 +21,7 @@ from .main import DONE, FAILED, USAGE
 from .run import follow, told_status
 from .screen import Screen, columns, padded
 from .setting_up import agent_from, journal_for, take_up, where_it_is
-from .story import facts_of, story, tell
+from .story import story, tell
 
 
 def main(given: argparse.Namespace) -> int:
@@ -99,7 +99,7 @@ async def _found(journal: Journal, wanted: str | None, action: str) -> RunInfo:
 
 async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:
     """Resume, fork or replay, with the agent that it was made by."""
-    first = (await facts_of(journal, run.run))[0].body
+    first = (await read_run(journal, run.run))[0].body
     take_up(given, first.recipe if isinstance(first, Opened) else {})
     state = await load(journal, run.run)
     answers = {}

@@ -35,12 +35,8 @@ from .show import call_text
 _LONG = 300
 
 
-async def facts_of(journal: Journal, run: str, upto: int | None = None) -> list[Event]:
-    return await read_run(journal, run, upto)
-
-
 async def tell(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bool) -> None:
-    events = await facts_of(journal, run.run)
+    events = await read_run(journal, run.run)
     if as_json:
         for event in events:
             for chunk in chunks_of(event):
@@ -58,7 +54,7 @@ async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[
     first, lines = events[0].body, [(str(event.seq), line) for event, line in _lines(events)]
     if isinstance(first, Opened) and first.base is not None:
         run, upto = first.base
-        before = await facts_of(journal, run, upto)
+        before = await read_run(journal, run, upto)
         told = say(f"goes on from {run}, fact {upto}:", f"{run} の {upto} 番の続き:")
         earlier = await _with_what_came_before(journal, before)
         return [("", told), *[("", f"  {line}") for _, line in earlier], ("", "—"), *lines]
@@ -67,7 +63,7 @@ async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[
 
 async def story(journal: Journal, run: RunInfo) -> list[str]:
     """Without times and numbers, to be compared."""
-    return [line for _, line in _lines(await facts_of(journal, run.run), timed=False)]
+    return [line for _, line in _lines(await read_run(journal, run.run), timed=False)]
 
 
 def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, str]]:

@@ -127,8 +127,8 @@ async def use(call: ToolCall, scope: Scope) -> None:
         before = scope.inherited.get(call.id)
         result = None if before is None else await settle(before, scope)
         if result is None:  # if another tool stood in for it when the process died, that one goes on
-            stood_in = before is not None and before.call.name != call.name
-            result = await joints(scope.agent, scope)[1](before.call if stood_in and before is not None else call)
+            going_on = call if before is None or before.call.name == call.name else before.call
+            result = await joints(scope.agent, scope)[1](going_on)
     except Suspend as question:
         await scope.park(question, call.id)
         return

@@ -211,7 +211,8 @@ def may_be_label(line: str) -> bool:
     """The beginning of a line that more could make a label of."""
     if len(line) > 60:
         return False
-    if LABELLED.match(line) and not LABELLED.match(line)["rest"].strip():  # type: ignore[index]
+    label = LABELLED.match(line)
+    if label is not None and not label["rest"].strip():
         return True
     found = _UNFINISHED.fullmatch(line)
     word = "" if found is None else re.sub(r"[ \t]+", " ", found["word"]).lower()

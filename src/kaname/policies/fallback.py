@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments, ConfigError
@@ -101,9 +102,7 @@ class FallbackStrategy(Policy):
                 failures.append(why)
                 break
             result, attempts = await self._tried(
-                lambda one=one: next(one),  # type: ignore[misc]
-                lambda one=one: _may_repeat(one, scope),  # type: ignore[misc]
-                lambda one=one: _undone(one, scope),  # type: ignore[misc]
+                partial(next, one), partial(_may_repeat, one, scope), partial(_undone, one, scope)
             )
             if not result.is_error or not result.retryable or not _ran(one, scope):
                 if failures and not result.is_error:

@@ -5,6 +5,7 @@ Output is judged before it is seen: what streams is held back as long as it may 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -84,7 +85,7 @@ class Guardrails(Policy):
         self.input_checks, self.output_checks = tuple(input_checks), tuple(output_checks)
         self._rules = check_rules(tools)
         self.window, self.longest_match = window, longest_match
-        self._verdicts: dict[str, GuardrailResult] = {}
+        self._verdicts: dict[bytes, GuardrailResult] = {}
 
     # What can be asked without a run: limits, patterns, and those checks that are no coroutines
 
@@ -159,7 +160,7 @@ class Guardrails(Policy):
         if asked is not None:
             verdict, fresh = await self._judge_input(asked.text)
             usage = verdict.usage if fresh else NOTHING
-            if fresh and verdict.action is GuardrailAction.WARN:
+            if verdict.action is GuardrailAction.WARN and not state.replies:  # once a turn
                 await scope.record(Warned("guardrails", verdict.reason))
             if verdict.action is GuardrailAction.BLOCK:
                 masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage) if usage != NOTHING else None
@@ -178,14 +179,15 @@ class Guardrails(Policy):
 
     async def _judge_input(self, text: str) -> tuple[GuardrailResult, bool]:
         """The verdict, and whether it is a new one: a text is judged once as long as this policy lives."""
-        if text in self._verdicts:
-            return self._verdicts[text], False
+        known = hashlib.sha256(text.encode("utf-8", "replace")).digest()  # not the text: it may be long
+        if known in self._verdicts:
+            return self._verdicts[known], False
         verdict = over_limit(text, self.max_input_tokens, "input") or self.matched(text)
         if verdict.action is not GuardrailAction.BLOCK and self.input_checks:
             verdict = worse(verdict, await self.checked(text, self.input_checks))
         if len(self._verdicts) >= _REMEMBERED:
             self._verdicts.clear()
-        self._verdicts[text] = verdict
+        self._verdicts[known] = verdict
         return verdict, True
 
     def lets(self, call: ToolCall, scope: Scope) -> bool:
@@ -251,13 +253,15 @@ def estimated_tokens(text: str) -> int:
 
 
 def unseen(reply: ModelReply) -> str:
-    """What a reply holds beside its text and thoughts: the arguments of calls, and what only its provider understands; and the
-    text once more where it is JSON, because what matters there may be spelt otherwise."""
+    """What a reply holds beside its text and thoughts: the arguments of calls, and what only its provider understands."""
     held: list[Any] = [call.args for call in reply.message.calls]
     held += [part.data for part in reply.message.parts if isinstance(part, Provided)]
-    if reply.message.text.lstrip()[:1] in ("{", "["):
-        held.append(reply.message.text)
     return "\n".join([text for one in held for text in _texts(one)])
+
+
+def as_meant(text: str) -> str:
+    """What a JSON text says, and not how it is spelt; nothing, where it is none."""
+    return "\n".join(list(_texts(text))[1:])
 
 
 def _texts(value: Any) -> Iterator[str]:

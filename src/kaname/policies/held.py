@@ -18,6 +18,7 @@ from .guardrails import (
     GuardrailResult,
     Guardrails,
     Withheld,
+    as_meant,
     by_pattern,
     over_limit,
     too_long,
@@ -86,8 +87,8 @@ class Held:
         """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""
         rails, message = self._rails, reply.message
         parts = [part for part in (message.text, message.thinking, unseen(reply)) if part]
-        verdict = over_limit("".join(parts[:3]), rails.max_output_tokens, "output") or ALLOWED
-        for part in parts:
+        verdict = over_limit("".join(parts), rails.max_output_tokens, "output") or ALLOWED
+        for part in (*parts, as_meant(message.text)):
             verdict = worse(verdict, rails.matched(part))
         for channel in self._channels.values():
             if (found := channel.blocked.end()) is not None:
