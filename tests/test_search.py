@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -267,3 +269,51 @@ def test_an_empty_cell_moves_nothing(tmp_path):
         )
         archive.writestr("xl/worksheets/sheet9.xml", f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>')
     assert read_blocks(tmp_path / "a.xlsx")[1] == Block("item: cup | price: 800", "Prices", "sheet Prices, row 2")
+
+
+@pytest.fixture
+def read_only_folder():
+    """With an index in it, and we are somebody who may not write there; root may write everywhere."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        pipeline = RAGPipeline(folder / "index.db", embeddings=Letters())
+        pipeline.add_text("note", "The red box is under the sink.")
+        pipeline.close()
+        (folder / "index.db").chmod(0o444)
+        folder.chmod(0o555)
+        before = os.geteuid()
+        if before == 0:
+            os.seteuid(65534)
+        yield folder
+        os.seteuid(before)
+        folder.chmod(0o755)
+
+
+def test_an_index_that_may_only_be_read_is_read(read_only_folder):
+    pipeline = RAGPipeline(read_only_folder / "index.db", embeddings=Letters())
+    assert pipeline.search("red box")[0].source == "note"
+    with pytest.raises(ConfigError, match="may only be read"):
+        pipeline.add_text("more", "text")
+    assert [path.name for path in read_only_folder.iterdir()] == ["index.db"]
+    pipeline.close()
+
+
+def test_an_index_of_another_form_or_other_vectors_is_told(tmp_path):
+    class Longer(Letters):
+        def embed(self, texts):
+            return numpy.ones((len(texts), 65), dtype=numpy.float32)
+
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
+    pipeline.add_text("note", "The red box is under the sink.")
+    pipeline.close()
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Longer())
+    with pytest.raises(ConfigError, match="64 numbers, and these have 65"):
+        pipeline.search("box")
+    with pytest.raises(ConfigError, match="64 numbers, and these have 65"):
+        pipeline.add_text("more", "text")
+    pipeline.close()
+    with sqlite3.connect(tmp_path / "index.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(ConfigError, match="newer kaname"):
+        RAGPipeline(tmp_path / "index.db", embeddings=Letters())

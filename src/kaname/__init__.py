@@ -53,9 +53,10 @@ _HOMES = {
     "models.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
     "policies.fallback": ("FallbackResult", "FallbackStrategy"),
-    "policies.guardrails": ("GuardrailAction", "GuardrailResult", "Guardrails"),
+    "policies.guardrails": ("Guardrails",),
     "policies.judge": ("Judge",),
     "policies.tool_rules": ("ToolRule",),
+    "policies.verdicts": ("GuardrailAction", "GuardrailResult"),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
     "tools.calculator": ("CalculatorTool",),
@@ -129,11 +130,11 @@ if TYPE_CHECKING:
     from .policies.approve import Approve as Approve
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
-    from .policies.guardrails import GuardrailAction as GuardrailAction
-    from .policies.guardrails import GuardrailResult as GuardrailResult
     from .policies.guardrails import Guardrails as Guardrails
     from .policies.judge import Judge as Judge
     from .policies.tool_rules import ToolRule as ToolRule
+    from .policies.verdicts import GuardrailAction as GuardrailAction
+    from .policies.verdicts import GuardrailResult as GuardrailResult
     from .strategies.stop import cost as cost
     from .strategies.stop import deadline as deadline
     from .strategies.stop import max_steps as max_steps

@@ -95,9 +95,14 @@ class Beginnings:
                 before = await self.journal.runs(session=session, limit=1)
             state = await self.recent.load(self.journal, before[0]) if before else State()
             opened = Opened(session, user, (before[0].run, state.seq) if before else None, await self._description())
-            scope = await self._open(run, state, [opened, Received(message)], channel)
+            scope = await self._open(run, state, [opened, self._received(message)], channel)
             yield scope
             self.recent.keep(run, scope.state)
+
+    def _received(self, message: Message) -> Received:
+        for policy in self.recipe.policies:
+            message = policy.received(message)
+        return Received(message)
 
     @asynccontextmanager
     async def again(
@@ -160,7 +165,7 @@ class Beginnings:
                 raise InvalidState(f"at fact {at} no call {call_id!r} waits for a result{nearest(call_id, waiting)}")
             facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
         if message is not None:
-            facts.append(Received(message))
+            facts.append(self._received(message))
         yield await self._open(run, state, facts, channel)
 
     async def _open(self, run: str, state: State, facts: Sequence[Fact], channel: Channel) -> Scope:

@@ -54,7 +54,7 @@ def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Po
     from ..policies.tool_rules import ToolRule
 
     parts = dict(given)
-    for side in ("input_checks", "output_checks"):
+    for side in ("input_checks", "output_checks", "result_checks"):
         places = list(parts.get(side) or ())
         found = [
             _tried(lambda place=place: object_from(place, folder), ("guardrails", side, str(number)), wrong)  # type: ignore[misc]

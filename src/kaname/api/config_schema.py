@@ -70,6 +70,7 @@ _GUARDRAILS = _mapping(
         "warn_patterns": {**_TEXTS, "description": "regular expressions that are reported"},
         "input_checks": {**_TEXTS, "description": "functions, as module:name"},
         "output_checks": {**_TEXTS, "description": "functions, as module:name"},
+        "result_checks": {**_TEXTS, "description": "functions, as module:name"},
         "window": _a("integer"),
         "tools": _named(
             "Rules by tool; * for all others.",

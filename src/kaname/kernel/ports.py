@@ -109,6 +109,10 @@ class Policy:
     async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
         return await next(request)
 
+    def received(self, message: Message) -> Message:
+        """A message of the user, as it is to be written down; nobody has seen it yet."""
+        return message
+
     def lets(self, call: ToolCall, scope: Scope) -> bool:
         """Whether this policy would let the call through as it is: asked before another tool stands in for one."""
         return True

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from enum import StrEnum
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,14 @@ from ..core.errors import ConfigError, Halt, Signal
 from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, Provided, Text, ToolCall, ToolResult, Usage
-from ..core.record import field, record, replace
+from ..core.record import replace
 from ..core.steps import Stop
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from .names import known_tools
 from .patterns import Pattern, Scan
 from .tool_rules import ToolRule, check_names, check_rules, refusal
+from .verdicts import ALLOWED, Check, GuardrailAction, GuardrailResult, by_pattern, named, over_limit, understood, worse
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope
@@ -32,31 +32,11 @@ _REMEMBERED = 1_000  # questions
 _MASK_EN, _MASK_JA = "[removed by a guardrail]", "[ガードレールにより削除]"
 
 
-class GuardrailAction(StrEnum):
-    ALLOW = "allow"
-    WARN = "warn"
-    BLOCK = "block"
-
-
-@record
-class GuardrailResult:
-    """`details`: the pattern, the limit or the check that objected. Never the text itself. `usage`: what a judge has cost."""
-
-    action: GuardrailAction = GuardrailAction.ALLOW
-    reason: str = ""
-    details: dict[str, Any] = field(factory=dict)
-    usage: Usage = NOTHING
-
-
-ALLOWED = GuardrailResult()
-Check = Callable[[str], Any]
-"""A text in; out comes `None` to allow it, the reason to block it, or a `GuardrailResult`. It may be async."""
-
-
 class Guardrails(Policy):
     """`blocked_patterns` end a run, `warn_patterns` are reported: regular expressions, matched in linear time.
 
-    `input_checks` and `output_checks`: functions or a `Judge`. `tools`: a `ToolRule` for each tool that needs one.
+    `input_checks`, `output_checks` and `result_checks` (what tools return): functions or a `Judge`.
+    `tools`: a `ToolRule` for each tool that needs one.
     `window`: the longest text, in characters, that a check of the output is sure to see as a whole before any of it is shown.
     `longest_match`: how much is held back while a pattern may still match; more than that is blocked.
     """
@@ -70,6 +50,7 @@ class Guardrails(Policy):
         warn_patterns: Iterable[str] | None = None,
         input_checks: Sequence[Check] = (),
         output_checks: Sequence[Check] = (),
+        result_checks: Sequence[Check] = (),
         tools: Iterable[ToolRule] = (),
         window: int = 500,
         longest_match: int = 4_000,
@@ -83,6 +64,7 @@ class Guardrails(Policy):
         self.blocked = [Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)]
         self.warned = [Pattern(one) for one in _listed("warn_patterns", warn_patterns)]
         self.input_checks, self.output_checks = tuple(input_checks), tuple(output_checks)
+        self.result_checks = tuple(result_checks)
         self._rules = check_rules(tools)
         self.window, self.longest_match = window, longest_match
         self._verdicts: dict[bytes, GuardrailResult] = {}
@@ -102,7 +84,7 @@ class Guardrails(Policy):
             if isawaitable(said):
                 said.close()  # type: ignore[attr-defined]
                 raise ConfigError(
-                    f"{_name(check)} is async: it is asked inside a run; check_input and check_output cannot wait for it"
+                    f"{named(check)} is async: it is asked inside a run; check_input and check_output cannot wait for it"
                 )
             worst = worse(worst, understood(said, check))
         return worst
@@ -120,8 +102,8 @@ class Guardrails(Policy):
         for check in checks:
             said = await attempt(check, text, passing=())
             if isinstance(said, Failure):
-                reason = say(f"the check {_name(check)} failed: {said}", f"チェック {_name(check)} が失敗しました: {said}")
-                verdict = GuardrailResult(GuardrailAction.BLOCK, reason, {"check": _name(check)})
+                reason = say(f"the check {named(check)} failed: {said}", f"チェック {named(check)} が失敗しました: {said}")
+                verdict = GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check)})
             else:
                 verdict = understood(said, check)
             usage = usage + verdict.usage
@@ -182,7 +164,7 @@ class Guardrails(Policy):
         known = hashlib.sha256(text.encode("utf-8", "replace")).digest()  # not the text: it may be long
         if known in self._verdicts:
             return self._verdicts[known], False
-        verdict = over_limit(text, self.max_input_tokens, "input") or self.matched(text)
+        verdict = _withheld(text) or over_limit(text, self.max_input_tokens, "input") or self.matched(text)
         if verdict.action is not GuardrailAction.BLOCK and self.input_checks:
             verdict = worse(verdict, await self.checked(text, self.input_checks))
         if len(self._verdicts) >= _REMEMBERED:
@@ -195,7 +177,27 @@ class Guardrails(Policy):
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         refused = refusal(call, self._rules, scope)
-        return ToolResult(error=refused) if refused else await next(call)
+        if refused:
+            return ToolResult(error=refused)
+        result = await next(call)
+        return await self._let_back(result, scope) if self.result_checks else result
+
+    async def _let_back(self, result: ToolResult, scope: Scope) -> ToolResult:
+        """A result that is blocked is seen by nobody: an error says why, and the model can go on without it."""
+        verdict = await self.checked("\n".join(_texts(result.error if result.is_error else result.output)), self.result_checks)
+        if verdict.action is GuardrailAction.WARN:
+            await scope.record(Warned("guardrails", verdict.reason))
+        if verdict.action is not GuardrailAction.BLOCK:
+            return result
+        withheld = say(f"the result was withheld: {verdict.reason}", f"結果は差し止められました: {verdict.reason}")
+        return ToolResult(error=withheld, retryable=False)
+
+    def received(self, message: Message) -> Message:
+        """A question that matches a blocked pattern is written down as why, and not as it came."""
+        verdict = self.matched(message.text)
+        if verdict.action is not GuardrailAction.BLOCK:
+            return message
+        return replace(message, parts=(Text(f"{_mask()[:-1]}: {verdict.reason}]"),))
 
 
 class Withheld(Signal):
@@ -206,50 +208,12 @@ class Withheld(Signal):
         self.why, self.reply = why, reply
 
 
-def over_limit(text: str, limit: int | None, side: str) -> GuardrailResult | None:
-    tokens = 0 if limit is None else estimated_tokens(text)
-    return None if limit is None or tokens <= limit else too_long(tokens, limit, side)
-
-
-def too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
-    reason = say(
-        f"the {side} has about {tokens:,} tokens; the limit is {limit:,}",
-        f"{'入力' if side == 'input' else '出力'}が約 {tokens:,} トークンあり、上限の {limit:,} を超えています",
-    )
-    return GuardrailResult(GuardrailAction.BLOCK, reason, {"tokens": tokens, "limit": limit})
-
-
-def by_pattern(pattern: str, action: GuardrailAction) -> GuardrailResult:
-    reason = say(f"it matches the pattern {pattern!r}", f"パターン {pattern!r} に一致しました")
-    return GuardrailResult(action, reason, {"pattern": pattern})
-
-
-def understood(said: Any, check: Check) -> GuardrailResult:
-    if isinstance(said, GuardrailResult):
-        known = said.action in _ORDER
-        return replace(said, action=GuardrailAction(said.action) if known else GuardrailAction.BLOCK)
-    if said is None or said is True:
-        return ALLOWED
-    if said is False or isinstance(said, str):
-        reason = said or say(f"{_name(check)} does not allow it", f"{_name(check)} が許可しませんでした")
-        return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": _name(check)})
-    kind = type(said).__name__  # not the value: it may hold the very text
-    reason = f"{_name(check)} returned a {kind}; expected None, the reason to block, or a GuardrailResult"
-    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": _name(check)})
-
-
-_ORDER = (GuardrailAction.ALLOW, GuardrailAction.WARN, GuardrailAction.BLOCK)
-
-
-def worse(one: GuardrailResult, other: GuardrailResult) -> GuardrailResult:
-    picked = other if _ORDER.index(other.action) > _ORDER.index(one.action) else one
-    return replace(picked, usage=one.usage + other.usage)
-
-
-def estimated_tokens(text: str) -> int:
-    """From the characters alone: four to a token where they are ASCII, one to a token in Japanese and the like."""
-    plain = len(text.encode("ascii", "ignore"))
-    return (plain + 3) // 4 + (len(text) - plain)
+def _withheld(text: str) -> GuardrailResult | None:
+    """A question of which only the reason has been written down."""
+    for mask in (_MASK_EN, _MASK_JA):
+        if text.startswith(f"{mask[:-1]}: ") and text.endswith("]"):
+            return GuardrailResult(GuardrailAction.BLOCK, text[len(mask) + 1 : -1])
+    return None
 
 
 def unseen(reply: ModelReply) -> str:
@@ -284,10 +248,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _mask() -> str:
     return say(_MASK_EN, _MASK_JA)
-
-
-def _name(check: Any) -> str:
-    return str(getattr(check, "__name__", type(check).__name__))
 
 
 def _listed(name: str, given: Iterable[str] | None) -> list[str]:

@@ -12,20 +12,10 @@ from typing import TYPE_CHECKING
 from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import NOTHING, ModelReply
-from .guardrails import (
-    ALLOWED,
-    GuardrailAction,
-    GuardrailResult,
-    Guardrails,
-    Withheld,
-    as_meant,
-    by_pattern,
-    over_limit,
-    too_long,
-    unseen,
-    worse,
-)
-from .patterns import Scan
+from .guardrails import Guardrails, Withheld, as_meant, unseen
+from .patterns import Match, Scan
+from .spelt import Spelt
+from .verdicts import ALLOWED, GuardrailAction, GuardrailResult, by_pattern, over_limit, too_long, worse
 
 if TYPE_CHECKING:
     from ..kernel.ports import Emit
@@ -34,6 +24,7 @@ if TYPE_CHECKING:
 
 _FORGET = 1_000  # characters
 _AT_ONCE = 256
+_JSON = '{["`'  # how one begins, also in a fence
 
 
 class _Channel:
@@ -43,10 +34,36 @@ class _Channel:
         self.tail, self.begins = "", 0  # and the place of the tail's first character in the whole
         self.released, self.judged = 0, 0
         self.blocked, self.warned = Scan(rails.blocked), Scan(rails.warned)
+        self.meant = Scan(rails.blocked)  # of a JSON text, what it says
+        self.spelt: Spelt | None = None
+        self._begun = False
 
     @property
     def length(self) -> int:
         return self.begins + len(self.tail)
+
+    @property
+    def open(self) -> int:
+        """From where on it may still turn out to be forbidden."""
+        if self.spelt is None:
+            return self.blocked.pending
+        return min(self.blocked.pending, self.spelt.place(self.meant.pending), self.spelt.unread)
+
+    def match(self, text: str) -> Match | None:
+        """A blocked pattern, in what has come or in what it means; its beginning is a place in what has come."""
+        if self.spelt is None and not self._begun and text.strip():
+            self._begun = True
+            if text.lstrip()[0] in _JSON:
+                self.spelt = Spelt(self.length - len(text))
+        found = self.blocked.feed(text)
+        hidden = None if self.spelt is None else self.meant.feed(self.spelt.feed(text))
+        if self.spelt is None or hidden is None:
+            return found
+        start = self.spelt.place(min(hidden.start, self.meant.pending))
+        return found if found is not None and found.start < start else hidden._replace(start=start)
+
+    def end(self) -> Match | None:
+        return self.blocked.end() or (None if self.spelt is None else self.meant.end())
 
     def part(self, start: int, end: int) -> str:
         return self.tail[max(0, start - self.begins) : max(0, end - self.begins)]
@@ -76,7 +93,7 @@ class Held:
         await self._match(channel, text, kind, call_id)
         self._count(text)
         await self._warn(channel, text)
-        held = channel.blocked.pending if self._rails.blocked else channel.length
+        held = channel.open if self._rails.blocked else channel.length
         if channel.length - held > self._rails.longest_match:
             raise Withheld(_endless(self._rails.longest_match))
         if self._rails.output_checks:
@@ -91,7 +108,7 @@ class Held:
         for part in (*parts, as_meant(message.text)):
             verdict = worse(verdict, rails.matched(part))
         for channel in self._channels.values():
-            if (found := channel.blocked.end()) is not None:
+            if (found := channel.end()) is not None:
                 verdict = worse(verdict, by_pattern(found.pattern, GuardrailAction.BLOCK))
         for part in parts if rails.output_checks else ():
             if verdict.action is not GuardrailAction.BLOCK:
@@ -111,9 +128,9 @@ class Held:
         return self._channels[kind]
 
     async def _match(self, channel: _Channel, text: str, kind: str, call_id: str) -> None:
-        if self._rails.blocked and (found := channel.blocked.feed(text)) is not None:
+        if self._rails.blocked and (found := channel.match(text)) is not None:
             if not self._rails.output_checks:
-                await self._release(channel, min(found.start, channel.blocked.pending), kind, call_id)  # not part of any
+                await self._release(channel, min(found.start, channel.open), kind, call_id)  # not part of any
             raise Withheld(by_pattern(found.pattern, GuardrailAction.BLOCK))
 
     def _count(self, text: str) -> None:

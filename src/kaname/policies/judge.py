@@ -11,7 +11,7 @@ from ..core.messages import ModelRequest, system, user
 from ..core.values import read_json
 from ..kernel.ports import Model
 from ..kernel.scope import silent
-from .guardrails import GuardrailAction, GuardrailResult
+from .verdicts import GuardrailAction, GuardrailResult
 
 _ASK = """You judge one text by one rule. Rule: {rule}
 

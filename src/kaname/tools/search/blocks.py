@@ -15,6 +15,8 @@ from ...core.language import say
 _HALF_WIDTH = re.compile(r"[\uff61-\uff9f]")
 _LARGEST = 50_000_000  # bytes
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t]*#*$")
+_CHARSET = re.compile(rb"<meta[^>]{1,200}charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _SKIPPED = {"script", "style", "nav", "footer", "aside", "noscript", "template", "svg"}
 _PARAGRAPHS = {"p", "li", "dt", "dd", "blockquote", "pre", "div", "section", "article", "figcaption", "caption", "br", "hr"}
 
@@ -40,7 +42,11 @@ def read_blocks(path: Path) -> list[Block]:
     return [block for block in reader(path) if block.text.strip()]
 
 
-def decoded(data: bytes) -> str:
+def decoded(data: bytes, declared: str = "") -> str:
+    """`declared`: the encoding that it names itself, often wrongly; else UTF-8 if it can be, else Japanese if it can be."""
+    if declared and not declared.lower().startswith("utf"):
+        with suppress(LookupError, UnicodeDecodeError):
+            return data.decode(declared)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
     if b"\x1b$" in data:
@@ -116,39 +122,39 @@ def _markdown(path: Path) -> Iterator[Block]:
 class _Html(HTMLParser):
     """Without what is there for looks or for finding one's way; a table's row is one line."""
 
-    def __init__(self) -> None:
+    def __init__(self, skipped: set[str]) -> None:
         super().__init__(convert_charrefs=True)
         self.blocks: list[Block] = []
+        self.open: list[str] = []  # what is being skipped
+        self._skipped = skipped
         self._headings, self._held = Headings(), list[str]()
-        self._skipped, self._level, self._line = 0, 0, 1
-        self._title = False
+        self._level, self._line = 0, 1
+        self._title = self._row = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _SKIPPED:
-            self._skipped += 1
-        elif re.fullmatch(r"h[1-6]", tag):
+        if tag in self._skipped:
+            self.open.append(tag)
+        elif tag in _PARAGRAPHS and self._row:
+            self._held += [" "] if self._held else []
+        elif tag in _HEADINGS or tag in _PARAGRAPHS or tag in ("table", "tr", "body"):
             self._end()
-            self._level = int(tag[1])
-        elif tag in _PARAGRAPHS or tag == "table":
-            self._end()
+            self._level, self._row = _HEADINGS.get(tag, 0), tag == "tr"
         elif tag in ("td", "th") and self._held:
             self._held.append(" | ")
         elif tag == "title":
             self._title = True
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in _SKIPPED:
-            self._skipped = max(0, self._skipped - 1)
-        elif re.fullmatch(r"h[1-6]", tag):
-            self._headings.enter(self._level or int(tag[1]), "".join(self._held))
-            self._held, self._level = [], 0
-        elif tag in _PARAGRAPHS or tag in ("table", "tr"):
+        if tag in self.open:
+            del self.open[self.open.index(tag) :]
+        elif tag in ("table", "tr") or tag in _HEADINGS or (tag in _PARAGRAPHS and not self._row):
             self._end()
+            self._row = self._row and tag not in ("table", "tr")
         elif tag == "title":
-            self._title, self._held = False, []
+            self._title = False
 
     def handle_data(self, data: str) -> None:
-        if self._skipped or self._title:
+        if self.open or self._title:
             return
         if not self._held:
             self._line = self.getpos()[0]
@@ -156,10 +162,12 @@ class _Html(HTMLParser):
             self._held.append(re.sub(r"\s+", " ", data))
 
     def _end(self) -> None:
-        text = "".join(self._held).strip(" |")
-        if text:
+        text = re.sub(" {2,}", " ", "".join(self._held)).strip(" |")
+        if text and self._level:
+            self._headings.enter(self._level, text)
+        elif text:
             self.blocks.append(Block(text, str(self._headings), f"line {self._line}"))
-        self._held = []
+        self._held, self._level, self._title = [], 0, False
 
     def close(self) -> None:
         super().close()
@@ -167,10 +175,17 @@ class _Html(HTMLParser):
 
 
 def _html(path: Path) -> Iterator[Block]:
-    parser = _Html()
-    parser.feed(decoded(path.read_bytes()))
-    parser.close()
-    yield from parser.blocks
+    data = path.read_bytes()
+    declared = _CHARSET.search(data[:2048])
+    text = decoded(data, declared[1].decode() if declared else "")
+    skipped = set(_SKIPPED)
+    while True:
+        parser = _Html(skipped)
+        parser.feed(text)
+        parser.close()
+        if not parser.open or parser.open[0] in ("script", "style"):
+            return iter(parser.blocks)
+        skipped.discard(parser.open[0])  # opened and never closed: what follows is not part of it
 
 
 def _pdf(path: Path) -> Iterator[Block]:

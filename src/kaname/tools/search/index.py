@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from ...core.errors import ConfigError
 from ...core.language import say
@@ -23,6 +25,7 @@ CREATE INDEX IF NOT EXISTS of_file ON chunks (file);
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (terms, tokenize="unicode61 remove_diacritics 2 tokenchars '._-'");
 CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, row);
 """
+_FORM = 1  # of the tables
 _MOST_TERMS = 12
 _MOST_PLACES = 8_000  # where all of them stand, taken together
 _TOO_COMMON = 0.1  # of all chunks: a word that says nothing
@@ -49,18 +52,16 @@ class FileRow(NamedTuple):
 class Index:
     def __init__(self, path: str | Path, embeddings: str) -> None:
         self.path = Path(path).expanduser()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
         self._matrix: Any = None
         self._ids: Any = None
         self._seen = ""
+        self._writable = True
         try:
-            self._db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=30.0)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.DatabaseError as problem:
+            self._db = self._opened()
+            made_with = self._meta("embeddings")
+        except (sqlite3.DatabaseError, OSError) as problem:
             raise ConfigError(say(f"{path} is no index: {problem}", f"{path} は索引ではありません: {problem}")) from problem
-        made_with = self._meta("embeddings")
         if made_with and made_with != embeddings:
             raise ConfigError(
                 say(
@@ -68,8 +69,41 @@ class Index:
                     f"{path} は {made_with} で作られています ({embeddings} ではありません)",
                 )
             )
-        if not made_with:
+        if not made_with and self._writable:
             self._db.execute("INSERT OR REPLACE INTO meta VALUES ('embeddings', ?)", (embeddings,))
+
+    def _opened(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=30.0)
+        try:
+            form = db.execute("PRAGMA user_version").fetchone()[0]
+            if form <= _FORM:
+                db.execute("PRAGMA journal_mode = WAL")
+                db.executescript(_SCHEMA)
+                db.execute(f"PRAGMA user_version = {_FORM}")
+                return db
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                raise
+            self._writable = False
+            return self._as_it_is()
+        raise ConfigError(
+            say(
+                f"{self.path} was made by a newer kaname (form {form}); update, or use another file",
+                f"{self.path} は新しい kaname で作られています (形式 {form})。更新するか、別のファイルを使ってください",
+            )
+        )
+
+    def _as_it_is(self) -> sqlite3.Connection:
+        """What may only be read is opened without making anything beside it."""
+        for how in ("mode=ro", "immutable=1"):  # the second where SQLite cannot keep its notes
+            address = f"file:{quote(str(self.path.resolve()))}?{how}"
+            db = sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
+            with suppress(sqlite3.OperationalError):
+                db.execute("SELECT count(*) FROM meta").fetchone()
+                return db
+            db.close()
+        raise sqlite3.DatabaseError(say("it cannot be read", "読めません"))
 
     def close(self) -> None:
         with self._lock:
@@ -88,8 +122,8 @@ class Index:
         """A file, in the place of what was known of it: all of it or nothing."""
         import numpy
 
-        with self._lock, self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._lock, self._writing():
+            self._check_length(vectors)
             self._forget(file.path)
             cursor = self._db.execute(
                 "INSERT INTO files (path, modified, size, digest, chunks, problem) VALUES (?, ?, ?, ?, ?, ?)", file
@@ -105,11 +139,28 @@ class Index:
             self._changed()
 
     def remove(self, paths: Iterable[str]) -> None:
-        with self._lock, self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._lock, self._writing():
             for path in paths:
                 self._forget(path)
             self._changed()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        if not self._writable:
+            raise ConfigError(say(f"{self.path} may only be read", f"{self.path} は読み取り専用です"))
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+
+    def _check_length(self, vectors: Any) -> None:
+        row = self._db.execute("SELECT length(vector) / 2 FROM chunks LIMIT 1").fetchone()
+        if row is not None and len(vectors) and len(vectors[0]) != row[0]:
+            raise ConfigError(
+                say(
+                    f"{self.path} holds vectors of {row[0]} numbers, and these have {len(vectors[0])}: another model?",
+                    f"{self.path} のベクトルは {row[0]} 次元ですが、これは {len(vectors[0])} 次元です",
+                )
+            )
 
     def _forget(self, path: str) -> None:
         row = self._db.execute("SELECT id FROM files WHERE path = ?", (path,)).fetchone()
@@ -166,6 +217,7 @@ class Index:
             self._load()
             if self._matrix is None:
                 return {}
+            self._check_length([vector])
             scores = self._matrix @ numpy.asarray(vector, dtype=numpy.float32)
             most = min(most, len(scores))
             best = [int(place) for place in numpy.argpartition(-scores, most - 1)[:most]]

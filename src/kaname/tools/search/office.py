@@ -1,147 +1,198 @@
-"""Word, Excel and PowerPoint files: what is written in them, read from their XML."""
+"""Word and PowerPoint files: what is written in them, read from their XML. Excel is next door."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import BadZipFile, ZipFile
 
+from ...core.language import say
 from .blocks import Block, Headings, Unreadable
 
 _LARGEST = 20_000_000  # of one part, unpacked
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
-_LEVEL = re.compile(r"(?:heading|title|見出し)\s*(\d?)", re.IGNORECASE)
+_LEVEL = re.compile(r"(?:heading|見出し)\s*(\d)|(title|表題)", re.IGNORECASE)
+_CONTENTS = re.compile(r"(?:toc|目次)\s*\d", re.IGNORECASE)
+_UNREAD = {  # readings of Japanese words, and the copy of a text box for old programs
+    f"{_W}rt",
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
+}
 
 
 def read_office(path: Path) -> Iterator[Block]:
-    reader = {".docx": _word, ".xlsx": _excel, ".pptx": _powerpoint}[path.suffix.lower()]
+    from .spreadsheet import excel
+
+    reader = {".docx": _word, ".xlsx": excel, ".pptx": _powerpoint}[path.suffix.lower()]
     try:
         with ZipFile(path) as archive:
             yield from reader(archive)
-    except (BadZipFile, KeyError, ElementTree.ParseError, ValueError, RecursionError) as problem:
+    except BadZipFile as problem:
+        if path.read_bytes()[:4] == b"\xd0\xcf\x11\xe0":  # the container of the old formats, which also holds encrypted files
+            raise Unreadable(say("it needs a password, or is in the old format", "パスワード付きか、古い形式です")) from problem
+        raise Unreadable(f"{path.suffix[1:]}: {problem}") from problem
+    except (KeyError, IndexError, ElementTree.ParseError, ValueError, RecursionError, RuntimeError) as problem:
         raise Unreadable(f"{path.suffix[1:]}: {problem}") from problem
 
 
-def _part(archive: ZipFile, name: str) -> Element:
-    if archive.getinfo(name).file_size > _LARGEST:
-        raise Unreadable(f"{name} is larger than 20 MB")
-    return ElementTree.fromstring(archive.read(name))
+def opened(archive: ZipFile, name: str, largest: int = _LARGEST) -> IO[bytes]:
+    if archive.getinfo(name).file_size > largest:
+        raise Unreadable(say(f"{name} is larger than {largest // 10**6} MB", f"{name} が {largest // 10**6} MB を超えています"))
+    return archive.open(name)
 
 
-def _numbered(archive: ZipFile, pattern: str) -> list[tuple[int, str]]:
-    found = [(re.fullmatch(pattern, name), name) for name in archive.namelist()]
-    return sorted([(int(match[1]), name) for match, name in found if match])
+def part(archive: ZipFile, name: str) -> Element:
+    with opened(archive, name) as file:
+        return ElementTree.fromstring(file.read(_LARGEST + 1))
+
+
+def related(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """What a part refers to: by its id, the kind and the name of the part."""
+    folder, file = posixpath.split(name)
+    relations = f"{folder}/_rels/{file}.rels"
+    if relations not in archive.namelist():
+        return {}
+    found = {}
+    for one in part(archive, relations):
+        target = posixpath.normpath(posixpath.join("/", folder, one.get("Target", ""))).lstrip("/")
+        if target in archive.namelist():
+            found[one.get("Id", "")] = (posixpath.basename(one.get("Type", "")), target)
+    return found
+
+
+def ordered(archive: ZipFile, name: str, tag: str) -> list[tuple[Element, str]]:
+    """The slides or sheets that a part lists, in its order, each with the name of its own part."""
+    parts = related(archive, name)
+    listed = [(one, parts.get(one.get(_RELATION, ""))) for one in part(archive, name).iter(tag)]
+    return [(one, found[1]) for one, found in listed if found is not None]
 
 
 def _word(archive: ZipFile) -> Iterator[Block]:
-    body = _part(archive, "word/document.xml").find(f"{_W}body")
-    headings, styles = Headings(), _styles(archive)
-    for number, node in enumerate([] if body is None else body, 1):
-        place = f"paragraph {number}"
+    whole = part(archive, "word/document.xml")
+    body = whole.find(f"{_W}body")
+    headings, levels, notes = Headings(), _levels(archive), _notes(archive)
+    paged = whole.find(f".//{_W}lastRenderedPageBreak") is not None
+    page = 1
+    for number, node in enumerate([] if body is None else _opened_up(body), 1):
+        begins, breaks = _page_breaks(node)
+        place = f"page {page + begins}" if paged else f"paragraph {number}"
+        page += breaks
         if node.tag == f"{_W}tbl":
-            rows = [[_line(cell) for cell in row.iter(f"{_W}tc")] for row in node.iter(f"{_W}tr")]
-            yield Block("\n".join([" | ".join(row) for row in rows]), str(headings), place)
+            yield Block(_table(node), str(headings), place)
             continue
         style = node.find(f"{_W}pPr/{_W}pStyle")
-        named = "" if style is None else style.get(f"{_W}val", "")
-        level = _LEVEL.search(styles.get(named, named))
+        level = levels.get("" if style is None else style.get(f"{_W}val", ""), 9)
         text = _line(node)
-        if level and text:
-            headings.enter(int(level[1] or 1), text)
-        elif text:
-            yield Block(text, str(headings), place)
+        if level < 9 and text:
+            headings.enter(level, text)
+        elif text and level == 9:
+            said = [notes.get(one.get(f"{_W}id", ""), "") for one in node.iter(f"{_W}footnoteReference")]
+            yield Block("\n".join([text, *[one for one in said if one]]), str(headings), place)
 
 
-def _styles(archive: ZipFile) -> dict[str, str]:
-    """Their names by their ids: in a Japanese Word the id of a heading is a number."""
+def _opened_up(body: Element) -> Iterator[Element]:
+    """Paragraphs and tables, also those inside of a frame that Word puts around fields."""
+    for node in body:
+        if node.tag == f"{_W}sdt":
+            yield from _opened_up(node.find(f"{_W}sdtContent") or Element("nothing"))
+        else:
+            yield node
+
+
+def _levels(archive: ZipFile) -> dict[str, int]:
+    """How deep a heading is, by the id of its style (in a Japanese Word the id is a number); 10 for a table of contents."""
+    found = {f"Heading{level}": level for level in range(1, 10)} | {"Title": 0}
     if "word/styles.xml" not in archive.namelist():
+        return found
+    for style in part(archive, "word/styles.xml").iter(f"{_W}style"):
+        name, outline = style.find(f"{_W}name"), style.find(f"{_W}pPr/{_W}outlineLvl")
+        named = "" if name is None else name.get(f"{_W}val", "")
+        level = _LEVEL.match(named)
+        if level:
+            found[style.get(f"{_W}styleId", "")] = int(level[1] or 0)
+        elif _CONTENTS.match(named):
+            found[style.get(f"{_W}styleId", "")] = 10
+        elif outline is not None:
+            found[style.get(f"{_W}styleId", "")] = int(outline.get(f"{_W}val", "8")) + 1
+    return found
+
+
+def _notes(archive: ZipFile) -> dict[str, str]:
+    if "word/footnotes.xml" not in archive.namelist():
         return {}
-    names = [
-        (one.get(f"{_W}styleId", ""), one.find(f"{_W}name")) for one in _part(archive, "word/styles.xml").iter(f"{_W}style")
-    ]
-    return {number: name.get(f"{_W}val", "") for number, name in names if name is not None}
+    return {one.get(f"{_W}id", ""): _line(one) for one in part(archive, "word/footnotes.xml").iter(f"{_W}footnote")}
+
+
+def _page_breaks(node: Element) -> tuple[int, int]:
+    """How many stand before the first word, and how many in all."""
+    before, count, seen = 0, 0, False
+    for one in node.iter():
+        if one.tag == f"{_W}lastRenderedPageBreak":
+            count += 1
+            before += not seen
+        seen = seen or one.tag == f"{_W}t"
+    return before, count
+
+
+def _table(node: Element) -> str:
+    rows = [[_line(cell).replace("\n", " ") for cell in _inside(row, f"{_W}tc")] for row in _inside(node, f"{_W}tr")]
+    return "\n".join([" | ".join(row) for row in rows])
+
+
+def _inside(node: Element, tag: str) -> Iterator[Element]:
+    """Those of a table itself; a table in one of its cells is a part of that cell."""
+    for child in node:
+        if child.tag == tag:
+            yield child
+        elif child.tag != f"{_W}tbl":
+            yield from _inside(child, tag)
 
 
 def _line(node: Element) -> str:
     """The words, with the spaces that tabs, line ends and new paragraphs stand for."""
-    kinds = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}p": "\n"}
-    return "".join([kinds.get(part.tag, (part.text or "") if part.tag == f"{_W}t" else "") for part in node.iter()]).strip()
+    return "".join(_pieces(node)).strip()
 
 
-def _words(node: Element, tag: str) -> str:
-    return "".join([part.text or "" for part in node.iter(tag)]).strip()
+def _pieces(node: Element) -> Iterator[str]:
+    kinds = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}p": "\n", f"{_W}noBreakHyphen": "-"}
+    if node.tag in _UNREAD or node.tag == f"{_W}tabs":
+        return
+    yield kinds.get(node.tag, (node.text or "") if node.tag == f"{_W}t" else "")
+    for child in node:
+        yield from _pieces(child)
+
+
+def words(node: Element, tag: str) -> str:
+    return "".join([one.text or "" for one in node.iter(tag)]).strip()
 
 
 def _powerpoint(archive: ZipFile) -> Iterator[Block]:
-    for number, name in _numbered(archive, r"ppt/slides/slide(\d+)\.xml"):
-        slide = _part(archive, name)
+    for number, (_, name) in enumerate(ordered(archive, "ppt/presentation.xml", f"{_P}sldId"), 1):
+        slide = part(archive, name)
         title, lines = "", []
-        for shape in slide.iter(f"{_P}sp"):
-            kind = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
-            paragraphs = [_words(paragraph, f"{_A}t") for paragraph in shape.iter(f"{_A}p")]
-            if kind is not None and kind.get("type") in ("title", "ctrTitle"):
+        for kind, paragraphs in _shapes(slide):
+            if kind in ("title", "ctrTitle"):
                 title = " ".join([one for one in paragraphs if one])
-            else:
+            elif kind not in ("sldNum", "dt", "ftr"):
                 lines += paragraphs
-        rows = [" | ".join([_words(cell, f"{_A}t") for cell in row.iter(f"{_A}tc")]) for row in slide.iter(f"{_A}tr")]
+        rows = [" | ".join([words(cell, f"{_A}t") for cell in row.iter(f"{_A}tc")]) for row in slide.iter(f"{_A}tr")]
         text = "\n".join([line for line in [*lines, *rows] if line])
         yield Block(text or title, title, f"slide {number}")
+        notes = [target for kind, target in related(archive, name).values() if kind == "notesSlide"]
+        said = [line for one in notes for kind, lines in _shapes(part(archive, one)) if kind == "body" for line in lines]
+        yield Block("\n".join([line for line in said if line]), title, f"slide {number}, notes")
 
 
-def _excel(archive: ZipFile) -> Iterator[Block]:
-    shared: list[str] = []
-    if "xl/sharedStrings.xml" in archive.namelist():
-        shared = [_words(one, f"{_S}t") for one in _part(archive, "xl/sharedStrings.xml").iter(f"{_S}si")]
-    for title, name in _sheets(archive):
-        head: dict[int, str] = {}
-        for row in _part(archive, name).iter(f"{_S}row"):
-            cells = {_column(cell, number): _cell(cell, shared) for number, cell in enumerate(row.iter(f"{_S}c"))}
-            filled = {number: text for number, text in cells.items() if text}
-            if not filled:
-                continue
-            first = not head and len(filled) > 1
-            head = filled if first else head
-            pairs = [text if first or number not in head else f"{head[number]}: {text}" for number, text in filled.items()]
-            yield Block(" | ".join(pairs), title, f"sheet {title}, row {row.get('r', '?')}")
-
-
-def _sheets(archive: ZipFile) -> list[tuple[str, str]]:
-    """Names and files, in the order of the tabs."""
-    targets = {
-        one.get("Id", ""): one.get("Target", "").removeprefix("/xl/") for one in _part(archive, "xl/_rels/workbook.xml.rels")
-    }
-    found = []
-    for sheet in _part(archive, "xl/workbook.xml").iter(f"{_S}sheet"):
-        target = targets.get(sheet.get(_RELATION, ""), "")
-        if f"xl/{target}" in archive.namelist():
-            found.append((sheet.get("name", ""), f"xl/{target}"))
-    return found
-
-
-def _column(cell: Element, number: int) -> int:
-    """Empty cells are left out of the file: the letters say which column it is."""
-    letters = re.match(r"[A-Z]+", cell.get("r", ""))
-    if letters is None:
-        return number
-    place = 0
-    for letter in letters[0]:
-        place = place * 26 + ord(letter) - 64
-    return place - 1
-
-
-def _cell(cell: Element, shared: list[str]) -> str:
-    value = cell.find(f"{_S}v")
-    if cell.get("t") == "inlineStr":
-        return _words(cell, f"{_S}t")
-    if value is None or value.text is None:
-        return ""
-    if cell.get("t") == "s":
-        return shared[int(value.text)]
-    return value.text
+def _shapes(slide: Element) -> Iterator[tuple[str, list[str]]]:
+    """What kind of box it is, and its paragraphs."""
+    for shape in slide.iter(f"{_P}sp"):
+        kind = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
+        named = "" if kind is None else kind.get("type", "")
+        yield named, [words(paragraph, f"{_A}t") for paragraph in shape.iter(f"{_A}p")]
