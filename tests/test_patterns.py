@@ -7,12 +7,39 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kaname import ConfigError
-from kaname.policies.patterns import Pattern, Scan
+from kaname.policies.patterns import Pattern
+from kaname.policies.scan import Patterns, Scan
 
 ATOMS = st.sampled_from(
-    ["a", "b", "c", ".", r"\d", r"\w", r"\s", "[ab]", "[^a]", "[a-c0-9]", "あ", r"\b", "^", r"\Z", r"\W", "1", " ", r"\n"]
+    [
+        "a",
+        "b",
+        "c",
+        ".",
+        r"\d",
+        r"\w",
+        r"\s",
+        "[ab]",
+        "[^a]",
+        "[a-c0-9]",
+        "あ",
+        r"\b",
+        "^",
+        r"\Z",
+        r"\W",
+        "1",
+        " ",
+        r"\n",
+        "i",
+        "k",
+        "[é-ű]",
+        "[^é-ű]",
+        "[I-K]",
+    ]
 )
-AROUND = st.sampled_from(["(?<!a)", "(?=b)", "(?!1)", "(?<=c)", r"(?<![0-9])", r"(?!\d)"])
+AROUND = st.sampled_from(
+    ["(?<!a)", "(?=b)", "(?!1)", "(?<=c)", r"(?<![0-9])", r"(?!\d)", "(?=$)", "(?<!^)", "(?=b|$)", r"(?=\b)"]
+)
 
 
 def joined(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -26,7 +53,7 @@ def joined(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 PATTERNS = st.tuples(st.recursive(ATOMS | AROUND, joined, max_leaves=8), st.sampled_from(["", "", "$"])).map("".join)
-TEXTS = st.text(alphabet="abcABC01 あ\n_", max_size=30)
+TEXTS = st.text(alphabet="abcABC01 あ\n_iIİıkK\u212aéŰſ", max_size=30)
 
 
 def compiled(pattern: str) -> Pattern | None:
@@ -36,8 +63,10 @@ def compiled(pattern: str) -> Pattern | None:
         return None
 
 
-@given(PATTERNS, TEXTS, st.sampled_from(["", "(?i)", "(?s)", "(?m)", "(?a)"]))
+@given(PATTERNS, TEXTS, st.sampled_from(["", "(?i)", "(?s)", "(?m)", "(?a)", "(?ai)"]))
 @example("a$", "a\n", "").via("the end of a line that ends the text")
+@example("a(?=$)", "a\nb", "(?m)").via("the end of a line, looked ahead to")
+@example("iban", "İBAN", "(?i)").via("a letter that has no single small letter")
 @settings(max_examples=1500, deadline=None)
 def test_finds_what_python_finds(pattern: str, text: str, flags: str) -> None:
     ours, theirs = compiled(flags + pattern), re.compile(flags + pattern)
@@ -71,6 +100,34 @@ def test_slicing_changes_nothing_and_what_was_let_go_is_never_part_of_a_match(
     assert found is None or released <= found.start
 
 
+@given(PATTERNS, TEXTS)
+@settings(max_examples=600, deadline=None)
+def test_a_whole_text_fits_or_does_not(pattern: str, text: str) -> None:
+    try:
+        ours = Pattern(pattern, whole=True)
+    except ConfigError:
+        return
+    assert (ours.search(text) is not None) == (re.compile(pattern.replace("$", r"\Z")).fullmatch(text) is not None)
+
+
+def test_a_thousand_words_are_found_as_one_is() -> None:
+    words = [f"{chr(0x4E00 + number)}{chr(0x5E00 + number)}" for number in range(1_000)]
+    patterns = Patterns([Pattern(word) for word in words])
+    text = "".join([f"。{word[0]}の{word[1]}" for word in words])
+    scan = Scan(patterns)
+    assert (scan.feed(text), scan.end()) == (None, None)
+    assert Scan(patterns).feed(text + words[777] + "。") == (len(text), len(text) + 2, words[777])
+
+
+def test_after_a_match_the_rest_is_looked_at() -> None:
+    scan, found = Scan([Pattern("ab"), Pattern("b+c"), Pattern("x")]), []
+    text = "abcxabx"
+    while (match := scan.feed(text[scan.length :]) or scan.end()) is not None:
+        found.append(match.pattern)
+        scan.drop(match.pattern)
+    assert found == ["ab", "b+c", "x"]
+
+
 @pytest.mark.parametrize(
     "pattern", ["(a+)+b", "(a|a)*b", "(.*)*x", "(?:a?){50}a{50}", r"(\w+\s?)+$x", "^(([a-z])+.)+[A-Z]([a-z])+$"]
 )
@@ -87,6 +144,11 @@ def test_patterns_that_hang_other_engines_take_linear_time(pattern: str) -> None
         ("(?<!abc)d", "look-around"),
         ("(?>a+)b", "atomic"),
         ("a*", "empty"),
+        (r"\b", "empty"),
+        ("(?m)^$", "empty"),
+        ("(?=a)", "empty"),
+        ("x" * 1_000_000, "too large"),
+        (7, "is a text"),
         ("(", "unterminated"),
         ("x{100000}", "too large"),
         ("(?:){4000000000}", "too large"),

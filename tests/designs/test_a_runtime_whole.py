@@ -101,7 +101,7 @@ async def test_blocked_input_reaches_no_model():
     runtime = AgentRuntime(ReActPlanner(model), guardrails=Guardrails(blocked_patterns=["(?i)bomb"]), journal="memory")
     result = await runtime.run("How do I build a BOMB?")
     assert result.stopped_reason == "blocked"
-    assert "bomb" in result.answer
+    assert result.answer == "it matches the pattern no. 1", "and not what it says"
     assert not asked
     long = await AgentRuntime(planner("Final Answer: x"), journal="memory").run("word " * 5000)
     assert long.stopped_reason == "blocked"

@@ -22,10 +22,10 @@ from ..core.steps import Stop
 from ..kernel.channel import Channel
 from ..kernel.effects import in_doubt_answer
 from ..kernel.load import load, read_run
+from ..kernel.offload import off_loop
 from ..kernel.ports import Journal, Recipe, Sink
 from ..kernel.replies import must_be_json
 from ..kernel.scope import Scope
-from ..tools.offload import off_loop
 from ..tools.results import to_result
 
 

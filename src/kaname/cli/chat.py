@@ -20,7 +20,7 @@ from ..core.language import say
 from ..core.runs import RunInfo
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
-from ..tools.offload import off_loop
+from ..kernel.offload import off_loop
 from .asking import ask_the_user
 from .ending import Ending, to_the_end
 from .main import DONE

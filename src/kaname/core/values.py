@@ -13,6 +13,7 @@ _LANGUAGE = re.compile(r"[\w-]*[ \t]*\n|json\b", re.IGNORECASE)
 _NAMES = {"true": True, "false": False, "null": None}
 _LITERAL_LIMIT = 100_000
 _DEPTH_LIMIT = 100
+_FENCED = re.compile(r"```[\w-]*\n(.*?)\n```", re.DOTALL)
 
 
 def read_json(text: str) -> Any:
@@ -25,6 +26,11 @@ def read_json(text: str) -> Any:
     if isinstance(value, str) and value.strip()[:1] in ("{", "["):
         return _parse(value)
     return value
+
+
+def fenced_blocks(text: str) -> list[str]:
+    """What stands in code fences, with words around them."""
+    return _FENCED.findall(text)
 
 
 def _parse(text: str) -> Any:

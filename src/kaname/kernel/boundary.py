@@ -31,6 +31,11 @@ class Failure:
         return shorten(f"{type(self.error).__name__}: {text}" if text else type(self.error).__name__, _LONGEST)
 
     @property
+    def kind(self) -> str:
+        """What it is and where it comes from, without its message."""
+        return f"{type(self.error).__name__} ({self.place})"
+
+    @property
     def place(self) -> str:
         """Where it was raised: the innermost line of code."""
         last = extract_tb(self.error.__traceback__)[-1]

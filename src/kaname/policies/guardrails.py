@@ -5,30 +5,44 @@ Output is judged before it is seen: what streams is held back as long as it may 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.errors import ConfigError, Halt, Signal
 from ..core.events import Warned
 from ..core.language import say
-from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, Provided, Text, ToolCall, ToolResult, Usage
+from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult, Usage
 from ..core.record import replace
 from ..core.steps import Stop
-from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from .names import known_tools
-from .patterns import Pattern, Scan
+from .patterns import Match, Pattern
+from .said import texts
+from .scan import Patterns, Scan
 from .tool_rules import ToolRule, check_names, check_rules, refusal
-from .verdicts import ALLOWED, Check, GuardrailAction, GuardrailResult, by_pattern, named, over_limit, understood, worse
+from .verdicts import (
+    ALLOWED,
+    Check,
+    GuardrailAction,
+    GuardrailResult,
+    asked,
+    blocking,
+    by_pattern,
+    cost_of,
+    named,
+    over_limit,
+    understood,
+    worse,
+)
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope
 
 _REMEMBERED = 1_000  # questions
+AT_ONCE = 64  # characters, before somebody else may go on
 _MASK_EN, _MASK_JA = "[removed by a guardrail]", "[ガードレールにより削除]"
 
 
@@ -39,6 +53,7 @@ class Guardrails(Policy):
     `tools`: a `ToolRule` for each tool that needs one.
     `window`: the longest text, in characters, that a check of the output is sure to see as a whole before any of it is shown.
     `longest_match`: how much is held back while a pattern may still match; more than that is blocked.
+    `check_seconds`: how long a check may take; one that takes longer blocks.
     """
 
     def __init__(
@@ -54,20 +69,23 @@ class Guardrails(Policy):
         tools: Iterable[ToolRule] = (),
         window: int = 500,
         longest_match: int = 4_000,
+        check_seconds: float = 60.0,
     ) -> None:
         for name, limit in (("max_input_tokens", max_input_tokens), ("max_output_tokens", max_output_tokens)):
             if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
                 raise ConfigError(f"{name} is a whole number from 1 up, or None for no limit, not {limit!r}")
-        if window < 1 or longest_match < 1:
-            raise ConfigError("window and longest_match are numbers of characters, from 1 up")
+        if window < 1 or longest_match < 1 or check_seconds <= 0:
+            raise ConfigError("window and longest_match are numbers of characters from 1 up, check_seconds is more than 0")
         self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
-        self.blocked = [Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)]
-        self.warned = [Pattern(one) for one in _listed("warn_patterns", warn_patterns)]
-        self.input_checks, self.output_checks = tuple(input_checks), tuple(output_checks)
-        self.result_checks = tuple(result_checks)
+        self.blocked = Patterns([Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)])
+        self.warned = Patterns([Pattern(one) for one in _listed("warn_patterns", warn_patterns)])
+        self._numbers = {one.pattern: number for number, one in enumerate(self.blocked, 1)}
+        self.input_checks, self.output_checks = _checks("input_checks", input_checks), _checks("output_checks", output_checks)
+        self.result_checks = _checks("result_checks", result_checks)
+        self.check_seconds = check_seconds
         self._rules = check_rules(tools)
         self.window, self.longest_match = window, longest_match
-        self._verdicts: dict[bytes, GuardrailResult] = {}
+        self._verdicts: dict[bytes, list[GuardrailResult]] = {}
 
     # What can be asked without a run: limits, patterns, and those checks that are no coroutines
 
@@ -78,7 +96,8 @@ class Guardrails(Policy):
         return over_limit(text, self.max_output_tokens, "output") or self._plain(text, self.output_checks)
 
     def _plain(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
-        worst = self.matched(text)
+        found = self._matched(Scan(self.blocked), text) or self._matched(Scan(self.warned), text)
+        worst = found[0] if found else ALLOWED
         for check in checks:
             said = check(text)
             if isawaitable(said):
@@ -89,26 +108,51 @@ class Guardrails(Policy):
             worst = worse(worst, understood(said, check))
         return worst
 
-    def matched(self, text: str) -> GuardrailResult:
-        for patterns, action in ((self.blocked, GuardrailAction.BLOCK), (self.warned, GuardrailAction.WARN)):
-            scan = Scan(patterns)
-            if patterns and (found := scan.feed(text) or scan.end()) is not None:
-                return by_pattern(found.pattern, action)
-        return ALLOWED
+    def _matched(self, scan: Scan, text: str) -> list[GuardrailResult]:
+        found = scan.feed(text) or scan.end()
+        return [] if found is None else [self.verdict(found)]
 
-    async def checked(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
-        """All the checks; one that fails blocks, because nobody knows what it would have said."""
-        worst, usage = ALLOWED, NOTHING
+    def verdict(self, found: Match) -> GuardrailResult:
+        """A pattern that fits itself, such as a plain word, is what may not be said: its number is told in its place."""
+        if found.pattern not in self._numbers:
+            return by_pattern(found.pattern, GuardrailAction.WARN)
+        number = self._numbers[found.pattern]
+        secret = self.blocked[number - 1].search(found.pattern) is not None
+        return by_pattern(found.pattern, GuardrailAction.BLOCK, number if secret else 0)
+
+    async def matched(self, text: str) -> list[GuardrailResult]:
+        """What the patterns say: one that blocks, or all that warn. In slices, so that nobody waits for a long text."""
+        blocked, warned, verdicts = Scan(self.blocked), Scan(self.warned), list[GuardrailResult]()
+        for start in range(0, len(text), AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            piece = text[start : start + AT_ONCE]
+            if (found := blocked.feed(piece)) is not None:
+                return [self.verdict(found)]
+            verdicts += self.warnings(warned, piece)
+        if (found := blocked.end()) is not None:
+            return [self.verdict(found)]
+        return verdicts + self.warnings(warned, None)
+
+    def warnings(self, scan: Scan, piece: str | None) -> list[GuardrailResult]:
+        """All the patterns that are found in another piece, or at the end; each is looked for once."""
+        verdicts = []
+        begun = scan.length
+        while (found := scan.end() if piece is None else scan.feed(piece[scan.length - begun :])) is not None:
+            verdicts.append(self.verdict(found))
+            scan.drop(found.pattern)
+        return verdicts
+
+    async def checked(self, text: str, checks: Sequence[Check]) -> list[GuardrailResult]:
+        """What the checks say, as far as it is not `allow` or has cost something; one that blocks is the last."""
+        verdicts = []
         for check in checks:
-            said = await attempt(check, text, passing=())
-            if isinstance(said, Failure):
-                reason = say(f"the check {named(check)} failed: {said}", f"チェック {named(check)} が失敗しました: {said}")
-                verdict = GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check)})
-            else:
-                verdict = understood(said, check)
-            usage = usage + verdict.usage
-            worst = worse(worst, verdict)
-        return replace(worst, usage=usage)
+            verdict = await asked(check, text, self.check_seconds)
+            if verdict.action is not GuardrailAction.ALLOW or verdict.usage != NOTHING:
+                verdicts.append(verdict)
+            if verdict.action is GuardrailAction.BLOCK:
+                break
+        return verdicts
 
     def check(self, tools: Mapping[str, Action]) -> None:
         known_tools("ToolRule", {rule.tool for rule in self._rules} - {"*"}, tools)
@@ -137,40 +181,42 @@ class Guardrails(Policy):
 
         What follows the question in its own turn are kaname's notes, and not judged."""
         state = scope.state
-        asked = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
+        asked_now = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
         usage = NOTHING
-        if asked is not None:
-            verdict, fresh = await self._judge_input(asked.text)
-            usage = verdict.usage if fresh else NOTHING
-            if verdict.action is GuardrailAction.WARN and not state.replies:  # once a turn
-                await scope.record(Warned("guardrails", verdict.reason))
-            if verdict.action is GuardrailAction.BLOCK:
+        if asked_now is not None:
+            verdicts, usage = await self._judge_input(asked_now.text)
+            if (no := blocking(verdicts)) is not None:
                 masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage) if usage != NOTHING else None
-                raise Halt(Stop("blocked", verdict.reason), masked)
+                raise Halt(Stop("blocked", no.reason), masked)
+            for verdict in verdicts if not state.replies else ():  # once a turn
+                await scope.record(Warned("guardrails", verdict.reason))
         before = {message.text for message in state.messages[: state.turn_start] if message.role == "user"}
         seen = []
         for message in messages:
-            if message.role == "user" and message.text in before and (asked is None or message.text != asked.text):
-                verdict, fresh = await self._judge_input(message.text)
-                usage = usage + (verdict.usage if fresh else NOTHING)
-                blocked = verdict.action is GuardrailAction.BLOCK
-                seen.append(Message("user", (Text(_mask()),)) if blocked else message)
+            if message.role == "user" and message.text in before and (asked_now is None or message.text != asked_now.text):
+                verdicts, cost = await self._judge_input(message.text)
+                usage = usage + cost
+                seen.append(message if blocking(verdicts) is None else Message("user", (Text(_mask()),)))
             else:
                 seen.append(message)
         return tuple(seen), usage
 
-    async def _judge_input(self, text: str) -> tuple[GuardrailResult, bool]:
-        """The verdict, and whether it is a new one: a text is judged once as long as this policy lives."""
+    async def _judge_input(self, text: str) -> tuple[list[GuardrailResult], Usage]:
+        """What is said against it, and what saying so has cost now: a text is judged once as long as this policy lives."""
         known = hashlib.sha256(text.encode("utf-8", "replace")).digest()  # not the text: it may be long
         if known in self._verdicts:
-            return self._verdicts[known], False
-        verdict = _withheld(text) or over_limit(text, self.max_input_tokens, "input") or self.matched(text)
-        if verdict.action is not GuardrailAction.BLOCK and self.input_checks:
-            verdict = worse(verdict, await self.checked(text, self.input_checks))
-        if len(self._verdicts) >= _REMEMBERED:
-            self._verdicts.clear()
-        self._verdicts[known] = verdict
-        return verdict, True
+            return self._verdicts[known], NOTHING
+        limit = _withheld(text) or over_limit(text, self.max_input_tokens, "input")
+        verdicts = [limit] if limit is not None else await self.matched(text)
+        if blocking(verdicts) is None:
+            verdicts += await self.checked(text, self.input_checks)
+        usage = cost_of(verdicts)
+        objections = [verdict for verdict in verdicts if verdict.action is not GuardrailAction.ALLOW]
+        if not any(verdict.failed for verdict in objections):  # it may be well again the next time
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            self._verdicts[known] = objections
+        return objections, usage
 
     def lets(self, call: ToolCall, scope: Scope) -> bool:
         return not refusal(call, self._rules, scope)
@@ -184,20 +230,20 @@ class Guardrails(Policy):
 
     async def _let_back(self, result: ToolResult, scope: Scope) -> ToolResult:
         """A result that is blocked is seen by nobody: an error says why, and the model can go on without it."""
-        verdict = await self.checked("\n".join(_texts(result.error if result.is_error else result.output)), self.result_checks)
-        if verdict.action is GuardrailAction.WARN:
-            await scope.record(Warned("guardrails", verdict.reason))
-        if verdict.action is not GuardrailAction.BLOCK:
+        given = result.error if result.is_error else result.output
+        verdicts = await self.checked("\n".join(texts(given)), self.result_checks)
+        result = replace(result, usage=result.usage + cost_of(verdicts))
+        if (no := blocking(verdicts)) is None:
+            for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
+                await scope.record(Warned("guardrails", verdict.reason))
             return result
-        withheld = say(f"the result was withheld: {verdict.reason}", f"結果は差し止められました: {verdict.reason}")
-        return ToolResult(error=withheld, retryable=False)
+        withheld = say(f"the result was withheld: {no.reason}", f"結果は差し止められました: {no.reason}")
+        return ToolResult(error=withheld, usage=result.usage, retryable=False)
 
     def received(self, message: Message) -> Message:
         """A question that matches a blocked pattern is written down as why, and not as it came."""
-        verdict = self.matched(message.text)
-        if verdict.action is not GuardrailAction.BLOCK:
-            return message
-        return replace(message, parts=(Text(f"{_mask()[:-1]}: {verdict.reason}]"),))
+        found = self._matched(Scan(self.blocked), message.text)
+        return replace(message, parts=(Text(f"{_mask()[:-1]}: {found[0].reason}]"),)) if found else message
 
 
 class Withheld(Signal):
@@ -216,38 +262,16 @@ def _withheld(text: str) -> GuardrailResult | None:
     return None
 
 
-def unseen(reply: ModelReply) -> str:
-    """What a reply holds beside its text and thoughts: the arguments of calls, and what only its provider understands."""
-    held: list[Any] = [call.args for call in reply.message.calls]
-    held += [part.data for part in reply.message.parts if isinstance(part, Provided)]
-    return "\n".join([text for one in held for text in _texts(one)])
-
-
-def as_meant(text: str) -> str:
-    """What a JSON text says, and not how it is spelt; nothing, where it is none."""
-    return "\n".join(list(_texts(text))[1:])
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """All the texts in a JSON value, as they are meant and not as JSON spells them."""
-    if isinstance(value, str):
-        yield value
-        if value.lstrip()[:1] in ("{", "["):
-            with suppress(ValueError):
-                yield from _texts(json.loads(value, strict=False))
-    elif isinstance(value, Mapping):
-        for key, held in value.items():
-            yield str(key)
-            yield from _texts(held)
-    elif isinstance(value, list | tuple):
-        for held in value:
-            yield from _texts(held)
-    elif value is not None:
-        yield str(value)
-
-
 def _mask() -> str:
     return say(_MASK_EN, _MASK_JA)
+
+
+def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:
+    made = (given,) if callable(given) else tuple(given)
+    for check in made:
+        if not callable(check):
+            raise ConfigError(f"{name} takes functions or a Judge, not {check!r}")
+    return made
 
 
 def _listed(name: str, given: Iterable[str] | None) -> list[str]:

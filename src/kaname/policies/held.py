@@ -7,15 +7,18 @@ Checks, which see whole texts, hold back `window` characters and are asked each 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from typing import TYPE_CHECKING
 
 from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import NOTHING, ModelReply
-from .guardrails import Guardrails, Withheld, as_meant, unseen
-from .patterns import Match, Scan
+from .guardrails import AT_ONCE, Guardrails, Withheld
+from .patterns import Match
+from .said import as_meant, in_calls, of_provider
+from .scan import Scan
 from .spelt import Spelt
-from .verdicts import ALLOWED, GuardrailAction, GuardrailResult, by_pattern, over_limit, too_long, worse
+from .verdicts import GuardrailAction, GuardrailResult, blocking, cost_of, over_limit, too_long
 
 if TYPE_CHECKING:
     from ..kernel.ports import Emit
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _FORGET = 1_000  # characters
-_AT_ONCE = 256
 _JSON = '{["`'  # how one begins, also in a fence
 
 
@@ -37,10 +39,19 @@ class _Channel:
         self.meant = Scan(rails.blocked)  # of a JSON text, what it says
         self.spelt: Spelt | None = None
         self._begun = False
+        self._all = hashlib.sha256()
 
     @property
     def length(self) -> int:
         return self.begins + len(self.tail)
+
+    def add(self, text: str) -> None:
+        self.tail += text
+        self._all.update(text.encode("utf-8", "surrogatepass"))
+
+    def is_all_of(self, text: str) -> bool:
+        same = len(text) == self.length
+        return same and hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() == self._all.digest()
 
     @property
     def open(self) -> int:
@@ -78,21 +89,26 @@ class Held:
         self._rails, self._emit, self._scope = rails, emit, scope
         self._channels: dict[str, _Channel] = {}
         self._warnings: set[str] = set()
+        self._last = ""
         self.tokens = self._plain = self._wide = 0
         self.usage = NOTHING
 
     async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
+        if kind != self._last:
+            await self._let_go(self._last)
+            self._last = kind
         channel = self._channel(kind)
-        for start in range(0, len(text), _AT_ONCE):
+        for start in range(0, len(text), AT_ONCE):
             if start:
                 await asyncio.sleep(0)  # a long text must not keep everybody else waiting
-            await self._take(channel, text[start : start + _AT_ONCE], kind, call_id)
+            await self._take(channel, text[start : start + AT_ONCE], kind, call_id)
 
     async def _take(self, channel: _Channel, text: str, kind: str, call_id: str) -> None:
-        channel.tail += text
+        channel.add(text)
         await self._match(channel, text, kind, call_id)
         self._count(text)
-        await self._warn(channel, text)
+        for verdict in self._rails.warnings(channel.warned, text) if self._rails.warned else ():
+            await self._report(verdict)
         held = channel.open if self._rails.blocked else channel.length
         if channel.length - held > self._rails.longest_match:
             raise Withheld(_endless(self._rails.longest_match))
@@ -100,27 +116,39 @@ class Held:
             held = min(held, await self._looked_at(channel))
         await self._release(channel, held, kind, call_id)
 
+    async def _let_go(self, kind: str) -> None:
+        """Thoughts are judged and shown before the text that follows them."""
+        channel = self._channels.get(kind)
+        if channel is not None and self._rails.output_checks and channel.judged < channel.length:
+            await self._judge(channel)
+            await self._release(channel, min(channel.open, channel.length), kind, "")
+
     async def finish(self, reply: ModelReply) -> None:
         """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""
         rails, message = self._rails, reply.message
-        parts = [part for part in (message.text, message.thinking, unseen(reply)) if part]
-        verdict = over_limit("".join(parts), rails.max_output_tokens, "output") or ALLOWED
-        for part in (*parts, as_meant(message.text)):
-            verdict = worse(verdict, rails.matched(part))
-        for channel in self._channels.values():
-            if (found := channel.end()) is not None:
-                verdict = worse(verdict, by_pattern(found.pattern, GuardrailAction.BLOCK))
-        for part in parts if rails.output_checks else ():
-            if verdict.action is not GuardrailAction.BLOCK:
+        inside, opaque = in_calls(reply, self._scope.agent.tools), of_provider(reply)
+        parts = [part for part in (message.text, message.thinking, inside) if part]
+        too_much = over_limit("".join(parts), rails.max_output_tokens, "output")
+        verdicts = [] if too_much is None else [too_much]
+        verdicts += [rails.verdict(found) for channel in self._channels.values() if (found := channel.end()) is not None]
+        meant = as_meant(message.text)
+        for part in (*[part for part in parts if not self._has_seen(part)], meant, opaque):
+            verdicts += await rails.matched(part) if blocking(verdicts) is None else []
+        for part in [part for part in (*parts, meant) if part and rails.output_checks]:
+            if blocking(verdicts) is None:
                 judged = await rails.checked(part, rails.output_checks)
-                self.usage = self.usage + judged.usage
-                verdict = worse(verdict, judged)
-        if verdict.action is GuardrailAction.BLOCK:
-            raise Withheld(verdict, reply)
-        if verdict.action is GuardrailAction.WARN:
+                self.usage = self.usage + cost_of(judged)
+                verdicts += judged
+        if (no := blocking(verdicts)) is not None:
+            raise Withheld(no, reply)
+        for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
             await self._report(verdict)
         for kind, channel in self._channels.items():
             await self._release(channel, channel.length, kind, "")
+
+    def _has_seen(self, text: str) -> bool:
+        """Whether the patterns have seen exactly this while it streamed, and its warnings have been told."""
+        return any(channel.is_all_of(text) for channel in self._channels.values())
 
     def _channel(self, kind: str) -> _Channel:
         if kind not in self._channels:
@@ -131,7 +159,7 @@ class Held:
         if self._rails.blocked and (found := channel.match(text)) is not None:
             if not self._rails.output_checks:
                 await self._release(channel, min(found.start, channel.open), kind, call_id)  # not part of any
-            raise Withheld(by_pattern(found.pattern, GuardrailAction.BLOCK))
+            raise Withheld(self._rails.verdict(found))
 
     def _count(self, text: str) -> None:
         plain = len(text.encode("ascii", "ignore"))
@@ -141,11 +169,6 @@ class Held:
         if limit is not None and self.tokens > limit:
             raise Withheld(too_long(self.tokens, limit, "output"))
 
-    async def _warn(self, channel: _Channel, text: str) -> None:
-        if self._rails.warned and (found := channel.warned.feed(text)) is not None:
-            channel.warned = Scan(self._rails.warned)
-            await self._report(by_pattern(found.pattern, GuardrailAction.WARN))
-
     async def _report(self, verdict: GuardrailResult) -> None:
         if verdict.reason not in self._warnings:
             self._warnings.add(verdict.reason)
@@ -153,17 +176,19 @@ class Held:
 
     async def _looked_at(self, channel: _Channel) -> int:
         """Up to where the checks have seen it with enough around it."""
-        window = self._rails.window
-        if channel.length - channel.judged >= window:
-            text = channel.part(channel.judged - window, channel.length)
-            verdict = await self._rails.checked(text, self._rails.output_checks)
-            self.usage = self.usage + verdict.usage
-            if verdict.action is GuardrailAction.BLOCK:
-                raise Withheld(verdict)
-            if verdict.action is GuardrailAction.WARN:
-                await self._report(verdict)
-            channel.judged = channel.length
-        return max(0, channel.judged - window)
+        if channel.length - channel.judged >= self._rails.window:
+            await self._judge(channel)
+        return max(0, channel.judged - self._rails.window)
+
+    async def _judge(self, channel: _Channel) -> None:
+        text = channel.part(channel.judged - self._rails.window, channel.length)
+        verdicts = await self._rails.checked(text, self._rails.output_checks)
+        self.usage = self.usage + cost_of(verdicts)
+        if (no := blocking(verdicts)) is not None:
+            raise Withheld(no)
+        for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
+            await self._report(verdict)
+        channel.judged = channel.length
 
     async def _release(self, channel: _Channel, until: int, kind: str, call_id: str) -> None:
         if until > channel.released:

@@ -13,7 +13,8 @@ from ..core.messages import ToolCall
 from ..core.record import field, record
 from ..core.values import plain_text, read_json
 from ..kernel.boundary import Border
-from .patterns import Pattern, Scan
+from .patterns import Pattern
+from .scan import Scan
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope

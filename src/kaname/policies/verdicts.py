@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from ..core.language import say
 from ..core.messages import NOTHING, Usage
 from ..core.record import field, record, replace
+from ..kernel.boundary import Failure, attempt
+from ..kernel.offload import off_loop
 
 
 class GuardrailAction(StrEnum):
@@ -26,10 +31,18 @@ class GuardrailResult:
     details: dict[str, Any] = field(factory=dict)
     usage: Usage = NOTHING
 
+    @property
+    def failed(self) -> bool:
+        """Whether this is no judgement, but a check that did not come to one."""
+        return "failed" in self.details
+
 
 ALLOWED = GuardrailResult()
 Check = Callable[[str], Any]
-"""A text in; out comes `None` to allow it, the reason to block it, or a `GuardrailResult`. It may be async."""
+"""A text in; out comes `None` to allow it, the reason to block it, or a `GuardrailResult`. It may be async.
+
+The reason is kept and shown: it must not repeat the text."""
+_ANYTHING = (Exception, SystemExit, BaseExceptionGroup)
 _ORDER = (GuardrailAction.ALLOW, GuardrailAction.WARN, GuardrailAction.BLOCK)
 
 
@@ -46,23 +59,66 @@ def too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
     return GuardrailResult(GuardrailAction.BLOCK, reason, {"tokens": tokens, "limit": limit})
 
 
-def by_pattern(pattern: str, action: GuardrailAction) -> GuardrailResult:
-    reason = say(f"it matches the pattern {pattern!r}", f"パターン {pattern!r} に一致しました")
+def by_pattern(pattern: str, action: GuardrailAction, number: int = 0) -> GuardrailResult:
+    """`number`: tell that and not the pattern, which would say what is blocked."""
+    shown = say(f"no. {number}", f"{number} 番") if number else repr(pattern)
+    reason = say(f"it matches the pattern {shown}", f"パターン {shown} に一致しました")
     return GuardrailResult(action, reason, {"pattern": pattern})
+
+
+async def asked(check: Check, text: str, seconds: float) -> GuardrailResult:
+    """One that fails or takes too long blocks, because nobody knows what it would have said. A plain function gets a thread."""
+    try:
+        async with asyncio.timeout(seconds):
+            said = await attempt(check if _is_async(check) else partial(_in_thread, check), text, passing=(), caught=_ANYTHING)
+    except TimeoutError:
+        why = say(f"took longer than {seconds:g} s", f"{seconds:g} 秒以内に終わりませんでした")
+        return _broken(check, why)
+    if isinstance(said, Failure):  # not its message: it may hold the very text
+        return _broken(check, say(f"failed: {said.kind}", f"失敗しました: {said.kind}"))
+    return understood(said, check)
+
+
+async def _in_thread(check: Check, text: str) -> Any:
+    said = await off_loop(check, text)
+    return await said if isawaitable(said) else said
+
+
+def _is_async(check: Check) -> bool:
+    return iscoroutinefunction(check) or iscoroutinefunction(getattr(check, "__call__", None))  # noqa: B004
+
+
+def _broken(check: Check, why: str) -> GuardrailResult:
+    reason = say(f"the check {named(check)} {why}", f"チェック {named(check)} が{why}")
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check), "failed": True})
 
 
 def understood(said: Any, check: Check) -> GuardrailResult:
     if isinstance(said, GuardrailResult):
         known = said.action in _ORDER
         return replace(said, action=GuardrailAction(said.action) if known else GuardrailAction.BLOCK)
-    if said is None or said is True:
+    if said is None:
         return ALLOWED
-    if said is False or isinstance(said, str):
-        reason = said or say(f"{named(check)} does not allow it", f"{named(check)} が許可しませんでした")
-        return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check)})
-    kind = type(said).__name__  # not the value: it may hold the very text
-    reason = f"{named(check)} returned a {kind}; expected None, the reason to block, or a GuardrailResult"
-    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check)})
+    if isinstance(said, GuardrailAction) or (isinstance(said, str) and not said):
+        action = said if isinstance(said, GuardrailAction) else GuardrailAction.BLOCK
+        reason = say(f"{named(check)} does not allow it", f"{named(check)} が許可しませんでした")
+        return GuardrailResult(action, reason, {"check": named(check)})
+    if isinstance(said, str):
+        return GuardrailResult(GuardrailAction.BLOCK, said, {"check": named(check)})
+    kind = type(said).__name__  # not the value: it may hold the very text. And who knows what True would mean
+    reason = f"{named(check)} returned a {kind}; expected None to allow it, the reason to block it, or a GuardrailResult"
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check), "failed": True})
+
+
+def blocking(verdicts: Iterable[GuardrailResult]) -> GuardrailResult | None:
+    return next((verdict for verdict in verdicts if verdict.action is GuardrailAction.BLOCK), None)
+
+
+def cost_of(verdicts: Iterable[GuardrailResult]) -> Usage:
+    usage = NOTHING
+    for verdict in verdicts:
+        usage = usage + verdict.usage
+    return usage
 
 
 def worse(one: GuardrailResult, other: GuardrailResult) -> GuardrailResult:

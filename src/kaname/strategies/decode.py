@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ..core.codec import dump
 from ..core.errors import ConfigError, OutputDecodingFailed
 from ..core.steps import Stop
-from ..core.values import read_json
+from ..core.values import fenced_blocks, read_json
 from ..kernel.boundary import Border
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 _WRAP = "result"
-_FENCED = re.compile(r"```[\w-]*\n(.*?)\n```", re.DOTALL)
 
 
 class Output:
@@ -81,7 +79,7 @@ class Output:
         try:
             data = read_json(text)
         except ValueError:
-            if len(blocks := _FENCED.findall(text)) == 1:  # an answer with words around it
+            if len(blocks := fenced_blocks(text)) == 1:  # an answer with words around it
                 data = read_json(blocks[0])
             elif self._wrapped:  # a bare text where a text, a date or one of some words is wanted
                 data = text.strip()

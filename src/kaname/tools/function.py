@@ -12,9 +12,9 @@ from ..core.errors import BadArguments, ConfigError, Signal, nearest
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..kernel.boundary import Failure, attempt
+from ..kernel.offload import off_loop
 from ..kernel.ports import Repair, ToolContext
 from .arguments import read_arguments
-from .offload import off_loop
 from .results import to_result
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...core.errors import ConfigError, nearest
 from ...core.events import Effect
 from ...core.language import say
 from ...core.messages import ToolResult
-from ..offload import off_loop
+from ...kernel.offload import off_loop
 from .engine import Column, Engine, Limits, QueryFailed, Table
 from .wall import Refused, check
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
-from ..offload import off_loop
+from ...kernel.offload import off_loop
 from .pipeline import Hit, RAGPipeline
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ..kernel.boundary import Border
+from .boundary import Border
 
 _IDLE_SECONDS = 10.0
 _jobs: SimpleQueue[tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]] = SimpleQueue()

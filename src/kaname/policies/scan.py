@@ -1,0 +1,124 @@
+"""Patterns over one text that comes in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+from .letters import EDGE
+from .patterns import Match, Pattern
+
+_REMEMBERED = 4_096  # characters
+
+
+class Patterns(tuple[Pattern, ...]):
+    """Some patterns, and which of them may begin with a character: of a thousand words only a few do."""
+
+    _words: dict[str, tuple[int, ...]]  # those that are known by their first character
+    _others: tuple[int, ...]
+    _begins: dict[str, tuple[int, ...]]
+
+    def __new__(cls, patterns: Iterable[Pattern] = ()) -> Self:
+        made = super().__new__(cls, patterns)
+        words: dict[str, list[int]] = {}
+        for number, pattern in enumerate(made):
+            for char in pattern.begins_with or ():
+                words.setdefault(char, []).append(number)
+        made._words = {char: tuple(numbers) for char, numbers in words.items()}
+        made._others = tuple([number for number, pattern in enumerate(made) if pattern.begins_with is None])
+        made._begins = {}
+        return made
+
+    def begins(self, char: str) -> tuple[int, ...]:
+        known = self._begins.get(char)
+        if known is None:
+            if len(self._begins) >= _REMEMBERED:
+                self._begins.clear()
+            others = tuple([number for number in self._others if self[number].may_begin(char)])
+            known = self._begins[char] = (*self._words.get(char, ()), *others)
+        return known
+
+
+class Scan:
+    """`pending` is where the oldest match may have begun that is still open. After a match: `drop` it, and `feed` the rest."""
+
+    def __init__(self, patterns: Patterns | Iterable[Pattern]) -> None:
+        self._patterns = patterns if isinstance(patterns, Patterns) else Patterns(patterns)
+        self._runs: dict[int, _Run] = {}  # those with an open thread
+        self._dropped: set[int] = set()
+        self.length = 0
+        self._before = EDGE
+
+    def feed(self, piece: str) -> Match | None:
+        begins = self._patterns.begins
+        for char in piece:
+            fresh = begins(char)
+            if not fresh and not self._runs:
+                self.length += 1
+                self._before = char
+            elif (found := self._step(char, fresh)) is not None:
+                return found
+        return None
+
+    def drop(self, pattern: str) -> None:
+        """Look for it no more."""
+        self._dropped |= {number for number, one in enumerate(self._patterns) if one.pattern == pattern}
+        self._runs = {number: run for number, run in self._runs.items() if number not in self._dropped}
+
+    def end(self) -> Match | None:
+        return self._step(EDGE, tuple([number for number, one in enumerate(self._patterns) if one.may_be_empty]))
+
+    def _step(self, char: str, fresh: tuple[int, ...]) -> Match | None:
+        found: Match | None = None
+        runs = self._runs
+        for number in fresh:
+            if number not in runs and number not in self._dropped:
+                runs[number] = _Run(self._patterns[number])
+        for number, run in [*runs.items()]:
+            start = run.step(self._before, char, self.length)
+            if start is not None and (found is None or start < found.start):
+                found = Match(start, self.length, run.pattern.pattern)
+            if not run.waiting:
+                del runs[number]
+        self._before = char
+        self.length += len(char)
+        return found
+
+    @property
+    def pending(self) -> int:
+        """Everything before this place is decided: no match that may still come begins there."""
+        return min([start for run in self._runs.values() for start in run.oldest()], default=self.length)
+
+
+class _Run:
+    """The threads of one pattern: for every state that waits for its next character, the earliest beginning."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.waiting: dict[int, int] = {}
+
+    def oldest(self) -> Iterator[int]:
+        if self.waiting:
+            yield min(self.waiting.values())
+
+    def step(self, before: str, char: str, place: int) -> int | None:
+        """Take a character, now that both sides of this place are known; the beginning of a match that ends here."""
+        states = self.pattern.states
+        matched, entering = self.pattern.entry(before, char)
+        if not self.waiting:
+            if matched:
+                return place
+            self.waiting = dict.fromkeys(entering, place) if entering else {}
+            return None
+        found, ready = self.pattern.closed(self.waiting, before, char)
+        if matched and found is None:
+            found = place
+        if found is not None:
+            return found
+        after: dict[int, int] = dict.fromkeys(entering, place)
+        for at, start in ready.items():
+            if states[at].takes(char):
+                target = states[at].out[0]
+                after[target] = min(start, after.get(target, start))
+        self.waiting = after
+        return None
