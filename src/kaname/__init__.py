@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "api.agent": ("Agent",),
     "api.config": ("Config", "load_config"),
+    "api.judge": ("Judge",),
     "api.result": ("Result",),
     "api.run": ("Run",),
     "api.runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
@@ -54,7 +55,6 @@ _HOMES = {
     "policies.approve": ("Approve",),
     "policies.fallback": ("FallbackResult", "FallbackStrategy"),
     "policies.guardrails": ("Guardrails",),
-    "policies.judge": ("Judge",),
     "policies.tool_rules": ("ToolRule",),
     "policies.verdicts": ("GuardrailAction", "GuardrailResult"),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from .api.agent import Agent as Agent
     from .api.config import Config as Config
     from .api.config import load_config as load_config
+    from .api.judge import Judge as Judge
     from .api.result import Result as Result
     from .api.run import Run as Run
     from .api.runtime import AgentResult as AgentResult
@@ -131,7 +132,6 @@ if TYPE_CHECKING:
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
     from .policies.guardrails import Guardrails as Guardrails
-    from .policies.judge import Judge as Judge
     from .policies.tool_rules import ToolRule as ToolRule
     from .policies.verdicts import GuardrailAction as GuardrailAction
     from .policies.verdicts import GuardrailResult as GuardrailResult

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 from ..core.errors import InvalidState, JournalError, nearest
 from ..core.events import Answered, Fact, Opened, Received, Resumed, Stopped, ToolFinished
 from ..core.language import say
-from ..core.messages import Message
+from ..core.messages import Message, user
 from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State, copy_of
@@ -104,6 +104,14 @@ class Beginnings:
             message = policy.received(message)
         return Received(message)
 
+    def _answer(self, given: Any) -> Any:
+        """The words in it are the user's too."""
+        if isinstance(given, str):
+            return self._received(user(given)).message.text
+        if isinstance(given, Mapping):
+            return {key: self._answer(value) for key, value in given.items()}
+        return [self._answer(value) for value in given] if isinstance(given, list) else given
+
     @asynccontextmanager
     async def again(
         self, run: str, answers: Mapping[str, Any], takeover: bool, after: int | None, channel: Channel
@@ -132,7 +140,7 @@ class Beginnings:
             return
         scope = self._scope(run, lease.epoch, state, channel)
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None)
-        await self._record(scope, [resumed, *[Answered(key, answer) for key, answer in known.items()]])
+        await self._record(scope, [resumed, *[Answered(key, self._answer(answer)) for key, answer in known.items()]])
         yield scope
         self.recent.keep(run, scope.state)
 

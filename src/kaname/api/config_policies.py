@@ -32,6 +32,9 @@ def policies_of(agent: AgentConfig, tools: list[Any] | None, wrong: Wrong) -> tu
             told = say(f"{place} is no policy: derive it from kaname.Policy", f"{place} はポリシーではありません")
             wrong(("policies", str(number)), told)
     if agent.guardrails is not None:
+        _known(
+            agent, tools, [name for name in agent.guardrails.get("tools") or {} if name != "*"], ("guardrails", "tools"), wrong
+        )
         made += _guardrails(agent.guardrails, folder, wrong)
     if agent.approve:
         from ..policies.approve import Approve

@@ -71,7 +71,9 @@ _GUARDRAILS = _mapping(
         "input_checks": {**_TEXTS, "description": "functions, as module:name"},
         "output_checks": {**_TEXTS, "description": "functions, as module:name"},
         "result_checks": {**_TEXTS, "description": "functions, as module:name"},
-        "window": _a("integer"),
+        "window": _a("integer", "characters that a check is sure to see as a whole (500)"),
+        "longest_match": _a("integer", "characters held back at most while a pattern may match (4000)"),
+        "check_seconds": _a("number", "how long a check may take (60)"),
         "tools": _named(
             "Rules by tool; * for all others.",
             _mapping(

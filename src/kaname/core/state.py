@@ -50,6 +50,7 @@ class State:
     noted: bool = False  # the note for the next model call is already in the messages
     replies: list[ModelReplied] = field(factory=list)  # of this turn
     started: dict[str, ToolStarted] = field(factory=dict)  # and not finished
+    stand_ins: list[tuple[str, str]] = field(factory=list)  # calls of this turn that another tool was used for, and which
     results: dict[str, ToolResult] = field(factory=dict)
     questions: dict[str, Asked] = field(factory=dict)  # and not answered
     answers: dict[str, Any] = field(factory=dict)
@@ -87,7 +88,7 @@ class State:
 
 def copy_of(state: State) -> State:
     """A state to go on from, while the other stays as it is."""
-    names = ("messages", "open", "replies", "started", "results", "questions", "answers")
+    names = ("messages", "open", "replies", "started", "stand_ins", "results", "questions", "answers")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
 
@@ -141,6 +142,7 @@ def _received(state: State, body: Received, event: Event) -> None:
     state.messages.extend(_answers_to_open_calls(state))
     state.open, state.unanswered, state.started, state.questions = {}, 0, {}, {}
     state.turn_start = len(state.messages)
+    state.stand_ins = []
     state.messages.append(body.message)
     state.replies, state.judging, state.noted = [], False, False
     state.spent, state.stop, state.output = Spent(), None, None
@@ -168,7 +170,12 @@ def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
 
 
 def _tool_started(state: State, body: ToolStarted, event: Event) -> None:
-    state.started[body.call.id] = body
+    call = body.call
+    state.started[call.id] = body
+    asked = state.open.get(call.id)
+    if asked is not None and asked.name != call.name and (call.id, call.name) not in state.stand_ins:
+        state.stand_ins.append((call.id, call.name))
+        state.spent.by_tool[call.name] = state.spent.by_tool.get(call.name, 0) + 1
 
 
 def _tool_finished(state: State, body: ToolFinished, event: Event) -> None:

@@ -114,8 +114,10 @@ class Policy:
         return message
 
     def lets(self, call: ToolCall, scope: Scope) -> bool:
-        """Whether this policy would let the call through as it is: asked before another tool stands in for one."""
-        return True
+        """Whether this policy would let the call through as it is: asked before another tool stands in for one.
+
+        One that looks at calls and does not say so lets none through that way."""
+        return type(self).tool is Policy.tool
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         return await next(call)

@@ -11,7 +11,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.ports import Action, Policy, ToolHandler
-from .names import known_tools
+from .names import known_tools, objector
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope
@@ -57,7 +57,10 @@ class Approve(Policy):
             case str(word) if word.strip().lower() in _YES:
                 return await next(call)
             case {"args": dict(args)}:
-                return await next(replace(call, args=args))
+                changed = replace(call, args=args)
+                if who := objector(changed, self, scope):  # it has let the call through that the model made, not this one
+                    return ToolResult(error=f"{who} does not let {call.name} through with these arguments")
+                return await next(changed)
             case str(reason) if reason.strip().lower() not in _NO:
                 return ToolResult(error=f"the user did not allow this call: {reason}")
             case False | str():

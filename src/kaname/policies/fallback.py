@@ -19,12 +19,13 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import record, replace
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, Policy, Tool, ToolHandler
-from .names import known_tools
+from .names import known_tools, objector
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope
 
 _RETRIED = ("pure", "idempotent")
+_UNKNOWN = "undeclared"  # a tool of the smallest protocol says nothing of effects, and is retried, as its design has it
 
 
 @record
@@ -60,8 +61,13 @@ class FallbackStrategy(Policy):
     ) -> None:
         if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
             raise ConfigError(f"max_retries is a whole number from 0 up, not {max_retries!r}")
+        for what, seconds in (("backoff", backoff), ("longest_wait", longest_wait)):
+            if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
+                raise ConfigError(f"{what} is a number of seconds from 0 up, not {seconds!r}")
         self.max_retries, self.degrade = max_retries, degrade
         self.fallback = dict(fallback or {})
+        if not all(isinstance(name, str) and name for pair in self.fallback.items() for name in pair):
+            raise ConfigError('fallback takes names of tools: fallback={"tool_a": "tool_b"}')
         self._backoff, self._longest = backoff, longest_wait
         for name in self.fallback:
             self._chain(name)
@@ -83,65 +89,98 @@ class FallbackStrategy(Policy):
         if not hasattr(tool, "execute"):
             raise ConfigError(f"{tool!r} has no execute(input_text); make a function a tool with @tool")
 
+        seconds = getattr(tool, "timeout", None)
+
         async def once() -> ToolResult:
-            result = await attempt(tool.execute, input_text, passing=())
+            try:
+                async with asyncio.timeout(seconds):
+                    result = await attempt(tool.execute, input_text, passing=())
+            except TimeoutError:
+                return ToolResult(error=f"timed out after {seconds:g} s")
             if isinstance(result, Failure):
                 return ToolResult(error=str(result))
             return result if isinstance(result, ToolResult) else ToolResult(result)
 
-        result, attempts = await self._tried(once, lambda: _said_to_be_safe(tool))
+        result, attempts = await self._tried(once, lambda: _declared(tool) in (*_RETRIED, _UNKNOWN))
         degraded = result.is_error and result.retryable
         return FallbackResult(result.output, result.error, attempts, degraded, tool.name)
+
+    def lets(self, call: ToolCall, scope: Scope) -> bool:
+        return True
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         result = ToolResult()
         failures: list[str] = []
+        left: set[str] = set()  # what those tried so far may have left behind
         for name in self._chain(call.name):
             one = replace(call, name=name)
-            if failures and (why := _may_not_stand_in(one, call, scope)):
+            if failures and (why := self._may_not_stand_in(one, left, scope)):
                 failures.append(why)
                 break
             result, attempts = await self._tried(
-                partial(next, one), partial(_may_repeat, one, scope), partial(_undone, one, scope)
+                partial(next, one), partial(_may_repeat, one, scope), partial(_cleared, one, scope)
             )
-            if not result.is_error or not result.retryable or not _ran(one, scope):
+            ran = _ran(one, scope)
+            if not result.is_error or not result.retryable or not ran:
                 if failures and not result.is_error:
                     await scope.record(Warned("fallback", say("{}; {} answered", "{}。{} で代替").format(failures[-1], name)))
                 if not failures or not result.is_error:
                     return result
             failures.append(_failure(name, attempts, result))
-            await _undone(one, scope)  # what the last try may have left behind
+            undone = await _undone(one, scope)  # what the last try may have left behind
+            left |= {_effect(one, scope)} if ran and not undone else set()
         told = "\n".join(failures)
         return replace(result, output=None, error=told, gave_up=self.degrade)
+
+    def _may_not_stand_in(self, other: ToolCall, left: set[str], scope: Scope) -> str:
+        """Nobody has asked for this call yet: a policy may want to, and what may have been done must not be done another way.
+
+        After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated."""
+        if scope.agent.tools.get(other.name, None) is None:
+            return say(f"{other.name} is not there", f"{other.name} がありません")
+        if who := objector(other, self, scope):
+            return say(
+                f"{other.name} could be used instead, but not on its own account: {who} does not let it through",
+                f"{other.name} は自動では使えません ({who})",
+            )
+        allowed = {"pure"} if left - {"pure", "idempotent", _UNKNOWN} else {"pure", "idempotent", _UNKNOWN}
+        if left - {"pure"} and _effect(other, scope) not in allowed:
+            return say(
+                f"{other.name} was not used instead: what was tried before may have taken effect",
+                f"先に試したものが効果を出した可能性があるため {other.name} は使いませんでした",
+            )
+        return ""
 
     async def _tried(
         self,
         once: Callable[[], Awaitable[ToolResult]],
         may_repeat: Callable[[], bool],
-        undo: Callable[[], Awaitable[bool]] | None = None,
+        clear_up: Callable[[], Awaitable[bool]] | None = None,
     ) -> tuple[ToolResult, int]:
         for number in range(self.max_retries + 1):
             result = await once()
             if not result.is_error or not result.retryable or number == self.max_retries or not may_repeat():
                 break
-            if undo is not None and not await undo():
+            if clear_up is not None and not await clear_up():
                 break
-            await asyncio.sleep(min(self._longest, self._backoff * 2**number) * random.uniform(0.5, 1.0))
+            await asyncio.sleep(min(self._longest, self._backoff * 2 ** min(number, 30)) * random.uniform(0.5, 1.0))
         return result, number + 1
 
 
-def _said_to_be_safe(tool: Any) -> bool:
-    """A tool of the smallest protocol says nothing of effects, and is retried, as its design has it."""
-    if not getattr(tool, "declared", True) or not hasattr(tool, "effect"):
-        return True
-    return tool.effect in _RETRIED
+def _declared(tool: Any) -> str:
+    return str(tool.effect) if getattr(tool, "declared", True) and hasattr(tool, "effect") else _UNKNOWN
+
+
+def _effect(call: ToolCall, scope: Scope) -> str:
+    tool = scope.agent.tools.get(call.name, None)
+    return "pure" if tool is None else _declared(tool)
 
 
 def _may_repeat(call: ToolCall, scope: Scope) -> bool:
     tool = scope.agent.tools.get(call.name, None)
     if tool is None or not _ran(call, scope):
         return False
-    return _said_to_be_safe(tool) or (tool.effect == "compensable" and tool.undo is not None)
+    return _declared(tool) in (*_RETRIED, _UNKNOWN) or (tool.effect == "compensable" and tool.undo is not None)
 
 
 def _ran(call: ToolCall, scope: Scope) -> bool:
@@ -150,30 +189,18 @@ def _ran(call: ToolCall, scope: Scope) -> bool:
     return begun is not None and begun.call.name == call.name
 
 
-def _may_not_stand_in(other: ToolCall, call: ToolCall, scope: Scope) -> str:
-    """Nobody has asked for this call yet: a policy may want to, and what may have been done must not be done another way."""
-    tools = scope.agent.tools
-    tool = tools.get(other.name, None)
-    if tool is None:
-        return say(f"{other.name} is not there", f"{other.name} がありません")
-    if not all(policy.lets(other, scope) for policy in scope.agent.policies):
-        return say(f"{other.name} could be used instead, but not without being asked for", f"{other.name} は自動では使えません")
-    failed = tools.get(call.name, None)
-    if failed is not None and not _said_to_be_safe(failed) and failed.effect == "irreversible" and tool.effect not in _RETRIED:
-        return say(
-            f"{other.name} was not used instead: {call.name} may have taken effect",
-            f"{call.name} が効果を出した可能性があるため {other.name} は使いませんでした",
-        )
-    return ""
+async def _cleared(call: ToolCall, scope: Scope) -> bool:
+    """Whether it may be run again now: a compensable one has to be undone first."""
+    return _effect(call, scope) != "compensable" or await _undone(call, scope)
 
 
 async def _undone(call: ToolCall, scope: Scope) -> bool:
-    """Whether it is safe to run it again now."""
+    """Whether nothing of it is left: it has been undone, or there was nothing to undo."""
     tool, begun = scope.agent.tools.get(call.name, None), scope.state.started.get(call.id)
     if tool is None or begun is None or not _ran(call, scope):
         return True
     if tool.effect != "compensable" or tool.undo is None:
-        return True
+        return _declared(tool) == "pure"
     try:
         prepared = tool.prepare(call)
     except BadArguments:

@@ -109,19 +109,22 @@ class Held:
         self._count(text)
         for verdict in self._rails.warnings(channel.warned, text) if self._rails.warned else ():
             await self._report(verdict)
-        held = channel.open if self._rails.blocked else channel.length
+        held = self._undecided(channel)
         if channel.length - held > self._rails.longest_match:
             raise Withheld(_endless(self._rails.longest_match))
         if self._rails.output_checks:
             held = min(held, await self._looked_at(channel))
         await self._release(channel, held, kind, call_id)
 
+    def _undecided(self, channel: _Channel) -> int:
+        return channel.open if self._rails.blocked else channel.length
+
     async def _let_go(self, kind: str) -> None:
         """Thoughts are judged and shown before the text that follows them."""
         channel = self._channels.get(kind)
         if channel is not None and self._rails.output_checks and channel.judged < channel.length:
             await self._judge(channel)
-            await self._release(channel, min(channel.open, channel.length), kind, "")
+            await self._release(channel, self._undecided(channel), kind, "")
 
     async def finish(self, reply: ModelReply) -> None:
         """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""

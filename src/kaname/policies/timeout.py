@@ -59,6 +59,9 @@ class Timeout(Policy):
             limit = f"{self.model_seconds:g}"
             raise ModelError(say(f"no reply within {limit} s", f"{limit} 秒以内に返答がありません")) from None
 
+    def lets(self, call: ToolCall, scope: Scope) -> bool:
+        return True
+
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         tool = scope.agent.tools.get(call.name, None)
         if tool is None or tool.timeout is None:
@@ -79,6 +82,9 @@ class Deadline(Policy):
 
     async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
         return await self._within(next(request), scope)
+
+    def lets(self, call: ToolCall, scope: Scope) -> bool:
+        return True
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
         return await self._within(next(call), scope)

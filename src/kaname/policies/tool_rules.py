@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from inspect import iscoroutinefunction
+from functools import cache
+from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments, ConfigError, nearest
@@ -14,7 +15,6 @@ from ..core.record import field, record
 from ..core.values import plain_text, read_json
 from ..kernel.boundary import Border
 from .patterns import Pattern
-from .scan import Scan
 
 if TYPE_CHECKING:
     from ..kernel.scope import Scope
@@ -24,7 +24,7 @@ Wanted = str | Callable[[Any], bool]
 
 @record
 class ToolRule:
-    """For one tool, or for all with `"*"`. The first rule that names a tool counts for it.
+    """For one tool, or with `"*"` for all that have no rule of their own.
 
     `arguments`: by name, a pattern that the whole value has to fit, or a function that says whether it may be. `max_calls`: in
     a turn. `allowed=False`: not at all.
@@ -38,7 +38,8 @@ class ToolRule:
 
 def refusal(call: ToolCall, rules: Iterable[ToolRule], scope: Scope) -> str:
     """Why this call may not be made, as the model reads it; nothing if it may."""
-    rule = next((rule for rule in rules if rule.tool in (call.name, "*")), None)
+    named = {rule.tool: rule for rule in rules}
+    rule = named.get(call.name) or named.get("*")
     if rule is None:
         return ""
     if not rule.allowed:
@@ -70,11 +71,11 @@ def _values(call: ToolCall, rule: ToolRule, scope: Scope) -> dict[str, Any]:
     named = tool.parameters.get("properties") or {}
     if isinstance(prepared, str):  # a tool of one text takes it under any name
         return {name: prepared for name in rule.arguments if name in named}
-    sent = _sent(call.args)
+    got = prepared if isinstance(prepared, Mapping) else _sent(call.args)
     found = {}
     for name in rule.arguments:
-        if name in sent:
-            found[name] = sent[name]
+        if name in got:
+            found[name] = got[name]
         elif isinstance(named.get(name), Mapping) and "default" in named[name]:
             found[name] = named[name]["default"]
     return found
@@ -90,31 +91,29 @@ def _sent(args: Any) -> Mapping[str, Any]:
 
 
 def _number(call: ToolCall, scope: Scope) -> int:
-    """The how-many-eth call of its tool in this turn it is."""
-    calls = [one.id for replied in scope.state.replies for one in replied.reply.message.calls if one.name == call.name]
-    return calls.index(call.id) + 1 if call.id in calls else len(calls) + 1
-
-
-_compiled: dict[str, Pattern] = {}
+    """The how-many-eth call of its tool in this turn it is, those among them in which it stood in for another."""
+    state = scope.state
+    asked = [one.id for message in state.messages[state.turn_start :] for one in message.calls if one.name == call.name]
+    stood_in = [number for number, name in state.stand_ins if name == call.name and number != call.id]
+    return len(stood_in) + (asked.index(call.id) if call.id in asked else len(asked)) + 1
 
 
 def fits(value: Any, wanted: Wanted) -> bool:
-    """A function that fails does not allow it."""
+    """A function that fails does not allow it, nor does one that would have to be waited for."""
     if callable(wanted):
         with Border():
-            return bool(wanted(value))
+            said = wanted(value)
+            if isawaitable(said):
+                getattr(said, "close", bool)()
+                return False
+            return bool(said)
         return False
-    scan = Scan([_whole(wanted)])
-    return (scan.feed(plain_text(value)) or scan.end()) is not None
+    return _whole(wanted).search(plain_text(value)) is not None
 
 
+@cache
 def _whole(wanted: str) -> Pattern:
-    """The pattern for the whole value; flags stay at the beginning."""
-    if wanted not in _compiled:
-        flags = re.match(r"(?:\(\?[aimsux]+\))*", wanted)
-        head = flags[0] if flags else ""
-        _compiled[wanted] = Pattern(rf"{head}\A(?:{wanted[len(head) :]})\Z")
-    return _compiled[wanted]
+    return Pattern(wanted, whole=True)
 
 
 def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
@@ -123,12 +122,24 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
     for rule in made:
         if not isinstance(rule, ToolRule):
             raise ConfigError(f"tools takes ToolRule(…), not {rule!r}")
+        most = rule.max_calls
+        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
+            raise ConfigError(f"ToolRule({rule.tool!r}): max_calls is a whole number from 0 up, not {most!r}")
         for name, wanted in rule.arguments.items():
-            if iscoroutinefunction(wanted):
-                raise ConfigError(f"{rule.tool}.{name}: a rule's function is not async")
-            if isinstance(wanted, str):
-                _whole(wanted)
+            _check_argument(f"{rule.tool}.{name}", wanted)
+    twice = [name for name, count in Counter([rule.tool for rule in made]).items() if count > 1]
+    if twice:
+        raise ConfigError(f"there are two rules for {twice[0]!r}: put them into one")
     return made
+
+
+def _check_argument(where: str, wanted: Any) -> None:
+    if iscoroutinefunction(wanted) or iscoroutinefunction(getattr(wanted, "__call__", None)):  # noqa: B004
+        raise ConfigError(f"{where}: a rule's function is not async")
+    if isinstance(wanted, str):
+        _whole(wanted)
+    elif not callable(wanted):
+        raise ConfigError(f"{where} is a pattern or a function, not {wanted!r}")
 
 
 def check_names(rules: Iterable[ToolRule], tools: Mapping[str, Any]) -> None:

@@ -63,6 +63,8 @@ class React:
                 return self._answer(text, state)
             case TerminateImmediately(Stop(kind="completed")) if self.output is not None:
                 return self._answer("", state)  # nothing is no answer of the wanted form
+            case TerminateImmediately(Stop(kind="completed")) if (end := _end(state)).kind == "degraded":
+                return Finish(end, end.detail)  # it had nothing to say: then what could not be done is the answer
             case TerminateImmediately(stop):
                 return Finish(stop)
             case decision:

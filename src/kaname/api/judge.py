@@ -11,7 +11,8 @@ from ..core.messages import ModelRequest, system, user
 from ..core.values import read_json
 from ..kernel.ports import Model
 from ..kernel.scope import silent
-from .verdicts import GuardrailAction, GuardrailResult
+from ..models.names import resolve
+from ..policies.verdicts import GuardrailAction, GuardrailResult
 
 _ASK = """You judge one text by one rule. Rule: {rule}
 
@@ -29,12 +30,12 @@ _SCHEMA: Mapping[str, Any] = {
 
 
 class Judge:
-    """`Guardrails(output_checks=[Judge(model, "No medical advice.")])`. What it costs is counted with the run.
+    """`Guardrails(output_checks=[Judge("openai/…", "No medical advice.")])`. What it costs is counted with the run.
 
     A judge that cannot be reached, or says something else, blocks."""
 
-    def __init__(self, model: Model, rule: str) -> None:
-        self._model, self._rule = model, rule
+    def __init__(self, model: Model | str, rule: str) -> None:
+        self._model, self._rule = resolve(model), rule
         self.__name__ = f"Judge({rule[:60]})"
 
     async def __call__(self, text: str) -> GuardrailResult:
