@@ -12,8 +12,9 @@ from typing import Any
 from kaname import Agent, Guardrails, MemoryJournal, ModelReply, Usage
 from kaname.core.messages import Message, Text
 from kaname.policies.patterns import Pattern
-from kaname.tools.arithmetic import Unsolvable, evaluate
+from kaname.tools.arithmetic import evaluate
 from kaname.tools.calculator import written
+from kaname.tools.exact import Unsolvable
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpora"
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaname import CalculatorTool
-from kaname.tools.arithmetic import Unsolvable, evaluate
+from kaname import AgentRuntime, CalculatorTool, ReActPlanner, ScriptedModel
+from kaname.tools.arithmetic import evaluate
 from kaname.tools.calculator import written
+from kaname.tools.exact import Unsolvable
 
 CORPORA = Path(__file__).parent / "corpora"
 
@@ -86,3 +87,16 @@ def test_anything_is_a_number_or_a_clear_error(text):
 @settings(max_examples=500, deadline=None)
 def test_whole_numbers_as_python_has_them(text):
     assert written(evaluate(text)) == str(eval(text))
+
+
+@pytest.mark.parametrize("text", ["π%(10**-999)", "π/(10**-999)", "e//1e-400", "2**0.5%1e-330", "0.5**10**9"])
+async def test_what_is_too_small_is_said_to_be(text):
+    result = await CalculatorTool().execute(text)
+    assert "too small" in result.error
+
+
+async def test_a_refusal_is_for_the_model_to_mend_and_ends_nothing():
+    script = ["Action: calculator[sqrt(2)]", "Action: calculator[2**0.5]", "Final Answer: about 1.41"]
+    result = await AgentRuntime(ReActPlanner(ScriptedModel(script)), [CalculatorTool()], journal="memory").run("root of 2?")
+    assert (result.answer, result.stopped_reason) == ("about 1.41", "completed")
+    assert [step.action_input for step in result.steps if step.action] == [{"expression": "sqrt(2)"}, {"expression": "2**0.5"}]

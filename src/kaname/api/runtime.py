@@ -57,9 +57,8 @@ class ReActPlanner:
     """Makes any model that can write text one that uses tools. `llm_provider`: a model, or the name of a provider."""
 
     def __init__(self, llm_provider: Model | str, model: str = "") -> None:
-        if isinstance(llm_provider, str):
-            llm_provider = resolve(f"{llm_provider}/{model}" if model else llm_provider)
-        self.model = TextOnly(llm_provider)
+        named = f"{llm_provider}/{model}" if isinstance(llm_provider, str) and model else llm_provider
+        self.model = TextOnly(resolve(named))
 
     async def plan(self, query: str, state: AgentState, available_tools: Iterable[Any] | ToolRegistry) -> PlanResult:
         """The next step, from the conversation and the steps so far. What cannot be read is asked for again, twice at most."""

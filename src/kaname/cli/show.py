@@ -27,6 +27,7 @@ class Show:
         self._held = ""  # text that is not known yet to be the answer
         self._thinking_now = self._open_line = False
         self._began: dict[str, float] = {}
+        self._running: set[str] = set()
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
@@ -80,11 +81,14 @@ class Show:
 
     def _tool_response(self, data: dict[str, Any]) -> None:
         begun = self._began.pop(data["tool_call_id"], None)
+        self._running.discard(data["tool_call_id"])
         took = f"  {monotonic() - begun:.1f} s" if begun is not None else ""
         mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
         self._line(f"{mark} {data['content_preview']}", colour, took)
 
     def _usage(self, data: dict[str, Any]) -> None:
+        if self._thinking_now:  # a reply ends here, and the next one's thoughts are others
+            self.end_line()
         self.tokens += data["total_tokens"]
         if data["cost"] is None:
             self.cost_known = False
@@ -100,7 +104,9 @@ class Show:
             case "started" | "restarted":
                 self.run = data.get("run", "")
             case "tool_started":
-                self._began[data["tool_call_id"]] = monotonic()  # not while a person was asked whether it may
+                if data["tool_call_id"] not in self._running:  # not while a person was asked, nor for every retry
+                    self._began[data["tool_call_id"]] = monotonic()
+                    self._running.add(data["tool_call_id"])
             case "warning":
                 self._line(f"{say('warning', '警告')}: {data['content']}", "yellow", whole=True)
             case "waiting":

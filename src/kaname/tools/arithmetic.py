@@ -8,28 +8,28 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
 from ..core.language import say
-
-Number = int | Fraction | float
+from .exact import BITS, Bench, Number, Unsolvable, plain, too_large
 
 LONGEST = 4_000  # characters
 DEEPEST = 100  # brackets, signs and powers inside each other
-_BITS = 40_000  # of a value on the way
-_WORK = 2_000_000_000  # bits times bits, in all
-_LARGEST_ROOT = 64
 
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _SPELLINGS = {
     **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # full width
-    **dict.fromkeys(map(ord, "×✕✖⋅·∙・"), " * "),  # apart, so that two of them are no other sign
+    **dict.fromkeys(map(ord, "×✕✖⋅·∙・∗"), " * "),  # apart, so that two of them are no other sign
     **dict.fromkeys(map(ord, "÷∕⁄"), " / "),
     **dict.fromkeys(map(ord, "−–﹣"), "-"),
+    ord("￥"): "¥",
     ord("\u3000"): " ",
     ord("\xa0"): " ",
+    ord("½"): "(1/2)",
+    ord("¼"): "(1/4)",
+    ord("¾"): "(3/4)",
+    ord("`"): " ",  # models like to put what they type into these
     ord("π"): " pi ",
     ord("Π"): " pi ",
 }
@@ -39,15 +39,12 @@ _TOKEN = re.compile(
               |\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     |(?P<power>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
     |(?P<name>[^\W\d_]\w*)
-    |(?P<sign>\*\*|//|[-+*/%^()])
+    |(?P<sign>\*\*|//|[-+*/%^()√])
     )""",
     re.VERBOSE,
 )
+_MONEY = re.compile(r"[¥$€£]\s*(?=[.0-9])|(?<=[0-9])\s*円")  # a sign of money says nothing of the number
 _CONSTANTS = {"pi": math.pi, "e": math.e}
-
-
-class Unsolvable(ValueError):
-    """What is wrong with the input, in words for whoever typed it."""
 
 
 class _Token(NamedTuple):
@@ -69,7 +66,7 @@ def evaluate(text: str) -> Number:
             )
         )
     typed = text.translate(_SPELLINGS).strip()
-    typed = re.sub(r"\s*=\s*\??$", "", typed.removeprefix("="))
+    typed = _MONEY.sub("", re.sub(r"\s*=\s*\??$", "", typed.removeprefix("=")))
     if not typed.strip():
         raise Unsolvable(say("there is nothing to calculate", "計算する式がありません"))
     return _Parser(typed).whole()
@@ -83,7 +80,7 @@ class _Parser:
         self._tokens = _tokens(text)
         self._place = 0
         self._depth = 0
-        self._bench = _Bench()
+        self._bench = Bench()
 
     def whole(self) -> Number:
         value = self._sum()
@@ -169,6 +166,11 @@ class _Parser:
             return _literal(token.text)
         if token.kind == "name" and token.text.lower() in _CONSTANTS:
             return _CONSTANTS[token.text.lower()]
+        if token.text == "√":
+            self._deeper()
+            value = self._bench.power(self._atom(), Fraction(1, 2))
+            self._depth -= 1
+            return value
         if token.text == "(":
             self._deeper()
             value = self._sum()
@@ -231,18 +233,18 @@ def _tokens(text: str) -> list[_Token]:
 def _superscript(text: str) -> int:
     digits = "".join([str(_SUPERSCRIPTS.index(char)) for char in text.lstrip("⁻")])
     if len(digits) > 6:
-        raise _too_large()
+        raise too_large()
     return -int(digits) if text.startswith("⁻") else int(digits)
 
 
 def _literal(text: str) -> Number:
     mantissa, _, exponent = text.replace(",", "").replace("_", "").lower().partition("e")
     whole, _, decimals = mantissa.partition(".")
-    if len(exponent) > 6 or len(whole) + len(decimals) + abs(int(exponent or 0)) > _BITS // 4:
-        raise _too_large()
+    if len(exponent) > 6 or len(whole) + len(decimals) + abs(int(exponent or 0)) > BITS // 4:
+        raise too_large()
     shift = int(exponent or 0) - len(decimals)
     digits = int(whole + decimals or "0") if len(whole + decimals) < 4000 else _long_int(whole + decimals)
-    return digits * 10**shift if shift >= 0 else _plain(Fraction(digits, 10**-shift))
+    return digits * 10**shift if shift >= 0 else plain(Fraction(digits, 10**-shift))
 
 
 def _long_int(digits: str) -> int:
@@ -252,110 +254,3 @@ def _long_int(digits: str) -> int:
         part = digits[start : start + 1000]
         value = value * 10 ** len(part) + int(part)
     return value
-
-
-def _plain(value: Number) -> Number:
-    return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
-
-
-def _bits(value: Number) -> int:
-    if isinstance(value, float):
-        return 64
-    return value.numerator.bit_length() + (value.denominator.bit_length() if isinstance(value, Fraction) else 0)
-
-
-class _Bench:
-    """Where values are put together, with an eye on how large they grow and how much work it has been."""
-
-    def __init__(self) -> None:
-        self._left = _WORK
-
-    def work(self, sign: str, left: Number, right: Number) -> Number:
-        self._pay(_bits(left), _bits(right), isinstance(left, Fraction) or isinstance(right, Fraction) or sign == "/")
-        if sign in ("/", "//", "%") and right == 0:
-            raise Unsolvable(say("division by zero", "0 で割ることはできません"))
-        exact = not isinstance(left, float) and not isinstance(right, float)
-        if sign == "/" and exact:
-            return self._checked(_plain(Fraction(left, right)))  # type: ignore[arg-type]
-        try:
-            value = _plain(_SIGNS[sign](left, right))
-        except OverflowError:
-            raise _too_large() from None
-        if value == 0 and sign in "*/" and left != 0 != right:
-            raise _too_large()
-        return self._checked(value)
-
-    def power(self, base: Number, exponent: Number) -> Number:
-        if base == 0 and exponent < 0:
-            raise Unsolvable(say("division by zero", "0 で割ることはできません"))
-        if isinstance(exponent, int) and not isinstance(base, float):
-            if base in (0, 1, -1):
-                return base**exponent if base else int(exponent == 0)
-            size = _bits(base) * abs(exponent)
-            if size > _BITS + 64:
-                raise _too_large()
-            self._pay(size, size, False)
-            return self._checked(_plain(Fraction(base) ** exponent))
-        if base < 0 and not (isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())):
-            raise Unsolvable(say("a root of a negative number is not a real number", "負の数の根は実数になりません"))
-        if isinstance(exponent, Fraction) and not isinstance(base, float):
-            exact = self._root(base, exponent)
-            if exact is not None:
-                return exact
-        try:
-            value = float(base) ** float(exponent)
-        except OverflowError:
-            raise _too_large() from None
-        if value == 0 != base:
-            raise _too_large()
-        return self._checked(value)
-
-    def _root(self, base: int | Fraction, exponent: Fraction) -> Number | None:
-        """The root where it comes out exactly."""
-        degree = exponent.denominator
-        if degree > _LARGEST_ROOT:
-            return None
-        self._pay(_bits(base) * 8, _bits(base), True)
-        above, below = _whole_root(base.numerator, degree), _whole_root(base.denominator, degree)
-        if above is None or below is None:
-            return None
-        return self.power(_plain(Fraction(above, below)), exponent.numerator)
-
-    def _pay(self, left: int, right: int, fractions: bool) -> None:
-        self._left -= (left + 64) * (right + 64) * (8 if fractions else 1)
-        if self._left < 0:
-            raise Unsolvable(say("this takes too much work; make it smaller", "計算量が多すぎます。小さくしてください"))
-
-    def _checked(self, value: Number) -> Number:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise _too_large()
-        if _bits(value) > _BITS:
-            raise _too_large()
-        return value
-
-
-_SIGNS: dict[str, Callable[..., Number]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-}
-
-
-def _whole_root(value: int, degree: int) -> int | None:
-    low, high = 0, 1 << (value.bit_length() // degree + 1)
-    while low < high:
-        middle = (low + high) // 2
-        if middle**degree < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low**degree == value else None
-
-
-def _too_large() -> Unsolvable:
-    return Unsolvable(
-        say("the numbers become too large (or too small) to be handled", "数が大きすぎる (または小さすぎる) ため計算できません")
-    )

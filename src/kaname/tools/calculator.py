@@ -11,7 +11,8 @@ from typing import Any
 from ..core.events import Effect
 from ..core.language import say
 from ..core.messages import ToolResult
-from .arithmetic import Number, Unsolvable, evaluate
+from .arithmetic import evaluate
+from .exact import Number, Unsolvable
 
 MOST_DIGITS = 1_000
 _EXACT_DIGITS = 30  # of a decimal fraction; a longer one is rounded to what a float holds
@@ -36,7 +37,7 @@ class CalculatorTool:
         try:
             return ToolResult(written(evaluate(input_text)))
         except Unsolvable as problem:
-            return ToolResult(error=str(problem))
+            return ToolResult(error=str(problem), retryable=False)  # the same again would fail again
 
 
 def written(value: Number) -> str:

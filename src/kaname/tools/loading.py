@@ -146,8 +146,8 @@ def _loaded(source: str, load: Callable[[], Any]) -> Any:
     error = failure.error
     if isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]:
         missing = say(f"there is no module {source!r}", f"モジュール {source!r} がありません")
-        close = get_close_matches(source, _BUILTIN, n=1)
-        raise ConfigError(missing + (nearest(source, _BUILTIN) if close else "")) from error
+        close = get_close_matches(source, _BUILTIN, n=1) or [name for name in _BUILTIN if name.startswith(source)]
+        raise ConfigError(missing + (nearest(close[0], _BUILTIN) if close else "")) from error
     where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else _place(error) or failure.place
     raise ConfigError(
         say(f"{source} cannot be loaded: {failure} (at {where})", f"{source} を読み込めません: {failure} ({where})")
