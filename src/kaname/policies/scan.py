@@ -16,7 +16,7 @@ class Patterns(tuple[Pattern, ...]):
 
     _words: dict[str, tuple[int, ...]]  # those that are known by their first character
     _others: tuple[int, ...]
-    _begins: dict[str, tuple[int, ...]]
+    known: dict[str, tuple[int, ...]]  # what has been asked for
 
     def __new__(cls, patterns: Iterable[Pattern] = ()) -> Self:
         made = super().__new__(cls, patterns)
@@ -26,17 +26,15 @@ class Patterns(tuple[Pattern, ...]):
                 words.setdefault(char, []).append(number)
         made._words = {char: tuple(numbers) for char, numbers in words.items()}
         made._others = tuple([number for number, pattern in enumerate(made) if pattern.begins_with is None])
-        made._begins = {}
+        made.known = {}
         return made
 
     def begins(self, char: str) -> tuple[int, ...]:
-        known = self._begins.get(char)
-        if known is None:
-            if len(self._begins) >= _REMEMBERED:
-                self._begins.clear()
-            others = tuple([number for number in self._others if self[number].may_begin(char)])
-            known = self._begins[char] = (*self._words.get(char, ()), *others)
-        return known
+        if len(self.known) >= _REMEMBERED:
+            self.known.clear()
+        others = tuple([number for number in self._others if self[number].may_begin(char)])
+        found = self.known[char] = (*self._words.get(char, ()), *others)
+        return found
 
 
 class Scan:
@@ -50,14 +48,23 @@ class Scan:
         self._before = EDGE
 
     def feed(self, piece: str) -> Match | None:
-        begins = self._patterns.begins
-        for char in piece:
-            fresh = begins(char)
-            if not fresh and not self._runs:
-                self.length += 1
-                self._before = char
-            elif (found := self._step(char, fresh)) is not None:
+        patterns, skipped = self._patterns, 0
+        known = patterns.known
+        for place, char in enumerate(piece):
+            fresh = known.get(char)
+            if fresh is None:
+                fresh = patterns.begins(char)
+            if not fresh and not self._runs:  # most characters of most texts
+                skipped += 1
+                continue
+            if skipped:
+                self.length += skipped
+                self._before, skipped = piece[place - 1], 0
+            if (found := self._step(char, fresh)) is not None:
                 return found
+        if skipped:
+            self.length += skipped
+            self._before = piece[-1]
         return None
 
     def drop(self, pattern: str) -> None:
