@@ -28,6 +28,8 @@ from ..kernel.replies import must_be_json
 from ..kernel.scope import Scope
 from ..tools.results import to_result
 
+_LONG = 1_000  # characters
+
 
 def new_run_id() -> str:
     """Sorted by time, so that the newest facts lie together on the disk."""
@@ -95,9 +97,13 @@ class Beginnings:
                 before = await self.journal.runs(session=session, limit=1)
             state = await self.recent.load(self.journal, before[0]) if before else State()
             opened = Opened(session, user, (before[0].run, state.seq) if before else None, await self._description())
-            scope = await self._open(run, state, [opened, self._received(message)], channel)
+            scope = await self._open(run, state, [opened, await self._written_down(message)], channel)
             yield scope
             self.recent.keep(run, scope.state)
+
+    async def _written_down(self, message: Message) -> Received:
+        """A long text is looked through in a thread, so that nobody waits for it."""
+        return await off_loop(self._received, message) if len(message.text) > _LONG else self._received(message)
 
     def _received(self, message: Message) -> Received:
         for policy in self.recipe.policies:
@@ -173,7 +179,7 @@ class Beginnings:
                 raise InvalidState(f"at fact {at} no call {call_id!r} waits for a result{nearest(call_id, waiting)}")
             facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
         if message is not None:
-            facts.append(self._received(message))
+            facts.append(await self._written_down(message))
         yield await self._open(run, state, facts, channel)
 
     async def _open(self, run: str, state: State, facts: Sequence[Fact], channel: Channel) -> Scope:
