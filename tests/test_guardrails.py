@@ -390,7 +390,6 @@ def test_json_is_read_while_it_arrives_as_it_is_read_when_it_is_whole(text, size
         place += size
     wanted = '"' + text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") + '"'
     assert said == wanted or any(0xD800 <= ord(char) < 0xE000 for char in text)
-    assert reader.unread == len(written) + 3
     places = [reader.place(number) - 3 for number in range(len(said))]
     assert places == sorted(places)
     assert all(said[number] in (written[at], "\ufffd") or written[at] == "\\" for number, at in enumerate(places))

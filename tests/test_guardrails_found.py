@@ -195,6 +195,27 @@ async def test_a_stand_in_counts_as_a_call(ran):
     assert ran.count("paid") == 1
 
 
+async def test_what_stood_in_counts_for_its_turn_only(ran):
+    tools = [noting(ran, "web", fails=True, effect="pure"), noting(ran, "paid", effect="pure")]
+    policies = [Guardrails(tools=[ToolRule("paid", max_calls=1)]), FallbackStrategy(**QUICK, fallback={"web": "paid"})]
+    agent = Agent(ScriptedModel([call("web"), "one", call("web"), "two"]), tools, policies=policies, journal=MemoryJournal())
+    for _ in range(2):
+        await agent.run("go", session_id="s")
+    assert ran == ["web", "paid", "web", "paid"]
+
+
+async def test_what_is_said_in_the_end_is_judged_even_if_something_else_was_streamed():
+    class Liar:
+        name = "liar"
+
+        async def reply(self, request, emit):
+            await emit("harmless")
+            return ModelReply(Message("assistant", (Text("hunter12"),)), "end_turn")
+
+    result, _, facts = await guarded(Liar(), Guardrails(blocked_patterns=[r"hunter\d"]))
+    assert (result.stop.kind, "hunter12" in facts) == ("blocked", False)
+
+
 async def test_a_limit_holds_when_a_blocked_run_goes_on(ran):
     steps = iter([*[call("read", q=str(number)) for number in range(3)], "a secret", call("read", q="4"), "ok"])
     rails = Guardrails(blocked_patterns=["secret"], tools=[ToolRule("read", max_calls=3)])

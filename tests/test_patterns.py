@@ -53,7 +53,7 @@ def joined(children: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 PATTERNS = st.tuples(st.recursive(ATOMS | AROUND, joined, max_leaves=8), st.sampled_from(["", "", "$"])).map("".join)
-TEXTS = st.text(alphabet="abcABC01 あ\n_iIİıkK\u212aéŰſ", max_size=30)
+TEXTS = st.text(alphabet="abcABC01 あ\n_iIİıkK\u212aéŰsſ", max_size=30)
 
 
 def compiled(pattern: str) -> Pattern | None:
@@ -66,6 +66,8 @@ def compiled(pattern: str) -> Pattern | None:
 @given(PATTERNS, TEXTS, st.sampled_from(["", "(?i)", "(?s)", "(?m)", "(?a)", "(?ai)"]))
 @example("a$", "a\n", "").via("the end of a line that ends the text")
 @example("a(?=$)", "a\nb", "(?m)").via("the end of a line, looked ahead to")
+@example("a(?=$)", "a\n", "").via("the same, where the line ends the text")
+@example("s", "ſ", "(?i)").via("a letter that has two small ones")
 @example("iban", "İBAN", "(?i)").via("a letter that has no single small letter")
 @settings(max_examples=1500, deadline=None)
 def test_finds_what_python_finds(pattern: str, text: str, flags: str) -> None:

@@ -58,7 +58,7 @@ class _Channel:
         """From where on it may still turn out to be forbidden."""
         if self.spelt is None:
             return self.blocked.pending
-        return min(self.blocked.pending, self.spelt.place(self.meant.pending), self.spelt.unread)
+        return min(self.blocked.pending, self.spelt.place(self.meant.pending))
 
     def match(self, text: str) -> Match | None:
         """A blocked pattern, in what has come or in what it means; its beginning is a place in what has come."""

@@ -15,11 +15,6 @@ class Spelt:
         self._escape = ""  # one that is not complete yet, or a first half that waits for the second
         self._marks = deque([(0, begins)])  # after each escape: how much was said, how much was read
 
-    @property
-    def unread(self) -> int:
-        """From where on it is not known yet what is said."""
-        return self._read - len(self._escape)
-
     def feed(self, text: str) -> str:
         said = []
         for char in text:
