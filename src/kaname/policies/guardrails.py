@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
-from ..core.errors import ConfigError, Halt, Signal
+from ..core.errors import ConfigError, Halt
 from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult, Usage
 from ..core.record import replace
 from ..core.steps import Stop
 from ..kernel.ports import Action, ModelHandler, Policy, ToolHandler
+from .held import Held
 from .names import known_tools
 from .patterns import Match, Pattern
 from .said import texts
@@ -25,9 +26,11 @@ from .scan import Patterns, Scan
 from .tool_rules import ToolRule, check_names, check_rules, refusal
 from .verdicts import (
     ALLOWED,
+    AT_ONCE,
     Check,
     GuardrailAction,
     GuardrailResult,
+    Withheld,
     asked,
     blocking,
     by_pattern,
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from ..kernel.scope import Scope
 
 _REMEMBERED = 1_000  # questions
-AT_ONCE = 64  # characters, before somebody else may go on
 _MASK_EN, _MASK_JA = "[removed by a guardrail]", "[ガードレールにより削除]"
 
 
@@ -161,8 +163,6 @@ class Guardrails(Policy):
     # In a run
 
     async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
-        from .held import Held
-
         messages, asked = await self._let_in(request.messages, scope)
         held = Held(self, request.emit or scope.emit, scope)
         try:
@@ -244,14 +244,6 @@ class Guardrails(Policy):
         """A question that matches a blocked pattern is written down as why, and not as it came."""
         found = self._matched(Scan(self.blocked), message.text)
         return replace(message, parts=(Text(f"{_mask()[:-1]}: {found[0].reason}]"),)) if found else message
-
-
-class Withheld(Signal):
-    """Something in a reply is blocked. `reply`: the whole of it, where it was complete."""
-
-    def __init__(self, why: GuardrailResult, reply: ModelReply | None = None) -> None:
-        super().__init__(why.reason)
-        self.why, self.reply = why, reply
 
 
 def _withheld(text: str) -> GuardrailResult | None:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import NOTHING, ModelReply
-from .guardrails import AT_ONCE, Guardrails, Withheld
 from .patterns import Match
 from .said import as_meant, in_calls, of_provider
 from .scan import Scan
 from .spelt import Spelt
-from .verdicts import GuardrailAction, GuardrailResult, blocking, cost_of, over_limit, too_long
+from .verdicts import AT_ONCE, GuardrailAction, GuardrailResult, Withheld, blocking, cost_of, over_limit, too_long
 
 if TYPE_CHECKING:
     from ..kernel.ports import Emit
     from ..kernel.scope import Scope
+    from .guardrails import Guardrails
 
 
 _FORGET = 1_000  # characters

@@ -9,11 +9,14 @@ from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
+from ..core.errors import Signal
 from ..core.language import say
-from ..core.messages import NOTHING, Usage
+from ..core.messages import NOTHING, ModelReply, Usage
 from ..core.record import field, record, replace
 from ..kernel.boundary import Failure, attempt
 from ..kernel.offload import off_loop
+
+AT_ONCE = 64  # characters that are looked at before somebody else may go on
 
 
 class GuardrailAction(StrEnum):
@@ -35,6 +38,14 @@ class GuardrailResult:
     def failed(self) -> bool:
         """Whether this is no judgement, but a check that did not come to one."""
         return "failed" in self.details
+
+
+class Withheld(Signal):
+    """Something in a reply is blocked. `reply`: the whole of it, where it was complete."""
+
+    def __init__(self, why: GuardrailResult, reply: ModelReply | None = None) -> None:
+        super().__init__(why.reason)
+        self.why, self.reply = why, reply
 
 
 ALLOWED = GuardrailResult()
