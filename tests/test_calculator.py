@@ -100,3 +100,8 @@ async def test_a_refusal_is_for_the_model_to_mend_and_ends_nothing():
     result = await AgentRuntime(ReActPlanner(ScriptedModel(script)), [CalculatorTool()], journal="memory").run("root of 2?")
     assert (result.answer, result.stopped_reason) == ("about 1.41", "completed")
     assert [step.action_input for step in result.steps if step.action] == [{"expression": "sqrt(2)"}, {"expression": "2**0.5"}]
+
+
+@pytest.mark.parametrize("text", ["1€50", "5$3", "100円20", "1000円200円", "0x10", "1½½"])
+async def test_numbers_are_never_glued_together(text):
+    assert (await CalculatorTool().execute(text)).is_error

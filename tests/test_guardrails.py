@@ -381,16 +381,15 @@ async def test_an_escape_hides_nothing_while_it_streams(data, before, sizes):
 
 
 @settings(max_examples=300)
-@given(st.text(max_size=30), st.lists(st.integers(1, 9), max_size=30), st.booleans())
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.lists(st.integers(1, 9), max_size=30), st.booleans())
 def test_json_is_read_while_it_arrives_as_it_is_read_when_it_is_whole(text, sizes, plain):
     written = json.dumps(text, ensure_ascii=plain)
     reader, said, place = Spelt(3), "", 0
     for size in [*sizes, len(written)]:
         said += reader.feed(written[place : place + size])
         place += size
-    wanted = '"' + text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") + '"'
-    assert said == wanted or any(0xD800 <= ord(char) < 0xE000 for char in text)
-    places = [reader.place(number) - 3 for number in range(len(said))]
+    assert said == f'"{text}"'
+    places = [reader.place(number + 3) - 3 for number in range(len(said))]
     assert places == sorted(places)
     assert all(said[number] in (written[at], "\ufffd") or written[at] == "\\" for number, at in enumerate(places))
 

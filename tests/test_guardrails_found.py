@@ -3,7 +3,10 @@
 import asyncio
 import json
 import time
+from datetime import date
+from enum import Enum
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -18,7 +21,9 @@ from kaname import (
     GuardrailAction,
     GuardrailResult,
     Guardrails,
+    InvalidState,
     Judge,
+    Media,
     MemoryJournal,
     ModelError,
     ModelReply,
@@ -88,6 +93,8 @@ def noting(ran, name, *, fails=False, **options):
         "{'text': '\\x68unter2'}",
         json.dumps(json.dumps({"text": "hunter2"}).replace("h", "\\u0068")),
         '{"text": "\\u0068unter2"}',
+        "({'text': '\\x68unter2'})",
+        "# note\n{'text': '\\150unter2'}",
     ],
 )
 async def test_what_the_decoder_reads_the_guardrail_reads(spelt, ran):
@@ -295,6 +302,9 @@ def test_a_tools_own_rule_counts_before_the_rule_for_all(ran):
         lambda: Guardrails(blocked_patterns=[5]),
         lambda: Guardrails(blocked_patterns=["x" * 1_000_000]),
         lambda: Guardrails(check_seconds=0),
+        lambda: FallbackStrategy(fallback=["a"]),
+        lambda: Guardrails(tools=[ToolRule("a", arguments=["path"])]),
+        lambda: Guardrails(window="x"),
         lambda: Judge("no such model", "No passwords."),
         lambda: FallbackStrategy(backoff=-1),
         lambda: FallbackStrategy(backoff="1"),
@@ -443,3 +453,162 @@ async def test_a_check_may_not_end_the_program():
 
     result, _, _ = await guarded(ScriptedModel(["x"]), Guardrails(output_checks=[leaves]))
     assert result.stop.kind == "blocked"
+
+
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        'It is:\n```json\n{"text": "\\u0068unter2"}\n```',
+        "{'text': '\\x68unter2'}",
+        "{'text': '\\150unter2'}",
+        "{'text': '\\U00000068unter2'}",
+        json.dumps(json.dumps({"text": "hunter2"}).replace("h", "\\u0068")),
+    ],
+)
+async def test_no_escape_is_shown_however_it_is_spelt(spelt):
+    for size in (1, 3, 1000):
+        _, seen, _ = await guarded(Sliced(spelt, size), Guardrails(blocked_patterns=[r"hunter\d"]))
+        shown = "".join([chunk["content"] for chunk in seen if chunk.type == "delta"])
+        assert "unter" not in shown
+        assert shown == spelt[: len(shown)]
+
+
+class Sliced:
+    name = "sliced"
+
+    def __init__(self, text, size):
+        self.text, self.size = text, size
+
+    async def reply(self, request, emit):
+        for start in range(0, len(self.text), self.size):
+            await emit(self.text[start : start + self.size])
+        return ModelReply(Message("assistant", (Text(self.text),)), "end_turn")
+
+
+async def test_checks_see_escapes_spelt_out_before_anything_is_shown():
+    text = '{"text": "' + "x" * 900 + "\\u0068unter2" + "y" * 2_000 + '"}'
+    rails = Guardrails(None, None, output_checks=[lambda text: "a password" if "hunter" in text else None])
+    _, seen, _ = await guarded(Sliced(text, 10), rails)
+    assert len("".join([chunk["content"] for chunk in seen if chunk.type == "delta"])) < 900
+
+
+async def test_a_backslash_that_spells_nothing_is_a_backslash():
+    for text in (r"`pass\word`", r"[C:\new\temp]", r"{\frac{a}{b}} \w+ \d{3}", "\\"):
+        result, seen, _ = await guarded(Sliced(text, 1), Guardrails(blocked_patterns=["password"]))
+        assert (result.output, "".join([chunk["content"] for chunk in seen if chunk.type == "delta"])) == (text, text)
+
+
+async def test_a_warning_at_the_very_end_and_two_at_one_place():
+    for patterns, text in ((["cat"], "a cat"), ([r"my password\b", r"password\b"], "it is my password, see")):
+        _, seen, _ = await guarded(Sliced(text, 3), Guardrails(warn_patterns=patterns))
+        assert len([chunk for chunk in seen if chunk.type == "status" and chunk["status"] == "warning"]) == len(patterns)
+
+
+async def test_a_rule_for_values_that_are_no_json(ran):
+    @tool(effect="pure")
+    def read(path: Path, day: date, colour: Colour = Colour.RED) -> str:
+        """Read."""
+        ran.append(str(path))
+        return "x"
+
+    rules = ToolRule("read", arguments={"path": "/data/.*", "day": "2026-.*", "colour": "red"})
+    for path, day, expected in (
+        ("/data/x", "2026-01-01", ["/data/x"]),
+        ("/etc/x", "2026-01-01", []),
+        ("/data/x", "2025-01-01", []),
+    ):
+        ran.clear()
+        result, _, _ = await guarded(
+            ScriptedModel([call("read", path=path, day=day), "done"]), Guardrails(tools=[rules]), tools=[read]
+        )
+        assert (result.output, ran) == ("done", expected)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+async def test_a_changed_argument_is_taken_as_it_is_or_not_at_all(ran):
+    rails = Guardrails(blocked_patterns=["bomb"])
+    agent = Agent(
+        ScriptedModel([call("mail", q="x"), "done"]),
+        [noting(ran, "mail")],
+        policies=[rails, Approve("mail")],
+        journal=MemoryJournal(),
+    )
+    waiting = await agent.run("go")
+    (key,) = waiting.state.questions
+    with pytest.raises(InvalidState, match="removed by a guardrail"):
+        await agent.resume(waiting.run, {key: {"args": {"q": "the bomb shelter is open"}}})
+    assert ran == []
+    assert (await agent.resume(waiting.run, {key: "yes"})).output == "done", "nothing is lost"
+
+
+async def test_a_policy_that_only_looks_on_does_not_stop_a_person(ran):
+    class Log(Policy):
+        async def tool(self, call, next, scope):
+            return await next(call)
+
+    class Asks(Policy):
+        async def lets(self, call, scope):
+            return True
+
+    agent = Agent(
+        ScriptedModel([call("mail", q="x"), "done"]), [noting(ran, "mail")], policies=[Log(), Approve("mail")], journal="memory"
+    )
+    waiting = await agent.run("go")
+    await agent.resume(waiting.run, {next(iter(waiting.state.questions)): {"args": {"q": "y"}}})
+    assert ran == ["mail"]
+    tools = [noting(ran, "web", fails=True, effect="pure"), noting(ran, "paid", effect="pure")]
+    for policy in (Log(), Asks()):
+        ran.clear()
+        policies = [policy, FallbackStrategy(**QUICK, fallback={"web": "paid"})]
+        result, _, _ = await guarded(ScriptedModel([call("web"), "done"]), policies, tools=tools)
+        assert ran == ["web"]
+        assert f"{type(policy).__name__} does not let it through (a policy says so with lets" in result.stop.detail
+
+
+async def test_a_degraded_run_tells_what_failed_whatever_the_model_does(ran):
+    tools = [noting(ran, "delete", fails=True, effect="pure")]
+    for script, more in (
+        ([call("delete"), call("delete")], {}),
+        ([call("delete"), "prose", "prose", "prose"], {"output": Note}),
+    ):
+        result, _, _ = await guarded(ScriptedModel(script), FallbackStrategy(**QUICK), tools=tools, **more)
+        assert "delete has no line" in f"{result.output} {result.stop.detail}"
+        assert not result.completed
+
+
+async def test_a_check_that_fails_for_an_earlier_question_does_not_hide_it():
+    fails = False
+
+    def check(text):
+        if fails:
+            raise ConnectionError
+
+    model = ScriptedModel(["one", "two"])
+    agent = Agent(model, policies=[Guardrails(input_checks=[check])], journal=MemoryJournal())
+    await agent.run("first", session_id="s")
+    agent.recipe.policies[0]._verdicts.clear()  # as in another process
+    fails = True
+    assert (await agent.run("second", session_id="s")).stop.kind == "blocked"
+
+
+async def test_received_has_to_be_a_message():
+    class Wrong(Policy):
+        def received(self, message):
+            return None
+
+    with pytest.raises(ConfigError, match=r"Wrong.received returned None"):
+        await Agent(ScriptedModel(["x"]), policies=[Wrong()], journal="memory").run("hi")
+
+
+async def test_names_and_addresses_of_media_are_results():
+    @tool(effect="pure")
+    def look() -> ToolResult:
+        """Look."""
+        return ToolResult("a picture", media=(Media("image/png", url="https://x/hunter2"),))
+
+    rails = Guardrails(result_checks=[lambda text: "a password" if "hunter" in text else None])
+    _, _, facts = await guarded(ScriptedModel([call("look"), "done"]), rails, tools=[look])
+    assert "hunter2" not in facts

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..core.errors import InvalidState, JournalError, nearest
+from ..core.errors import ConfigError, InvalidState, JournalError, nearest
 from ..core.events import Answered, Fact, Opened, Received, Resumed, Stopped, ToolFinished
 from ..core.language import say
 from ..core.messages import Message, user
@@ -19,6 +19,7 @@ from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State, copy_of
 from ..core.steps import Stop
+from ..core.values import plain_text
 from ..kernel.channel import Channel
 from ..kernel.effects import in_doubt_answer
 from ..kernel.load import load, read_run
@@ -108,21 +109,25 @@ class Beginnings:
     def _received(self, message: Message) -> Received:
         for policy in self.recipe.policies:
             message = policy.received(message)
+            if not isinstance(message, Message):
+                raise ConfigError(f"{type(policy).__name__}.received returned {message!r}; expected a Message")
         return Received(message)
 
-    def _answer(self, given: Any) -> Any:
-        """The words in it are the user's too."""
+    async def _answer(self, given: Any) -> Any:
+        """The words in it are the user's too. What is not words alone is taken as it is, or not at all."""
+        message = await self._written_down(user(given if isinstance(given, str) else plain_text(given)))
         if isinstance(given, str):
-            return self._received(user(given)).message.text
-        if isinstance(given, Mapping):
-            return {key: self._answer(value) for key, value in given.items()}
-        return [self._answer(value) for value in given] if isinstance(given, list) else given
+            return message.message.text
+        if message.message.text != plain_text(given):
+            raise InvalidState(say(f"not taken: {message.message.text}", f"受け付けられません: {message.message.text}"))
+        return given
 
     @asynccontextmanager
     async def again(
         self, run: str, answers: Mapping[str, Any], takeover: bool, after: int | None, channel: Channel
     ) -> AsyncIterator[Scope]:
         """Take a run up where it is. A completed one is left as it is, and so is one whose questions stay open."""
+        answers = {key: await self._answer(answer) for key, answer in answers.items()}
         state = await load(self.journal, run)
         known = _check_answers(state, answers)
         if after is not None:
@@ -146,7 +151,7 @@ class Beginnings:
             return
         scope = self._scope(run, lease.epoch, state, channel)
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None)
-        await self._record(scope, [resumed, *[Answered(key, self._answer(answer)) for key, answer in known.items()]])
+        await self._record(scope, [resumed, *[Answered(key, answer) for key, answer in known.items()]])
         yield scope
         self.recent.keep(run, scope.state)
 

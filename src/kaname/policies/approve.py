@@ -58,8 +58,8 @@ class Approve(Policy):
                 return await next(call)
             case {"args": dict(args)}:
                 changed = replace(call, args=args)
-                if who := objector(changed, self, scope):  # it has let the call through that the model made, not this one
-                    return ToolResult(error=f"{who} does not let {call.name} through with these arguments")
+                if why := objector(changed, self, scope, by_a_person=True):  # they have seen the model's call, not this one
+                    return ToolResult(error=f"{call.name} was not run with the changed arguments: {why}")
                 return await next(changed)
             case str(reason) if reason.strip().lower() not in _NO:
                 return ToolResult(error=f"the user did not allow this call: {reason}")

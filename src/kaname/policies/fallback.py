@@ -65,6 +65,8 @@ class FallbackStrategy(Policy):
             if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
                 raise ConfigError(f"{what} is a number of seconds from 0 up, not {seconds!r}")
         self.max_retries, self.degrade = max_retries, degrade
+        if fallback is not None and not isinstance(fallback, Mapping):
+            raise ConfigError(f'fallback takes names of tools, fallback={{"tool_a": "tool_b"}}, not {fallback!r}')
         self.fallback = dict(fallback or {})
         if not all(isinstance(name, str) and name for pair in self.fallback.items() for name in pair):
             raise ConfigError('fallback takes names of tools: fallback={"tool_a": "tool_b"}')
@@ -140,8 +142,8 @@ class FallbackStrategy(Policy):
             return say(f"{other.name} is not there", f"{other.name} がありません")
         if who := objector(other, self, scope):
             return say(
-                f"{other.name} could be used instead, but not on its own account: {who} does not let it through",
-                f"{other.name} は自動では使えません ({who})",
+                f"{other.name} could be used instead, but {who} (a policy says so with lets(call, scope))",
+                f"{other.name} は自動では使えません: {who} (ポリシーの lets(call, scope) で許可できます)",
             )
         allowed = {"pure"} if left - {"pure", "idempotent", _UNKNOWN} else {"pure", "idempotent", _UNKNOWN}
         if left - {"pure"} and _effect(other, scope) not in allowed:

@@ -21,7 +21,7 @@ from ..kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from .held import Held
 from .names import known_tools
 from .patterns import Match, Pattern
-from .said import texts
+from .said import as_meant, texts
 from .scan import Patterns, Scan
 from .tool_rules import ToolRule, check_names, check_rules, refusal
 from .verdicts import (
@@ -76,8 +76,11 @@ class Guardrails(Policy):
         for name, limit in (("max_input_tokens", max_input_tokens), ("max_output_tokens", max_output_tokens)):
             if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
                 raise ConfigError(f"{name} is a whole number from 1 up, or None for no limit, not {limit!r}")
-        if window < 1 or longest_match < 1 or check_seconds <= 0:
-            raise ConfigError("window and longest_match are numbers of characters from 1 up, check_seconds is more than 0")
+        for name, size in (("window", window), ("longest_match", longest_match)):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise ConfigError(f"{name} is a number of characters from 1 up, not {size!r}")
+        if not isinstance(check_seconds, int | float) or check_seconds <= 0:
+            raise ConfigError(f"check_seconds is a number above 0, not {check_seconds!r}")
         self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
         self.blocked = Patterns([Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)])
         self.warned = Patterns([Pattern(one) for one in _listed("warn_patterns", warn_patterns)])
@@ -95,7 +98,9 @@ class Guardrails(Policy):
         return over_limit(text, self.max_input_tokens, "input") or self._plain(text, self.input_checks)
 
     def check_output(self, text: str) -> GuardrailResult:
-        return over_limit(text, self.max_output_tokens, "output") or self._plain(text, self.output_checks)
+        meant = as_meant(text)
+        worst = over_limit(text, self.max_output_tokens, "output") or self._plain(text, self.output_checks)
+        return worse(worst, self._plain("\n".join(meant), self.output_checks)) if meant else worst
 
     def _plain(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
         found = self._matched(Scan(self.blocked), text) or self._matched(Scan(self.warned), text)
@@ -195,8 +200,10 @@ class Guardrails(Policy):
         for message in messages:
             if message.role == "user" and message.text in before and (asked_now is None or message.text != asked_now.text):
                 verdicts, cost = await self._judge_input(message.text)
-                usage = usage + cost
-                seen.append(message if blocking(verdicts) is None else Message("user", (Text(_mask()),)))
+                usage, no = usage + cost, blocking(verdicts)
+                if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
+                    raise Halt(Stop("blocked", no.reason))
+                seen.append(message if no is None else Message("user", (Text(_mask()),)))
             else:
                 seen.append(message)
         return tuple(seen), usage
@@ -230,8 +237,8 @@ class Guardrails(Policy):
 
     async def _let_back(self, result: ToolResult, scope: Scope) -> ToolResult:
         """A result that is blocked is seen by nobody: an error says why, and the model can go on without it."""
-        given = result.error if result.is_error else result.output
-        verdicts = await self.checked("\n".join(texts(given)), self.result_checks)
+        given = [result.error if result.is_error else result.output, *[(one.name, one.url) for one in result.media]]
+        verdicts = await self.checked("\n".join([text for text in texts(given) if text]), self.result_checks)
         result = replace(result, usage=result.usage + cost_of(verdicts))
         if (no := blocking(verdicts)) is None:
             for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:

@@ -16,7 +16,7 @@ from ..core.messages import NOTHING, ModelReply
 from .patterns import Match
 from .said import as_meant, in_calls, of_provider
 from .scan import Scan
-from .spelt import Spelt
+from .spelt import Spelt, spelt_out
 from .verdicts import AT_ONCE, GuardrailAction, GuardrailResult, Withheld, blocking, cost_of, over_limit, too_long
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _FORGET = 1_000  # characters
-_JSON = '{["`'  # how one begins, also in a fence
+_DEEPEST = 2  # JSON in a JSON text
 
 
 class _Channel:
@@ -36,9 +36,7 @@ class _Channel:
         self.tail, self.begins = "", 0  # and the place of the tail's first character in the whole
         self.released, self.judged = 0, 0
         self.blocked, self.warned = Scan(rails.blocked), Scan(rails.warned)
-        self.meant = Scan(rails.blocked)  # of a JSON text, what it says
-        self.spelt: Spelt | None = None
-        self._begun = False
+        self._meant: list[tuple[Spelt, Scan]] = []  # what it says without its escapes, once there are some
         self._all = hashlib.sha256()
 
     @property
@@ -56,25 +54,30 @@ class _Channel:
     @property
     def open(self) -> int:
         """From where on it may still turn out to be forbidden."""
-        if self.spelt is None:
-            return self.blocked.pending
-        return min(self.blocked.pending, self.spelt.place(self.meant.pending))
+        spelt = [self._place(scan.pending, level) for level, (_, scan) in enumerate(self._meant, 1)]
+        return min([self.blocked.pending, *spelt])
 
     def match(self, text: str) -> Match | None:
         """A blocked pattern, in what has come or in what it means; its beginning is a place in what has come."""
-        if self.spelt is None and not self._begun and text.strip():
-            self._begun = True
-            if text.lstrip()[0] in _JSON:
-                self.spelt = Spelt(self.length - len(text))
-        found = self.blocked.feed(text)
-        hidden = None if self.spelt is None else self.meant.feed(self.spelt.feed(text))
-        if self.spelt is None or hidden is None:
-            return found
-        start = self.spelt.place(min(hidden.start, self.meant.pending))
-        return found if found is not None and found.start < start else hidden._replace(start=start)
+        hits, scan, level = list[Match](), self.blocked, 0
+        while True:
+            if level == len(self._meant) < _DEEPEST and "\\" in text:
+                self._meant.append((Spelt(scan.length), scan.copy()))
+            if (found := scan.feed(text)) is not None:
+                hits.append(found._replace(start=self._place(min(found.start, scan.pending), level)))
+            if level == len(self._meant):
+                return min(hits, default=None)
+            spelt, scan = self._meant[level]
+            text, level = spelt.feed(text), level + 1
+
+    def _place(self, said: int, level: int) -> int:
+        for spelt, _ in reversed(self._meant[:level]):
+            said = spelt.place(said)
+        return said
 
     def end(self) -> Match | None:
-        return self.blocked.end() or (None if self.spelt is None else self.meant.end())
+        ends = [scan.end() for scan in (self.blocked, *[scan for _, scan in self._meant])]
+        return min([found for found in ends if found is not None], default=None)
 
     def part(self, start: int, end: int) -> str:
         return self.tail[max(0, start - self.begins) : max(0, end - self.begins)]
@@ -129,15 +132,19 @@ class Held:
     async def finish(self, reply: ModelReply) -> None:
         """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""
         rails, message = self._rails, reply.message
-        inside, opaque = in_calls(reply, self._scope.agent.tools), of_provider(reply)
-        parts = [part for part in (message.text, message.thinking, inside) if part]
+        inside = in_calls(reply, self._scope.agent.tools)
+        parts = [part for part in (message.text, message.thinking, "\n".join(inside)) if part]
         too_much = over_limit("".join(parts), rails.max_output_tokens, "output")
         verdicts = [] if too_much is None else [too_much]
-        verdicts += [rails.verdict(found) for channel in self._channels.values() if (found := channel.end()) is not None]
-        meant = as_meant(message.text)
-        for part in (*[part for part in parts if not self._has_seen(part)], meant, opaque):
+        for channel in self._channels.values():
+            found = channel.end()
+            verdicts += [] if found is None else [rails.verdict(found)]
+            verdicts += rails.warnings(channel.warned, None)
+        meant = [*as_meant(message.text), *as_meant(message.thinking)]
+        unseen = [part for part in (message.text, message.thinking) if part and not self._has_seen(part)]
+        for part in (*unseen, *inside, *meant, *of_provider(reply)):
             verdicts += await rails.matched(part) if blocking(verdicts) is None else []
-        for part in [part for part in (*parts, meant) if part and rails.output_checks]:
+        for part in [part for part in (*parts, "\n".join(meant)) if part and rails.output_checks]:
             if blocking(verdicts) is None:
                 judged = await rails.checked(part, rails.output_checks)
                 self.usage = self.usage + cost_of(judged)
@@ -185,7 +192,9 @@ class Held:
 
     async def _judge(self, channel: _Channel) -> None:
         text = channel.part(channel.judged - self._rails.window, channel.length)
-        verdicts = await self._rails.checked(text, self._rails.output_checks)
+        verdicts: list[GuardrailResult] = []
+        for one in dict.fromkeys([text, spelt_out(text)]):
+            verdicts += await self._rails.checked(one, self._rails.output_checks) if blocking(verdicts) is None else []
         self.usage = self.usage + cost_of(verdicts)
         if (no := blocking(verdicts)) is not None:
             raise Withheld(no)

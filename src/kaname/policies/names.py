@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, nearest
 from ..core.language import say
 from ..core.messages import ToolCall
+from ..kernel.boundary import Border
 from ..kernel.ports import Policy
 
 if TYPE_CHECKING:
@@ -22,13 +24,26 @@ def known_tools(who: str, names: Iterable[str], tools: Mapping[str, Any]) -> Non
             raise ConfigError(told + nearest(name, tools))
 
 
-def objector(call: ToolCall, asking: Policy, scope: Scope) -> str:
-    """Which policy does not let through a call that the model has not made; nothing if all do. Those further in will see it,
-    and are asked only if they have something to say."""
-    further_in = False
+def objector(call: ToolCall, asking: Policy, scope: Scope, *, by_a_person: bool = False) -> str:
+    """Which policy does not let through a call that the model has not made; nothing if all do.
+
+    Those further in will see it, and are asked only if they have something to say; all are, where a person wants the call."""
+    further_in = by_a_person
     for policy in scope.agent.policies:
         if policy is asking:
             further_in = True
-        elif not (further_in and type(policy).lets is Policy.lets) and not policy.lets(call, scope):
-            return type(policy).__name__
+        elif not (further_in and type(policy).lets is Policy.lets) and not _lets(policy, call, scope):
+            name = type(policy).__name__
+            return say(f"{name} does not let it through", f"{name} が許可しません")
     return ""
+
+
+def _lets(policy: Policy, call: ToolCall, scope: Scope) -> bool:
+    """One that fails does not, nor does one that would have to be waited for."""
+    with Border():
+        said: Any = policy.lets(call, scope)
+        if isawaitable(said):
+            getattr(said, "close", bool)()
+            return False
+        return bool(said)
+    return False

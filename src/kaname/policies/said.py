@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from ..core.messages import Media, ModelReply, Provided, Thinking
 from ..core.values import fenced_blocks, read_json
 
-_JSON = ("{", "[", '"', "'", "`")  # how it begins
+_SIGNS = re.compile(r"[{\[\"']")  # without one of these there is no JSON in it, nor anything that is read as such
 
 
-def in_calls(reply: ModelReply, known: Container[str]) -> str:
+def in_calls(reply: ModelReply, known: Container[str]) -> list[str]:
     """The arguments of calls, the names of tools that nobody knows, and what a reader could not make sense of."""
     held: list[Any] = [call.args for call in reply.message.calls]
     held += [call.name for call in reply.message.calls if call.name not in known]
     held += [reply.problem] if reply.problem else []
-    return "\n".join([text for one in held for text in texts(one)])
+    return [text for one in held for text in texts(one)]
 
 
-def of_provider(reply: ModelReply) -> str:
+def of_provider(reply: ModelReply) -> list[str]:
     """What only its provider understands, and the addresses of media."""
     held: list[Any] = []
     for part in reply.message.parts:
@@ -29,12 +30,12 @@ def of_provider(reply: ModelReply) -> str:
             held.append(part.signature)
         elif isinstance(part, Media):
             held += [part.name, part.url]
-    return "\n".join([text for one in held for text in texts(one)])
+    return [text for one in held for text in texts(one)]
 
 
-def as_meant(text: str) -> str:
+def as_meant(text: str) -> list[str]:
     """What a JSON text says, as the decoder would read it, also from a fence; nothing, where it is none."""
-    return "\n".join(list(texts(text))[1:] or [one for block in fenced_blocks(text) for one in texts(block)])
+    return list(texts(text))[1:] or [one for block in fenced_blocks(text) for one in texts(block)]
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -56,6 +57,6 @@ def texts(value: Any) -> Iterator[str]:
 
 def _read(text: str) -> Any:
     try:
-        return read_json(text) if text.lstrip()[:1] in _JSON else None
+        return read_json(text) if _SIGNS.search(text) else None
     except ValueError:
         return None

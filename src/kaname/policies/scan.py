@@ -44,10 +44,21 @@ class Scan:
         self._patterns = patterns if isinstance(patterns, Patterns) else Patterns(patterns)
         self._runs: dict[int, _Run] = {}  # those with an open thread
         self._dropped: set[int] = set()
+        self._also: list[Match] = []  # found at the same place as the last one
         self.length = 0
         self._before = EDGE
 
+    def copy(self) -> Scan:
+        """One that goes on from here by itself."""
+        made = Scan(self._patterns)
+        made._runs = {number: run.copy() for number, run in self._runs.items()}
+        made._dropped, made._also = set(self._dropped), list(self._also)
+        made.length, made._before = self.length, self._before
+        return made
+
     def feed(self, piece: str) -> Match | None:
+        if self._also:
+            return self._also.pop(0)
         patterns, skipped = self._patterns, 0
         known = patterns.known
         for place, char in enumerate(piece):
@@ -71,25 +82,30 @@ class Scan:
         """Look for it no more."""
         self._dropped |= {number for number, one in enumerate(self._patterns) if one.pattern == pattern}
         self._runs = {number: run for number, run in self._runs.items() if number not in self._dropped}
+        self._also = [found for found in self._also if found.pattern != pattern]
 
     def end(self) -> Match | None:
+        if self._also:
+            return self._also.pop(0)
         return self._step(EDGE, tuple([number for number, one in enumerate(self._patterns) if one.may_be_empty]))
 
     def _step(self, char: str, fresh: tuple[int, ...]) -> Match | None:
-        found: Match | None = None
-        runs = self._runs
+        runs, found = self._runs, list[Match]()
         for number in fresh:
             if number not in runs and number not in self._dropped:
                 runs[number] = _Run(self._patterns[number])
         for number, run in [*runs.items()]:
             start = run.step(self._before, char, self.length)
-            if start is not None and (found is None or start < found.start):
-                found = Match(start, self.length, run.pattern.pattern)
+            if start is not None:
+                found.append(Match(start, self.length, run.pattern.pattern))
             if not run.waiting:
                 del runs[number]
         self._before = char
         self.length += len(char)
-        return found
+        if len(found) > 1:
+            found.sort()
+        self._also = found[1:]
+        return found[0] if found else None
 
     @property
     def pending(self) -> int:
@@ -103,6 +119,11 @@ class _Run:
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self.waiting: dict[int, int] = {}
+
+    def copy(self) -> _Run:
+        made = _Run(self.pattern)
+        made.waiting = dict(self.waiting)
+        return made
 
     def oldest(self) -> Iterator[int]:
         if self.waiting:

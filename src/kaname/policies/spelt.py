@@ -1,21 +1,35 @@
-"""A JSON text while it arrives: what it says, and where each character of that is spelt."""
+"""A text with escapes while it arrives: what it says, and where each character of that is spelt."""
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from bisect import bisect_right
 
-_SHORT = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_DIGIT = "[0-9a-fA-F]"
+_SHORT = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": ""}
+_WHOLE = re.compile(
+    rf"""\\(?:(?P<short>[nrtbf"'\\/\n])|(?:u(?P<u>{_DIGIT}{{4}})|x(?P<x>{_DIGIT}{{2}})|U(?P<long>{_DIGIT}{{8}}))|(?P<octal>[0-3][0-7]{{2}}))"""
+)
+_BEGUN = re.compile(rf"\\(?:u{_DIGIT}{{0,3}}|x{_DIGIT}?|U{_DIGIT}{{0,7}}|[0-3][0-7]?)?")
+_HALF = re.compile(rf"\\u[dD][89abAB]{_DIGIT}{{2}}")  # of a character beyond the first 65,536
+_HALF_BEGUN = re.compile(rf"{_HALF.pattern}(?:\\(?:u{_DIGIT}{{0,3}})?)?")
+_PAIR = re.compile(rf"({_HALF.pattern})(\\u[dD][c-fC-F]{_DIGIT}{{2}})")
 
 
 class Spelt:
-    """`feed` gives what the text says, without escapes; `place` where a character of that begins in the text itself."""
+    """`feed` gives what the text says, without escapes; `place` where a character of that begins in the text itself.
 
-    def __init__(self, begins: int) -> None:
-        self._said, self._read = 0, begins
-        self._escape = ""  # one that is not complete yet, or a first half that waits for the second
-        self._marks = deque([(0, begins)])  # after each escape: how much was said, how much was read
+    JSON's escapes and Python's. A backslash that begins none is one."""
+
+    def __init__(self, begins: int = 0) -> None:
+        self._said = self._read = begins
+        self._escape = ""  # one that is not complete yet
+        self._after: tuple[list[int], list[int]] = ([begins], [begins])  # each escape: how much was said, how much was read
 
     def feed(self, text: str) -> str:
+        if not self._escape and "\\" not in text:
+            self._said, self._read = self._said + len(text), self._read + len(text)
+            return text
         said = []
         for char in text:
             self._read += 1
@@ -30,39 +44,43 @@ class Spelt:
         return "".join(said)
 
     def _unescaped(self) -> str:
-        """What the escape stands for, as soon as it is complete. A character beyond the first 65,536 is spelt as two halves."""
         escape = self._escape
-        rest = escape[6:]
-        if len(escape) == 2 and escape[1] != "u":
-            return self._meant(_SHORT.get(escape[1], escape[1]))
-        if len(escape) == 6 and not _is_first_half(escape):
-            return self._meant(chr(_number(escape)))
-        if len(rest) == 6 and 0xDC00 <= _number(rest) < 0xE000:
-            return self._meant(chr(0x10000 + ((_number(escape) - 0xD800) << 10) + (_number(rest) - 0xDC00)))
-        if len(rest) == 6 or (rest and not "\\u".startswith(rest[:2])):  # half a character, and then something else
-            self._read -= len(rest)
-            return self._meant("\ufffd") + self.feed(rest)
-        return ""
+        if _BEGUN.fullmatch(escape) or _HALF_BEGUN.fullmatch(escape):
+            return ""
+        if whole := _WHOLE.fullmatch(escape):
+            return self._meant(_character(whole), 0)
+        if pair := _PAIR.fullmatch(escape):
+            first, second = int(pair[1][2:], 16), int(pair[2][2:], 16)
+            return self._meant(chr(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00)), 0)
+        if _HALF.match(escape):
+            return self._meant("\ufffd", len(escape) - 6) + self.feed(escape[6:])
+        self._escape, self._said, self._read = "", self._said + 1, self._read - len(escape) + 1
+        return "\\" + self.feed(escape[1:])
 
-    def _meant(self, char: str) -> str:
-        self._escape = ""
-        self._said += 1
-        self._marks.append((self._said, self._read))
-        return char
+    def _meant(self, text: str, unread: int) -> str:
+        self._escape, self._said, self._read = "", self._said + len(text), self._read - unread
+        self._after[0].append(self._said)
+        self._after[1].append(self._read)
+        return text
 
     def place(self, said: int) -> int:
-        """Asked in rising order: what lies before is forgotten."""
-        while len(self._marks) > 1 and self._marks[1][0] <= said:
-            self._marks.popleft()
-        return self._marks[0][1] + said - self._marks[0][0]
+        mark = bisect_right(self._after[0], said) - 1
+        if mark < 0:  # before it began to read
+            return said
+        return self._after[1][mark] + said - self._after[0][mark]
 
 
-def _is_first_half(escape: str) -> bool:
-    return 0xD800 <= _number(escape) < 0xDC00
+def spelt_out(text: str) -> str:
+    """What a text says if it is JSON, or JSON in a JSON text."""
+    for _ in range(2):
+        if "\\" not in text:
+            break
+        text = Spelt().feed(text)
+    return text
 
 
-def _number(escape: str) -> int:
-    try:
-        return int(escape[2:6], 16)
-    except ValueError:
-        return 0xFFFD
+def _character(whole: re.Match[str]) -> str:
+    if (short := whole["short"]) is not None:
+        return _SHORT.get(short, short)
+    number = int(whole["octal"], 8) if whole["octal"] else int(whole["u"] or whole["x"] or whole["long"], 16)
+    return chr(number) if number < 0x110000 else "\ufffd"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from functools import cache
 from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,16 @@ def fits(value: Any, wanted: Wanted) -> bool:
                 return False
             return bool(said)
         return False
-    return _whole(wanted).search(plain_text(value)) is not None
+    return _whole(wanted).search(_as_text(value)) is not None
+
+
+def _as_text(value: Any) -> str:
+    """A value as it would be written: what a tool gets need not be JSON."""
+    value = getattr(value, "value", value) if isinstance(value, Enum) else value
+    try:
+        return plain_text(value)
+    except (TypeError, ValueError):
+        return str(value)
 
 
 @cache
@@ -125,6 +135,8 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
         most = rule.max_calls
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
             raise ConfigError(f"ToolRule({rule.tool!r}): max_calls is a whole number from 0 up, not {most!r}")
+        if not isinstance(rule.arguments, Mapping):
+            raise ConfigError(f"ToolRule({rule.tool!r}): arguments is a mapping of names to patterns, not {rule.arguments!r}")
         for name, wanted in rule.arguments.items():
             _check_argument(f"{rule.tool}.{name}", wanted)
     twice = [name for name, count in Counter([rule.tool for rule in made]).items() if count > 1]

@@ -84,16 +84,18 @@ class React:
         return self._answer(said[-1], state) if said else Finish(Stop("incomplete", problem))
 
     def _answer(self, text: str, state: State) -> Step:
-        if self.output is None:
-            return Finish(_end(state, text), text)
+        end = _end(state, text if self.output is None else "")
+        if self.output is None:  # if it says nothing, what could not be done is the answer
+            return Finish(end, text if text.strip() or end.kind != "degraded" else end.detail)
         if state.replies[-1].step.schema is None:  # tools were on offer: now without them, in the wanted form
             return self._final(FINAL)
         try:
-            return Finish(_end(state), self.output.decode(text))
+            return Finish(end, self.output.decode(text))
         except ValueError as problem:
             tries = sum([reply.step.schema is not None for reply in state.replies])
             if tries > self.max_decode_retries:
-                return Finish(Stop("undecodable", f"after {tries} tries: {problem}", "OutputDecodingFailed"))
+                without = f"; {end.detail}" if end.kind == "degraded" else ""
+                return Finish(Stop("undecodable", f"after {tries} tries: {problem}{without}", "OutputDecodingFailed"))
             return self._final(AGAIN.format(problem=problem))
 
     def _final(self, note: str) -> CallModel:

@@ -26,13 +26,12 @@ _SPELLINGS = {
     ord("￥"): "¥",
     ord("\u3000"): " ",
     ord("\xa0"): " ",
-    ord("½"): "(1/2)",
-    ord("¼"): "(1/4)",
-    ord("¾"): "(3/4)",
     ord("`"): " ",  # models like to put what they type into these
     ord("π"): " pi ",
     ord("Π"): " pi ",
 }
+_PARTS = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
+_PART = re.compile(r"([0-9]+)?([½¼¾])")
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<number>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])|[0-9]+(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
@@ -43,7 +42,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_MONEY = re.compile(r"[¥$€£]\s*(?=[.0-9])|(?<=[0-9])\s*円")  # a sign of money says nothing of the number
+_MONEY = re.compile(r"(?<![0-9.)])[¥$€£]\s*(?=[.0-9])|(?<=[0-9])\s*円(?!\s*[0-9(])")  # which says nothing of the number
 _CONSTANTS = {"pi": math.pi, "e": math.e}
 
 
@@ -65,11 +64,16 @@ def evaluate(text: str) -> Number:
                 f"入力が {len(text):,} 文字あります。{LONGEST:,} 文字までです",
             )
         )
-    typed = text.translate(_SPELLINGS).strip()
+    typed = _PART.sub(_part, text).translate(_SPELLINGS).strip()
     typed = _MONEY.sub("", re.sub(r"\s*=\s*\??$", "", typed.removeprefix("=")))
     if not typed.strip():
         raise Unsolvable(say("there is nothing to calculate", "計算する式がありません"))
     return _Parser(typed).whole()
+
+
+def _part(found: re.Match[str]) -> str:
+    """`½`, and `1½`."""
+    return f"({found[1] or 0}+{_PARTS[found[2]]})"
 
 
 class _Parser:

@@ -14,7 +14,7 @@ Number = int | Fraction | float
 BITS = 40_000  # of a value on the way
 _WORK = 2_000_000_000  # bits times bits, in all
 _LARGEST_ROOT = 64
-_PRECISE = Context(prec=50, Emax=10**6, Emin=-(10**6), traps=[InvalidOperation, Overflow])
+_LONGEST_EXPONENT = 300  # digits
 
 
 class Unsolvable(ValueError):
@@ -113,9 +113,10 @@ _SIGNS: dict[str, Callable[..., Number]] = {
 
 def _grown(base: int | Fraction, exponent: int) -> float:
     """A fraction to a high power, as interest has it: too many digits to be exact, and yet no large number."""
-    if isinstance(base, int):
+    if isinstance(base, int) or abs(exponent) >= 10**_LONGEST_EXPONENT:
         raise too_large()
-    with localcontext(_PRECISE):
+    digits = 40 + len(str(abs(exponent)))  # what is rounded off the base is multiplied by the exponent
+    with localcontext(Context(prec=digits, Emax=10**6, Emin=-(10**6), traps=[InvalidOperation, Overflow])):
         try:
             value = float((Decimal(base.numerator) / Decimal(base.denominator)) ** exponent)
         except (InvalidOperation, Overflow, OverflowError):
