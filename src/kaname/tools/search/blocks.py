@@ -44,7 +44,10 @@ def check(path: Path, size: int) -> None:
     """Before anything of it is read."""
     if path.suffix.lower() not in READERS:
         raise Unreadable(
-            say(f"{path.suffix or 'a file without an ending'} is not read", f"{path.suffix or '拡張子のないファイル'} は読めません")
+            say(
+                f"{path.suffix or 'a file without an ending'} is not read",
+                f"{path.suffix or '拡張子のないファイル'} は読めません",
+            )
         )
     if size > _LARGEST:
         raise Unreadable(say("it is larger than 50 MB", "50 MB を超えています"))
