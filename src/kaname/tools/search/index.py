@@ -193,10 +193,12 @@ class Index:
             return {number: min(1.0, -score / whole) for number, score in rows}
 
     def having(self, query: str, numbers: Iterable[int]) -> dict[int, float]:
-        """Of these chunks: how much of the question each has. For words that stand in too many places to look all of them up."""
+        """How much of the question each of these chunks has: for words that stand in too many places to look them all up."""
         with self._reading():
-            weights = {term: weight for _, term, weight in self._weighed(query)}
-            whole = sum(weights.values()) or 1.0
+            weights = {term: weight for count, term, weight in self._weighed(query) if count}
+            if not weights:
+                return {}
+            whole = sum(weights.values())
             found = {}
             for number in numbers:
                 row = self._db.execute("SELECT terms FROM words WHERE rowid = ?", (number,)).fetchone()

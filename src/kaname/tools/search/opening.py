@@ -1,4 +1,4 @@
-"""Opening an index: whose file it is, before anything is written; read-only where it must be; and what is said when it is damaged."""
+"""Opening an index: whose file it is, before anything is written; read-only where it must be; what is said of a damaged one."""
 
 from __future__ import annotations
 
