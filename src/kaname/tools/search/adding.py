@@ -42,7 +42,6 @@ class Adding:
     def __init__(self, index: Index, embed: Embed, progress: Progress | None, total: int) -> None:
         self._index, self._embed, self._progress, self._total = index, embed, progress, total
         self._known = {row.path: row for row in index.files()}
-        self._begun = 0
         self._held: deque[_Held] = deque()
         self._waiting: deque[tuple[_Held, str]] = deque()  # texts that are not embedded yet
         self.done = Added([], [], [], {}, Counter())
@@ -62,7 +61,6 @@ class Adding:
             self.done.unchanged.append(str(path))
             if held != known:
                 self._index.touch(held.path, held.modified)
-        self._begun += 1
 
     def finish(self) -> None:
         while self._waiting:
@@ -71,7 +69,8 @@ class Adding:
 
     def _tell(self, name: str) -> None:
         if self._progress is not None:
-            self._progress(self._begun - len(self._held), self._total, name)
+            done = len(self.done.added) + len(self.done.unchanged) + len(self.done.problems)
+            self._progress(done, self._total, name)
 
     def _read(self, path: Path, known: FileRow | None) -> _Held | FileRow:
         """What is new in it; or what is known, if it has not changed."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .blocks import Block
 
 SIZE, LARGEST = 300, 500  # in columns: a Japanese letter counts as two
-_SENTENCE = re.compile(r"(?<=[。．！？!?])\s*|(?<=[.;:])\s+|\n")
+_SENTENCE = re.compile(r"(?<=[。．！？!?])[^\S\n]*|(?<=[.;:])[^\S\n]+|\n")
 _UNDER_HEAD = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*")
 _LATIN = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff々ー]+")

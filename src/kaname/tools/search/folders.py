@@ -105,7 +105,7 @@ class Looked:
         if shown != str(path):
             self.problems[shown] = say("its name is not UTF-8", "名前が UTF-8 ではありません")
             return False
-        if path.is_symlink() and path.exists() and not path.resolve().is_relative_to(top):
+        if os.path.islink(path) and os.path.exists(path) and not Path(os.path.realpath(path)).is_relative_to(top):
             self.problems[str(path)] = say(
                 "it is a link that leads out of the folder; add what it leads to by its own name",
                 "フォルダーの外へのリンクです。リンク先を直接指定してください",
