@@ -177,7 +177,9 @@ def test_one_bad_byte_or_a_cut_end_leaves_a_file_utf8():
     assert decoded(text.encode("cp932") + b"\x80" + text.encode("cp932")).startswith(text)
 
 
-@pytest.mark.parametrize("data", [random.Random(1).randbytes(3000), b"\x7fELF\x02\x01\x01\0" + bytes(50), b"ab\0cd" * 9])
+@pytest.mark.parametrize(
+    "data", [random.Random(1).randbytes(3000), b"\x7fELF\x02\x01\x01\0" + bytes(50), b"ab\0cd" * 9, b"before\0after NULTEXT"]
+)
 def test_what_is_no_text_is_refused_with_the_reason(folder, data):
     (folder / "a.txt").write_bytes(data)
     with pytest.raises(Unreadable, match="no text"):

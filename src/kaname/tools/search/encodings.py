@@ -39,7 +39,7 @@ def decoded(data: bytes, declared: str = "") -> str:
 
 
 def _utf16(data: bytes) -> str:
-    """Without a mark at its beginning: every second byte of what is ASCII is zero."""
+    """Without a mark at its beginning: every second byte of what is ASCII is zero, and Japanese has kana."""
     seen = data[:_LOOKED_AT]
     zeros = seen[1::2].count(0), seen[::2].count(0)
     if len(data) % 2 or not any(zeros):
@@ -49,7 +49,8 @@ def _utf16(data: bytes) -> str:
             text = seen.decode(encoding, "strict" if len(seen) < _LOOKED_AT else "ignore") if expected == max(zeros) else ""
             odd = sum(1 for char in text if (ord(char) < 32 and char not in "\t\n\r\f") or 0xE000 <= ord(char) < 0xF900)
             foreign = sum(1 for char in text if not _expected(char))
-            if text and not odd and foreign * 10 < len(text):
+            kana = sum(1 for char in text if "\u3000" <= char <= "\u30ff")
+            if text and not odd and foreign * 10 < len(text) and max(expected * 5, kana * 10) >= len(text):
                 return data.decode(encoding, "replace")
     return ""
 

@@ -15,19 +15,22 @@ from .lines import paragraphs
 def pdf(path: Path) -> Iterator[Block]:
     try:
         import pypdf
-        from pypdf.errors import PyPdfError
+        from pypdf.errors import FileNotDecryptedError, PyPdfError
     except ImportError as problem:
         raise ConfigError(say("PDF needs pip install 'kaname[search]'", "pip install 'kaname[search]' が必要です")) from problem
     remarks = logging.getLogger("pypdf")  # about the file's faults, for people who make PDFs
-    silent, remarks.disabled = remarks.disabled, True
+    level = remarks.level
+    remarks.setLevel(logging.CRITICAL + 1)
     try:
         for number, page in enumerate(pypdf.PdfReader(path).pages, 1):
             for _, lines in paragraphs((page.extract_text() or "").splitlines()):
                 yield Block(_rejoined(lines), "", f"page {number}")
+    except FileNotDecryptedError as problem:
+        raise Unreadable(say("it needs a password", "パスワードが必要です")) from problem
     except (PyPdfError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise Unreadable(say(f"the PDF cannot be read: {problem}", f"PDF を読めません: {problem}")) from problem
     finally:
-        remarks.disabled = silent
+        remarks.setLevel(level)
 
 
 def _rejoined(lines: list[str]) -> str:
