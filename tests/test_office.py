@@ -185,6 +185,10 @@ def test_a_file_with_a_password_says_so(tmp_path):
             [(" | 2025", ""), ("cups |  | 3", "")],
         ),
         ("<table><tr><td>x<table><tr><td>inner</table></table><p>after", [("x", ""), ("inner", ""), ("after", "")]),
+        (
+            "<p>so:<pre>\nif x:\n    go()<br>end\n</pre>and <b>on</b>",
+            [("so:", ""), ("if x:\n    go()\nend", ""), ("and on", "")],
+        ),
         ("<table><tr><td> </td><td></td></tr></table><p>after", [("after", "")]),
     ],
 )

@@ -124,11 +124,14 @@ def test_links_out_of_the_folder_and_other_peoples_packages_are_passed_over(pipe
     for name in ("venv", ".venv", "__pycache__", "lib/site-packages", "node_modules"):
         (folder / name).mkdir(parents=True)
         (folder / name / "notes.txt").write_text("not mine")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
     (folder / "good.txt").write_text("mine")
     (folder / "code.py").write_text("pass")
     done = pipeline.add(folder)
     assert names(done.added) == ["good.txt"]
     assert "leads out of the folder" in done.problems[str(folder / "link.txt")]
+    assert "leads out of the folder" in done.problems[str(folder / "linked")]
     assert done.passed == {".py": 1}
 
 
@@ -253,6 +256,8 @@ def test_rows_of_csv_with_their_columns_and_lines(folder):
     assert texts(folder / "a.tsv")[1] == ("品名: 茶碗 | 価格: 800", "line 2")
     (folder / "b.csv").write_text("1;2\n3;4\n")
     assert texts(folder / "b.csv") == [("1 | 2", "line 1"), ("3 | 4", "line 2")], "no head"
+    (folder / "b.csv").write_text("name,,price\ncup,x,800\n")
+    assert texts(folder / "b.csv")[1][0] == "name: cup | x | price: 800"
     (folder / "c.csv").write_text("just a sentence\nand another")
     assert texts(folder / "c.csv") == [("just a sentence\nand another", "line 1")]
 
@@ -407,7 +412,7 @@ def test_batches_span_files_and_a_large_one_says_how_far_it_is(tmp_path, folder)
     done = pipeline.add(folder, progress=lambda *one: seen.append(one))
     assert len(done.added) == 71
     assert len(sizes) == -(-len(pipeline) // adding._BATCH)
-    assert any(name.endswith(f"/{pipeline.files()[-1].chunks})") for _, _, name in seen)
+    assert any("large.txt (" in name and name.endswith(f" of {pipeline.files()[-1].chunks})") for _, _, name in seen)
     assert seen[-1] == (71, 71, "")
     assert [step[0] for step in seen] == sorted([step[0] for step in seen])
     pipeline.close()

@@ -37,10 +37,11 @@ def main(given: argparse.Namespace) -> int:
 
 def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
     def show(done: int, total: int, name: str) -> None:
-        bar = "█" * (done * _BAR // max(1, total))
+        size = min(_BAR, columns() // 3)
+        bar = "█" * (done * size // max(1, total))
         count = f"{done:>{len(str(total))}}/{total}"
-        rest = columns() - _BAR - len(count) - 4
-        screen.replace(f"{bar:░<{_BAR}} {count}  {cut(Path(name).name, rest)}" if name else "")
+        rest = columns() - size - len(count) - 4
+        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(name).name, rest)}" if name else "")
 
     done = pipeline.add(*given.what, progress=show, forget=given.forget)
     for path, problem in done.problems.items():

@@ -18,7 +18,7 @@ from .index import FileRow, Index
 _BATCH = 32  # texts to embed at once
 _FRESH = 2.0  # seconds: a file may change twice in one tick of its clock
 Progress = Callable[[int, int, str], None]
-"""`progress(done, all, file)`, in files; within a large one, `file` ends with how far it is: `manual.pdf (64/512)`."""
+"""`progress(done, all, file)`, in files; within a large one, `file` ends with how far it is: `manual.pdf (64 of 512)`."""
 Embed = Callable[[list[str]], Any]
 
 
@@ -103,7 +103,7 @@ class Adding:
             held.vectors.append(vector)
         last = some[-1][0]
         if len(last.chunks) > 2 * _BATCH:
-            self._tell(f"{last.row.path} ({len(last.vectors)}/{len(last.chunks)})")
+            self._tell(f"{last.row.path} ({len(last.vectors)} of {len(last.chunks)})")
         self._store()
 
     def _store(self) -> None:

@@ -83,6 +83,7 @@ class Looked:
 
         for folder, folders, files in os.walk(top, onerror=failed):
             folders[:] = sorted([name for name in folders if not name.startswith(".") and name not in _PASSED_OVER])
+            folders[:] = [name for name in folders if not self._leads_out(Path(folder, name), top)]
             empty = empty and not files
             for name in sorted([name for name in files if not name.startswith((".", "~$"))]):
                 path = Path(folder, name)
@@ -105,10 +106,13 @@ class Looked:
         if shown != str(path):
             self.problems[shown] = say("its name is not UTF-8", "名前が UTF-8 ではありません")
             return False
-        if os.path.islink(path) and os.path.exists(path) and not Path(os.path.realpath(path)).is_relative_to(top):
+        return not self._leads_out(path, top)
+
+    def _leads_out(self, path: Path, top: Path) -> bool:
+        out = os.path.islink(path) and os.path.exists(path) and not Path(os.path.realpath(path)).is_relative_to(top)
+        if out:
             self.problems[str(path)] = say(
                 "it is a link that leads out of the folder; add what it leads to by its own name",
                 "フォルダーの外へのリンクです。リンク先を直接指定してください",
             )
-            return False
-        return True
+        return out

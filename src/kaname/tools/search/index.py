@@ -182,7 +182,7 @@ class Index:
 
         Of a long question the rarest words are looked up; those that stand everywhere are left out."""
         with self._reading():
-            rare = self._rarest(self._weighed(query))
+            rare, _ = self._rarest(self._weighed(query))
             if not rare:
                 return {}
             wanted = " OR ".join([f'"{term}"' for term, _ in rare])
@@ -193,11 +193,12 @@ class Index:
             return {number: min(1.0, -score / whole) for number, score in rows}
 
     def having(self, query: str, numbers: Iterable[int]) -> dict[int, float]:
-        """How much of the question each of these chunks has: for words that stand in too many places to look them all up."""
+        """How much of the question each of these chunks has, if some of its words stand in too many places to look them up."""
         with self._reading():
-            weights = {term: weight for count, term, weight in self._weighed(query) if count}
-            if not weights:
+            weighed = self._weighed(query)
+            if not self._rarest(weighed)[1]:
                 return {}
+            weights = {term: weight for count, term, weight in weighed if count}
             whole = sum(weights.values())
             found = {}
             for number in numbers:
@@ -221,17 +222,19 @@ class Index:
         counted = sorted([(self._counts[term], term) for term in wanted])
         return [(count, term, math.log((self._size - count + 0.5) / (count + 0.5) + 1.0)) for count, term in counted]
 
-    def _rarest(self, weighed: list[tuple[int, str, float]]) -> list[tuple[str, float]]:
-        """As many as can be looked up quickly."""
+    def _rarest(self, weighed: list[tuple[int, str, float]]) -> tuple[list[tuple[str, float]], bool]:
+        """As many as can be looked up quickly; and whether others stand in too many places."""
         common = max(20, self._size * _TOO_COMMON)
         kept: list[tuple[str, float]] = []
         places = 0
         for count, term, weight in weighed[:_MOST_TERMS]:
             places += count
-            if places > _MOST_PLACES or (len(kept) > 1 and count > common):
+            if places > _MOST_PLACES:
+                return kept, True
+            if len(kept) > 1 and count > common:
                 break
             kept.append((term, weight))
-        return kept
+        return kept, False
 
     def by_vector(self, vector: Any, most: int, also: Iterable[int] = ()) -> dict[int, float]:
         """The nearest, and others that are asked for, with their cosines."""

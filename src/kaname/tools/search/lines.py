@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from .blocks import Block, Headings
@@ -58,10 +59,12 @@ def values(path: Path) -> Iterator[Block]:
         yield from text(path)
         return
     head = rows[0][1]
-    named = all(cell and not _NUMBER.fullmatch(cell) for cell in head) and len(set(head)) == len(head)
+    filled = [cell for cell in head if cell]
+    named = len(filled) > 1 and len(set(filled)) == len(filled) and not any(_NUMBER.fullmatch(cell) for cell in filled)
     for place, (line, row) in enumerate(rows):
         names = head if named and place else []
-        cells = [f"{names[number]}: {cell}" if number < len(names) else cell for number, cell in enumerate(row) if cell]
+        pairs = zip_longest(row, names[: len(row)], fillvalue="")
+        cells = [f"{name}: {cell}" if name else cell for cell, name in pairs if cell]
         yield Block(" | ".join(cells), "", f"line {line}")
 
 

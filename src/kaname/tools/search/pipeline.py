@@ -102,7 +102,8 @@ class RAGPipeline:
         """Scores are added, not ranks: a word that is found by chance must not weigh as much as one that is meant."""
         words = self._index.by_words(query, _LOOKED_AT)
         similar = self._index.by_vector(vector, _LOOKED_AT, words)
-        words = words or self._index.having(query, similar)
+        for number, share in self._index.having(query, similar).items():
+            words[number] = max(share, words.get(number, 0.0))
         scores = {number: cosine + _WORDS_COUNT * words.get(number, 0.0) for number, cosine in similar.items()}
         hits: list[Hit] = []
         shown: set[int] = set()

@@ -28,7 +28,7 @@ class _Html(HTMLParser):
         self._headings, self._held = Headings(), list[str]()
         self._cells: list[str] | None = None  # of the row, those that have ended
         self._level, self._line = 0, 1
-        self._title = self._row = False
+        self._title = self._row = self._code = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in self._skipped:
@@ -37,11 +37,11 @@ class _Html(HTMLParser):
             self.open.append(tag)
         elif self.open:
             return
-        elif tag in _PARAGRAPHS and self._row:
-            self._held += [" "] if self._held else []
+        elif tag in _PARAGRAPHS and (self._row or (self._code and tag == "br")):
+            self._held += ["\n" if self._code else " "] if self._held else []
         elif tag in _HEADINGS or tag in _PARAGRAPHS or tag in ("table", "tr", "body"):
             self._end()
-            self._level, self._row = _HEADINGS.get(tag, 0), tag == "tr"
+            self._level, self._row, self._code = _HEADINGS.get(tag, 0), tag == "tr", tag == "pre"
         elif tag in ("td", "th"):
             self._cell()
         elif tag == "title":
@@ -64,7 +64,7 @@ class _Html(HTMLParser):
         if not self._held and not self._cells:
             self._line = self.getpos()[0]
         if data.strip() or self._held:
-            self._held.append(re.sub(r"\s+", " ", data))
+            self._held.append(data if self._code else re.sub(r"\s+", " ", data))
 
     def _cell(self) -> None:
         """One begins: the one before it has ended, if there was one, and keeps its column if it is empty."""
@@ -75,6 +75,8 @@ class _Html(HTMLParser):
         self._held = []
 
     def _written(self) -> str:
+        if self._code:
+            return "".join(self._held).strip("\r\n").rstrip()
         return re.sub(" {2,}", " ", "".join(self._held)).strip()
 
     def _end(self) -> None:
@@ -86,7 +88,7 @@ class _Html(HTMLParser):
             self._headings.enter(self._level, text)
         elif text:
             self.blocks.append(Block(text, str(self._headings), f"line {self._line}"))
-        self._held, self._cells, self._level, self._title = [], None, 0, False
+        self._held, self._cells, self._level, self._title, self._code = [], None, 0, False, False
 
     def close(self) -> None:
         super().close()
