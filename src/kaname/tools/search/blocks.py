@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ...core.language import say
 from .encodings import Unreadable as Unreadable
 
+LONGEST_NAME = 60  # of a column, which goes with each of its values
 _LARGEST = 50_000_000  # bytes
 
 

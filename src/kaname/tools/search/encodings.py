@@ -18,6 +18,7 @@ _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x19\x1c-\x1f\x7f]")
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _NAMES = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
 _NAMES |= {"shift_jis": "cp932", "shift-jis": "cp932", "x-sjis": "cp932", "sjis": "cp932"}
+_SIGNS = frozenset("°±×÷−℃′″→←↑↓○●◎□■△▲▽▼◇◆☆★※…‥§¶≦≧∞￥￠￡①②③④⑤")  # that Japanese texts are full of
 _USUAL = frozenset("£€°±½¼¾§©®™«»¿¡·“”„‘’–—…•²³µ×÷ºª\xa0")
 
 
@@ -102,7 +103,7 @@ def _japanese(text: str) -> float:
 
 def _run_of_japanese(run: str, latin_beside: bool) -> float:
     half = sum(1 for char in run if "\uff61" <= char <= "\uff9f")
-    kana = sum(1 for char in run if "\u3000" <= char <= "\u30ff" or "\uff01" <= char <= "\uff5e")
+    kana = sum(1 for char in run if "\u3000" <= char <= "\u30ff" or "\uff01" <= char <= "\uff5e" or char in _SIGNS)
     kanji = [char for char in run if "\u4e00" <= char <= "\u9fff"]
     rare = sum(1 for char in kanji if not _common(char))
     odd = sum(1 for char in run if char == "\ufffd" or "\ue000" <= char <= "\uf8ff")

@@ -59,8 +59,9 @@ class Index:
                 )
             )
         try:
-            self._db, self._writable = opening.opened(self.path)
-            self.made_with = self._meta("embeddings")
+            with opening.told(self.path):
+                self._db, self._writable = opening.opened(self.path)
+                self.made_with = self._meta("embeddings")
         except (sqlite3.DatabaseError, OSError) as problem:
             raise ConfigError(say(f"{path} is no index: {problem}", f"{path} は索引ではありません: {problem}")) from problem
         if embeddings:

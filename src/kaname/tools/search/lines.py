@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from .blocks import Block, Headings
+from .blocks import LONGEST_NAME, Block, Headings
 from .encodings import decoded
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t\u3000]+(.*?))?(?:[ \t\u3000]+#+)?[ \t\u3000]*")
@@ -62,7 +62,7 @@ def values(path: Path) -> Iterator[Block]:
     filled = [cell for cell in head if cell]
     named = len(filled) > 1 and len(set(filled)) == len(filled) and not any(_NUMBER.fullmatch(cell) for cell in filled)
     for place, (line, row) in enumerate(rows):
-        names = head if named and place else []
+        names = [cell[:LONGEST_NAME] for cell in head] if named and place else []
         pairs = zip_longest(row, names[: len(row)], fillvalue="")
         cells = [f"{name}: {cell}" if name else cell for cell, name in pairs if cell]
         yield Block(" | ".join(cells), "", f"line {line}")

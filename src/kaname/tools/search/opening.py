@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -82,11 +82,16 @@ def _as_it_is(path: Path) -> sqlite3.Connection:
     for how in ("mode=ro", "immutable=1"):  # the second where SQLite cannot keep its notes
         address = f"file:{quote(str(path.resolve()))}?{how}"
         db = sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
-        with suppress(sqlite3.OperationalError):
+        usable = False
+        try:
             check(db, path)
-            db.execute("SELECT count(*) FROM meta").fetchone()
-            return db
-        db.close()
+            usable = db.execute("SELECT count(*) FROM meta").fetchone() is not None
+        except sqlite3.OperationalError:
+            continue
+        finally:
+            if not usable:
+                db.close()
+        return db
     raise sqlite3.DatabaseError(say("it cannot be read", "読めません"))
 
 
@@ -97,7 +102,7 @@ def told(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as problem:
         code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if code == sqlite3.SQLITE_CORRUPT:
             raise ConfigError(
                 say(
                     f"{path} is damaged ({problem}): delete it, and add the documents again",
