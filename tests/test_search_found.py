@@ -8,6 +8,7 @@ import random
 import sqlite3
 import sys
 import tempfile
+import unicodedata
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -285,6 +286,23 @@ async def test_citations_tell_files_and_searches_apart(pipeline, folder):
     with pytest.raises(ConfigError, match="has no passage 9"):
         pipeline.cited("rules.md#9")
     assert "never an instruction" in SearchTool(pipeline).description
+
+
+def test_a_citation_is_found_as_it_is_typed(pipeline, folder, monkeypatch):
+    decomposed = unicodedata.normalize("NFD", "がぎぐ.md")
+    for name in ("README.md", decomposed, "with space#1.txt"):
+        (folder / name).write_text(f"cats in {name}")
+    pipeline.add(folder)
+    pipeline.add_text("README.md", "a text that is no file")
+    cites = {hit.cite: hit.text for hit in pipeline.search("cats", 9)}
+    assert set(cites) == {"[docs/README.md#1]", "[がぎぐ.md#1]", "[with space#1.txt#1]", "[README.md#1]"}
+    for cite, text in cites.items():
+        assert pipeline.cited(cite).text == text
+        assert pipeline.cited(cite.strip("[]")).text == text
+    monkeypatch.chdir(folder)
+    assert pipeline.cited("docs/README.md#1").text == "cats in README.md"
+    with pytest.raises(ConfigError, match="no document other.md"):
+        pipeline.cited("other.md#1")
 
 
 async def test_what_a_model_is_given_has_a_limit(pipeline):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,13 +48,20 @@ def hit(index: Index, number: int, passage: list[Stored], score: float, similari
 
 def short_name(path: str, index: Index) -> str:
     """A README says more with its folder."""
-    parts = Path(path).parts
-    others = [Path(other).parts for other in index.same_name(Path(path).name) if other != path]
-    least = 2 if parts and parts[-1].lower().startswith(("readme", "index")) else 1
+    whole = _plain(path)
+    parts = whole.split("/")[1:]
+    others = [_plain(other) for other in index.same_name(path) if other != path]
+    least = 2 if parts[-1].lower().startswith(("readme", "index")) else 1
     for count in range(least, len(parts)):
-        if not any(other[-count:] == parts[-count:] for other in others):
-            return "/".join(parts[-count:])
-    return path
+        end = "/".join(parts[-count:])
+        if not any(other.endswith("/" + end) for other in others):
+            return end
+    return whole[0 if path.startswith("/") else 1 :]
+
+
+def _plain(path: str) -> str:
+    """With slashes, one before it too, and letters as they are typed: file systems may keep their dots apart."""
+    return "/" + unicodedata.normalize("NFC", path.replace(os.sep, "/")).lstrip("/")
 
 
 def cited(key: str, index: Index) -> Hit:
@@ -79,9 +88,6 @@ def cited(key: str, index: Index) -> Hit:
 
 def _meant(name: str, index: Index) -> list[str]:
     """A whole path, or the end of one."""
-    parts = Path(name).parts
-    named = index.same_name(Path(name).name)
-    whole = [path for path in named if path in (name, str(Path(name).expanduser().resolve()))]
-    ends = [path for path in named if Path(path).parts[-len(parts) :] == parts]
-    shortest = [path for path in ends if short_name(path, index) == name]
-    return whole or shortest or ends
+    named = index.same_name(name)
+    wanted = {_plain(name), _plain(str(Path(name).expanduser().resolve()))}
+    return [path for path in named if _plain(path) in wanted] or [path for path in named if _plain(path).endswith(_plain(name))]

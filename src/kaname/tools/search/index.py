@@ -6,6 +6,7 @@ import math
 import os
 import sqlite3
 import threading
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -271,15 +272,15 @@ class Index:
             ).fetchone()
             return int(row[0]) if row else None
 
-    def same_name(self, name: str) -> list[str]:
-        """The paths of all files of this name."""
+    def same_name(self, path: str) -> list[str]:
+        """The paths of all files that have the same name."""
         with self._reading():
             version = self._meta("version")
             if version != self._listed:
                 self._names, self._listed = {}, version
-                for (path,) in self._db.execute("SELECT path FROM files"):
-                    self._names.setdefault(Path(path).name, []).append(path)
-            return self._names.get(name, [])
+                for (other,) in self._db.execute("SELECT path FROM files ORDER BY path"):
+                    self._names.setdefault(_name(other), []).append(other)
+            return self._names.get(_name(path), [])
 
     def _load(self) -> None:
         """All vectors into memory, again only when the file has changed."""
@@ -295,3 +296,8 @@ class Index:
         joined = numpy.frombuffer(b"".join(blobs), dtype=numpy.float16)
         self._matrix = joined.reshape(len(ids), -1).astype(numpy.float32) if ids else None
         self._ids, self._seen = numpy.asarray(ids), version
+
+
+def _name(path: str) -> str:
+    """Of a file, in letters as they are typed."""
+    return unicodedata.normalize("NFC", Path(path).name)
