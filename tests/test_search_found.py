@@ -17,6 +17,7 @@ import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel, SearchTool, call
 from kaname.cli.main import main
+from kaname.cli.screen import width as screen_width
 from kaname.core.errors import ModelError
 from kaname.tools.search import adding, embedding
 from kaname.tools.search.blocks import Block, Unreadable, read_blocks
@@ -571,3 +572,36 @@ def test_a_folder_with_nothing_to_read_says_what_was_passed_over(tmp_path, folde
     assert code == 1
     assert "2 .py, 1 .doc are not read" in told
     assert "nothing in it that can be read" in told
+
+
+def test_the_bar_keeps_its_place(tmp_path, folder, capsys, monkeypatch):
+    from kaname.cli import docs
+    from kaname.cli.screen import Screen
+
+    drawn: list[str] = []
+    monkeypatch.setattr(Screen, "replace", lambda screen, text: drawn.append(text))
+    monkeypatch.setattr(docs, "RAGPipeline", lambda index, **_: RAGPipeline(index, embeddings=Letters()))
+    monkeypatch.setenv("COLUMNS", "80")
+    for number in range(40):
+        (folder / f"{'長い名前' * (number % 9)}{number}.txt").write_text(f"note {number}", encoding="utf-8")
+    (folder / "zzz.txt").write_text("\n\n".join([f"paragraph {number} " * 30 for number in range(100)]))
+    assert run(capsys, "add", folder, "--index", tmp_path / "index.db")[0] == 0
+    shown = [line for line in drawn if line]
+    assert len(shown) > 41
+    assert {line.index("/41  ") for line in shown} == {28}
+    assert all(screen_width(line) < 80 for line in shown)
+    assert any("zzz.txt (" in line for line in shown)
+
+
+def test_a_search_without_hits_says_so(tmp_path, capsys, monkeypatch):
+    from kaname.cli import docs
+
+    monkeypatch.setattr(docs, "RAGPipeline", lambda index, **_: RAGPipeline(index, embeddings=Letters()))
+    code, _, told = run(capsys, "search", "x", "--index", tmp_path / "index.db")
+    assert (code, "nothing was found" in told) == (1, True)
+
+
+def test_embeddings_that_are_mistyped_make_no_file(tmp_path):
+    with pytest.raises(ConfigError, match="local or openai/MODEL"):
+        RAGPipeline(tmp_path / "index.db", embeddings="opeani/small")
+    assert list(tmp_path.iterdir()) == []

@@ -57,19 +57,21 @@ def _joined(held: list[Block]) -> Chunk:
 
 def _parts(block: Block) -> Iterator[Block]:
     """A block that is too long, cut at the ends of sentences or lines; a table's head goes with every part, if it is short."""
-    if width(block.text) <= LARGEST:
+    if len(block.text) <= LARGEST and width(block.text) <= LARGEST:
         yield block
         return
     head = _head(block)
-    part, begun = "", len(head)
+    part, begun, line = "", 0, 0
     for start, joint, sentence in _sentences(block.text, len(head)):
         if part and width(part) + width(sentence) > SIZE:
-            yield _cut(block, head + part, begun)
+            yield _cut(block, head + part, line)
             part = ""
-        begun = begun if part else start
+        if not part:
+            line += block.text.count("\n", begun, start)
+            begun = start
         part = part + joint + sentence if part else sentence
     if part:
-        yield _cut(block, head + part, begun)
+        yield _cut(block, head + part, line)
 
 
 def _head(block: Block) -> str:
@@ -96,11 +98,11 @@ def _sentences(text: str, start: int) -> Iterator[tuple[int, str, str]]:
         start = following
 
 
-def _cut(block: Block, text: str, begun: int) -> Block:
+def _cut(block: Block, text: str, line: int) -> Block:
     """A part says in which line it begins."""
     place = block.place
     if place.startswith("line "):
-        place = f"line {int(place.removeprefix('line ')) + block.text.count(chr(10), 0, begun)}"
+        place = f"line {int(place.removeprefix('line ')) + line}"
     return block._replace(text=text, place=place)
 
 

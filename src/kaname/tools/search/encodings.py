@@ -34,7 +34,7 @@ def decoded(data: bytes, declared: str = "") -> str:
     with suppress(UnicodeDecodeError):
         return data.decode("utf-8-sig")
     if declared and not declared.lower().startswith("utf"):
-        with suppress(LookupError, UnicodeDecodeError):
+        with suppress(LookupError, ValueError):
             return data.decode(_NAMES.get(declared.lower(), declared))
     return _nearly_utf8(data) or _likeliest(data)
 

@@ -31,9 +31,10 @@ class RAGPipeline:
     def __init__(
         self, index: str | Path | None = None, *, embeddings: Embeddings | str | None = None, new: bool = True
     ) -> None:
+        named = None if embeddings is None else embeddings_for(embeddings)
         self._index = Index(default_index() if index is None else index, new=new)
         try:
-            self._embeddings = embeddings_for(embeddings, self._index.made_with)
+            self._embeddings = embeddings_for(None, self._index.made_with) if named is None else named
             self._index.use(self._embeddings.name)
         except ConfigError:
             self._index.close()
@@ -59,7 +60,7 @@ class RAGPipeline:
         What cannot be looked into is not gone, nor is what stood in a folder that is missing or completely empty now: that is a
         problem, and what is known is kept, unless `forget`. If embedding fails, what was added before stays."""
         looked = Looked({row.path for row in self._index.files()}, forget)
-        looked.look([Path(given).expanduser().resolve() for given in paths])
+        looked.look([Path(os.path.realpath(Path(given).expanduser())) for given in paths])
         adding = Adding(self._index, self._embedded, progress, len(looked.files))
         for path in looked.files:
             adding.take(path)
