@@ -1,7 +1,8 @@
 """What search costs, and what it finds. `uv run --all-extras python benchmarks/search.py [10000] [100000]`
 
 10,000 chunks are made, read and embedded for real; 100,000 are filled up with vectors near those, because embedding them would
-take most of an hour and changes nothing for the query. CPU seconds of one process; queries without the embedding of the question.
+take most of an hour and changes nothing for the query. CPU seconds of one process; queries without the embedding of the question,
+by their kind, with the chunks in files of 100 and in files of 5,000.
 """
 
 from __future__ import annotations
@@ -74,20 +75,40 @@ def made(folder: Path, count: int) -> None:
         (folder / f"{file:05}.md").write_text("\n\n".join(parts), encoding="utf-8")
 
 
-def queries(pipeline: RAGPipeline, rng: random.Random, count: int = 200) -> list[tuple[str, object]]:
-    asked = [sentence(rng).replace(".", "?") for _ in range(count)]
-    return list(zip(asked, pipeline._embeddings.embed(asked), strict=True))
+def queries(pipeline: RAGPipeline, rng: random.Random, count: int = 60) -> dict[str, list[tuple[str, object]]]:
+    """By kind: each question with its vector."""
+    latin, wide = [one for one in THINGS if one.isascii()], [one for one in THINGS if not one.isascii()]
+    kinds = {
+        "sentence": [sentence(rng).replace(".", "?") for _ in range(count)],
+        "English": [f"How often must the {rng.choice(latin)} be cleaned in {rng.choice(PLACES[:6])}?" for _ in range(count)],
+        "Japanese": [f"{rng.choice(PLACES[6:])}の{rng.choice(wide)}はいつ点検しますか" for _ in range(count)],
+        "common word": [rng.choice(THINGS) for _ in range(count)],
+        "identifier": [str(rng.randrange(10, 99_999)) for _ in range(count)],
+        "unknown words": ["zebra quokka"] * count,
+        "2,000 characters": [" ".join([sentence(rng) for _ in range(40)])[:2_000] for _ in range(count)],
+    }
+    return {kind: list(zip(asked, pipeline._embeddings.embed(asked), strict=True)) for kind, asked in kinds.items()}
 
 
-def timed(pipeline: RAGPipeline, asked: list[tuple[str, object]]) -> str:
-    pipeline.found(*asked[0], 5)  # the vectors are loaded with the first
-    times = []
-    for question, vector in asked:
-        begun = time.perf_counter()
-        pipeline.found(question, vector, 5)
-        times.append((time.perf_counter() - begun) * 1000)
-    times.sort()
-    return f"p50 {times[len(times) // 2]:.1f} ms, p95 {times[int(len(times) * 0.95)]:.1f} ms"
+def timed(pipeline: RAGPipeline, asked: dict[str, list[tuple[str, object]]]) -> None:
+    """The first question of all, which loads the vectors, is not counted; the first of each kind is."""
+    pipeline.found("", asked["identifier"][0][1], 5)
+    for kind, questions in asked.items():
+        times = []
+        for question, vector in questions:
+            begun = time.perf_counter()
+            pipeline.found(question, vector, 5)
+            times.append((time.perf_counter() - begun) * 1000)
+        times.sort()
+        print(f"    {kind:17} p50 {times[len(times) // 2]:5.1f} ms, p95 {times[int(len(times) * 0.95)]:5.1f} ms")
+
+
+def regrouped(pipeline: RAGPipeline, size: int) -> None:
+    """The same chunks, in files of this many."""
+    db = pipeline._index._db
+    db.execute("DELETE FROM files")
+    db.execute("UPDATE chunks SET file = (id - 1) / ? + 1, number = (id - 1) % ? + 1", (size, size))
+    db.execute("INSERT INTO files SELECT file, 'file-' || file, 0, 0, '', count(*), '' FROM chunks GROUP BY file")
 
 
 def exact(pipeline: RAGPipeline, asked: list[tuple[str, object]]) -> float:
@@ -128,6 +149,21 @@ def labelled() -> None:
         pipeline.close()
 
 
+def small_files(folder: Path, count: int = 150) -> None:
+    """One chunk each."""
+    rng = random.Random(5)
+    (folder / "small").mkdir()
+    for number in range(count):
+        (folder / "small" / f"{number}.txt").write_text(" ".join([sentence(rng) for _ in range(4)]), encoding="utf-8")
+    pipeline = RAGPipeline(folder / "small.db")
+    pipeline.search("the weights are read with the first")
+    begun = time.process_time()
+    pipeline.add(folder / "small")
+    took = time.process_time() - begun
+    print(f"{count} files of one chunk: {len(pipeline) / took:.0f} chunks a CPU second")
+    pipeline.close()
+
+
 def measured(count: int, folder: Path) -> None:
     rng, pipeline = random.Random(11), RAGPipeline(folder / "docs.db")
     (folder / "made").mkdir()
@@ -141,26 +177,35 @@ def measured(count: int, folder: Path) -> None:
     print(f"the same again, nothing changed: {time.process_time() - begun:.2f} CPU s")
     asked = queries(pipeline, rng)
     if count <= 10_000:
-        print(f"recall@5 against exact search: {exact(pipeline, asked[:100]):.3f}")
-    while len(pipeline) < count:
-        some = [sentence(rng) + " " + sentence(rng) for _ in range(5_000)]
-        near = pipeline._index._matrix if pipeline._index._matrix is not None else numpy.zeros((1, 512), numpy.float32)
-        if len(near) < 5_000:
-            pipeline.found(*asked[0], 5)
-            near = pipeline._index._matrix
-        noise = numpy.random.default_rng(len(pipeline)).normal(0, 0.02, (5_000, 512)).astype(numpy.float32)
-        vectors = near[numpy.arange(5_000) % len(near)] + noise
-        row = FileRow(f"filled-{len(pipeline)}", 0.0, 0, "", 5_000, "")
-        pipeline._index.put(row, [Chunk(text, "", "") for text in some], vectors)
-    print(f"query at {len(pipeline):,} chunks: {timed(pipeline, asked)}")
+        print(f"recall@5 against exact search: {exact(pipeline, asked['sentence'] + asked['English']):.3f}")
+    fill(pipeline, count, rng, asked["sentence"][0])
+    for size in (100, 5_000):
+        regrouped(pipeline, size)
+        print(f"  a query at {len(pipeline):,} chunks in files of {size:,}:")
+        timed(pipeline, asked)
     size = pipeline.path.stat().st_size / 1e6
     print(f"RSS {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB at most, index {size:.0f} MB")
     pipeline.close()
 
 
+def fill(pipeline: RAGPipeline, count: int, rng: random.Random, one: tuple[str, object]) -> None:
+    if len(pipeline) >= count:
+        return
+    pipeline.found(*one, 5)  # the vectors are loaded with the first
+    near = pipeline._index._matrix
+    while len(pipeline) < count:
+        some = [sentence(rng) + " " + sentence(rng) for _ in range(5_000)]
+        noise = numpy.random.default_rng(len(pipeline)).normal(0, 0.02, (5_000, 512)).astype(numpy.float32)
+        vectors = near[numpy.arange(5_000) % len(near)] + noise
+        row = FileRow(f"filled-{len(pipeline)}", 0.0, 0, "", 5_000, "")
+        pipeline._index.put(row, [Chunk(text, "", "") for text in some], vectors)
+
+
 if __name__ == "__main__":
     print("labelled questions (tests/corpora/search):")
     labelled()
+    with tempfile.TemporaryDirectory() as name:
+        small_files(Path(name))
     for wanted in [int(argument) for argument in sys.argv[1:]] or [10_000, 100_000]:
         with tempfile.TemporaryDirectory() as name:
             measured(wanted, Path(name))

@@ -33,7 +33,7 @@ SCRIPT = ScriptedModel(
         "Thought: First the discount.\nAction: search\nAction Input: discount for members",
         "Thought: Now the price.\nAction: database\nAction Input: SELECT price FROM items WHERE name = 'sencha'",
         "Thought: Now calculate.\nAction: calculator[2400 * (1 - 20%)]",
-        "Thought: That is it.\nFinal Answer: A member pays 1,920 yen for the sencha [1].",
+        "Thought: That is it.\nFinal Answer: A member pays 1,920 yen for the sencha [rules.md#1].",
     ]
 )
 
@@ -73,4 +73,4 @@ with tempfile.TemporaryDirectory() as name:
 #   search  -> Members get a discount of 20 percent on tea.
 #   database  -> {"rows": [{"price": 2400}]}
 #   calculator  -> 1920
-#   A member pays 1,920 yen for the sencha [1].
+#   A member pays 1,920 yen for the sencha [rules.md#1].

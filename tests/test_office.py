@@ -174,3 +174,79 @@ def test_a_file_with_a_password_says_so(tmp_path):
     (tmp_path / "a.docx").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
     with pytest.raises(Unreadable, match="password"):
         read_blocks(tmp_path / "a.docx")
+
+
+@pytest.mark.parametrize(
+    ("html", "texts"),
+    [
+        ("<h1>Rules</h1><p>a<nav><h2>Menu</h2><p>link</nav><aside><h1>Ad</h1></aside><p>b", [("a", "Rules"), ("b", "Rules")]),
+        (
+            "<table><tr><th></th><th>2025</th></tr><tr><td>cups</td><td></td><td>3</td></tr></table>",
+            [(" | 2025", ""), ("cups |  | 3", "")],
+        ),
+        ("<table><tr><td>x<table><tr><td>inner</table></table><p>after", [("x", ""), ("inner", ""), ("after", "")]),
+        (
+            "<p>so:<pre>\nif x:\n    go()<br>end\n</pre>and <b>on</b>",
+            [("so:", ""), ("if x:\n    go()\nend", ""), ("and on", "")],
+        ),
+        ("<table><tr><td> </td><td></td></tr></table><p>after", [("after", "")]),
+    ],
+)
+def test_headings_and_columns_stay_in_place(tmp_path, html, texts):
+    (tmp_path / "a.html").write_text(html)
+    assert [(block.text, block.heading) for block in read_blocks(tmp_path / "a.html")] == texts
+
+
+def test_a_table_in_a_table_and_moved_words_are_read_once_and_headers_never(tmp_path):
+    document = docx.Document()
+    document.sections[0].header.paragraphs[0].text = "Confidential"
+    document.sections[0].footer.paragraphs[0].text = "Page 1"
+    cell = document.add_table(1, 2).cell(0, 0)
+    cell.text = "outer"
+    cell.add_table(1, 1).cell(0, 0).text = "inner"
+    paragraph = document.add_paragraph()
+    for tag in ("moveFrom", "moveTo"):
+        paragraph._p.append(parse_xml(f'<w:{tag} {nsdecls("w")} w:id="1"><w:r><w:t>moved</w:t></w:r></w:{tag}>'))
+    document.save(tmp_path / "a.docx")
+    assert [" ".join(block.text.split()) for block in read_blocks(tmp_path / "a.docx")] == ["outer inner |", "moved"]
+
+
+@pytest.mark.parametrize("ending", ["docx", "xlsx", "pptx"])
+def test_the_strict_form_of_office_files_is_read_too(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
+    if ending == "docx":
+        document = docx.Document()
+        document.add_heading("Leave", 1)
+        document.add_paragraph("Twenty days.")
+        document.save(path)
+    elif ending == "xlsx":
+        book = openpyxl.Workbook()
+        book.active.append(["item", "price"])
+        book.active.append(["cup", 800])
+        book.save(path)
+    else:
+        show = pptx.Presentation()
+        slide = show.slides.add_slide(show.slide_layouts[1])
+        slide.shapes.title.text, slide.placeholders[1].text = "Plan", "Sell cups"
+        show.save(path)
+    usual = read_blocks(path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {one: archive.read(one) for one in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            for kind in (b"wordprocessingml", b"drawingml", b"presentationml", b"spreadsheetml", b"officeDocument"):
+                old, new = (
+                    b"http://schemas.openxmlformats.org/" + kind + b"/2006/",
+                    b"http://purl.oclc.org/ooxml/" + kind + b"/",
+                )
+                data = data.replace(old, new)
+            archive.writestr(name, data)
+    assert usual
+    assert read_blocks(path) == usual
+
+
+def test_what_pypdf_remarks_about_a_file_is_not_shown(tmp_path, caplog):
+    (tmp_path / "a.pdf").write_bytes(b"hello, this is no PDF\n")
+    with pytest.raises(Unreadable, match="PDF"):
+        read_blocks(tmp_path / "a.pdf")
+    assert not caplog.records

@@ -172,10 +172,12 @@ def test_words_of_both_languages():
 
 async def test_as_a_tool_with_sources_to_cite(library):
     tool = SearchTool(library, top_k=3)
-    model = ScriptedModel([call("search", query="How long may I work from Thailand?"), "Not at all [1]."])
+    model = ScriptedModel([call("search", query="How long may I work from Thailand?"), "Not at all [remote_work_policy.md#6]."])
     result = await Agent(model, [tool], journal=MemoryJournal()).run("?")
     passages = json.loads(result.steps[0].observation)["passages"]
-    assert [one["cite"] for one in passages] == ["[1]", "[2]", "[3]"]
+    assert [one["cite"] for one in passages] == [f"[{one['source']}#{one['chunk']}]" for one in passages]
+    assert len({one["cite"] for one in passages}) == 3
+    assert library.cited(passages[0]["cite"]).text == passages[0]["text"]
     assert {"source", "place", "chunk", "text"} <= set(passages[0])
 
 

@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from ..core.language import say
-from ..tools.search.pipeline import RAGPipeline
+from ..tools.search.citing import Hit, cited
+from ..tools.search.index import Index
+from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
 from .screen import Screen, columns, cut, padded
+
+_BAR = 25
+_ENDINGS = 5  # that are named of those that are not read
 
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
-    pipeline = RAGPipeline(given.index, embeddings=given.embeddings)
-    try:
-        return {"add": _add, "list": _list, "search": _search, "remove": _remove}[given.action](given, pipeline, screen)
-    finally:
-        pipeline.close()
+    if given.action == "add":
+        with closing(RAGPipeline(given.index, embeddings=given.embeddings)) as pipeline:
+            return _add(given, pipeline, screen)
+    if given.index is None and not default_index().exists():
+        screen.note(say("no documents yet: kaname docs add FOLDER", "まだ文書がありません: kaname docs add フォルダー"))
+        return DONE if given.action == "list" else FAILED
+    if given.action == "search":
+        with closing(RAGPipeline(given.index, embeddings=given.embeddings, new=False)) as pipeline:
+            return _search(given, pipeline, screen)
+    act: Callable[[argparse.Namespace, Index, Screen], int]
+    act = {"list": _list, "show": _show, "remove": _remove}[given.action]
+    with closing(Index(given.index or default_index(), new=False)) as index:
+        return act(given, index, screen)
 
 
 def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
     def show(done: int, total: int, name: str) -> None:
-        bar = "█" * (done * 25 // max(1, total))
-        screen.replace(cut(f"{bar:<25} {done}/{total}  {Path(name).name}", columns() - 1) if name else "")
+        size = min(_BAR, columns() // 3)
+        bar = "█" * (done * size // max(1, total))
+        count = f"{done:>{len(str(total))}}/{total}"
+        rest = columns() - size - len(count) - 4
+        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(name).name, rest)}" if name else "")
 
-    done = pipeline.add(*given.what, progress=show)
+    done = pipeline.add(*given.what, progress=show, forget=given.forget)
     for path, problem in done.problems.items():
         screen.note(f"✗ {path}: {problem}", "red")
+    if done.passed:
+        screen.note(_passed(done))
     screen.note(
         say(
             f"{len(done.added)} read, {len(done.unchanged)} unchanged, {len(done.removed)} gone; "
@@ -36,30 +56,51 @@ def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> in
             f"{pipeline.path} に {len(pipeline)} 件",
         )
     )
+    if not (done.added or done.unchanged or done.removed or done.problems):
+        screen.note(say("there is nothing in it that can be read", "読めるファイルがありません"), "red")
+        return FAILED
     return FAILED if done.problems and not done.added and not done.unchanged else DONE
 
 
-def _list(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
-    for row in pipeline.files():
+def _passed(done: Added) -> str:
+    """`12 .py, 3 .doc are not read`."""
+    most = [f"{count} {ending}" for ending, count in done.passed.most_common(_ENDINGS)]
+    listed = ", ".join([*most, *(["…"] if len(done.passed) > _ENDINGS else [])])
+    return say(f"{listed} {'is' if done.passed.total() == 1 else 'are'} not read", f"読まなかったもの: {listed}")
+
+
+def _list(given: argparse.Namespace, index: Index, screen: Screen) -> int:
+    files = index.files()
+    for row in files:
         screen.say(f"{row.chunks:>6}  {row.path}" + (f"  ✗ {row.problem}" if row.problem else ""))
-    if not pipeline.files():
+    if not files:
         screen.note(say("no documents yet: kaname docs add FOLDER", "まだ文書がありません: kaname docs add フォルダー"))
     return DONE
 
 
 def _search(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
     hits = pipeline.search(" ".join(given.what), given.number)
-    for number, hit in enumerate(hits, 1):
-        place = ", ".join([part for part in (hit.heading, hit.place) if part])
-        screen.raw(screen.coloured(f"[{number}] {screen.safe(hit.source)}", "cyan", screen.out) + "\n")
-        screen.say(f"    {place}  ({hit.score:.2f})")
-        for line in hit.text.splitlines():
-            screen.say(f"    {padded(line, columns() - 6).rstrip() if screen.out.isatty() else line}")
+    for hit in hits:
+        _passage(hit, screen, f"  ({hit.score:.2f})")
+    if not hits:
+        screen.note(say("nothing was found", "見つかりませんでした"))
     return DONE if hits else FAILED
 
 
-def _remove(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> int:
-    before = len(pipeline)
-    pipeline.remove(*given.what)
-    screen.note(say(f"{before - len(pipeline)} passages forgotten", f"{before - len(pipeline)} 件を削除しました"))
-    return DONE if len(pipeline) < before else FAILED
+def _show(given: argparse.Namespace, index: Index, screen: Screen) -> int:
+    _passage(cited(" ".join(given.what), index), screen)
+    return DONE
+
+
+def _passage(hit: Hit, screen: Screen, more: str = "") -> None:
+    place = ", ".join([part for part in (hit.heading, hit.place) if part])
+    screen.raw(screen.coloured(screen.safe(hit.cite), "cyan", screen.out) + "\n")
+    screen.say(f"    {hit.source}{f': {place}' if place else ''}{more}")
+    for line in hit.text.splitlines():
+        screen.say(f"    {padded(line, columns() - 6).rstrip() if screen.out.isatty() else line}")
+
+
+def _remove(given: argparse.Namespace, index: Index, screen: Screen) -> int:
+    gone = index.remove_below(*given.what)
+    screen.note(say(f"{len(gone)} files forgotten", f"{len(gone)} 件のファイルを削除しました"))
+    return DONE if gone else FAILED

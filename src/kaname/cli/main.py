@@ -169,24 +169,42 @@ def _config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _docs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     docs = _command(
-        commands, "docs", say("documents to search: add, list, search, remove", "検索する文書: 追加・一覧・検索・削除")
+        commands,
+        "docs",
+        say("documents to search: add, list, search, show, remove", "検索する文書: 追加・一覧・検索・表示・削除"),
     )
     actions = docs.add_subparsers(dest="action", required=True, metavar=say("action", "操作"))
+    files = say("files and folders", "ファイルやフォルダー")
     told = {
-        "add": say("read files and folders; what has not changed is passed over", "ファイルやフォルダーを読み込む"),
-        "list": say("what has been read", "読み込んだもの"),
-        "search": say("look for something", "検索する"),
-        "remove": say("forget files or folders", "削除する"),
+        "add": (say("read files and folders; what has not changed is passed over", "ファイルやフォルダーを読み込む"), files),
+        "list": (say("what has been read", "読み込んだもの"), ""),
+        "search": (say("look for something", "検索する"), say("the question", "質問")),
+        "show": (
+            say("the passage that a citation means", "引用された箇所を表示する"),
+            say("such as rules.md#3", "rules.md#3 など"),
+        ),
+        "remove": (say("forget files or folders", "削除する"), files),
     }
-    for name, words in told.items():
+    for name, (words, what) in told.items():
         one = actions.add_parser(name, help=words, description=words)
-        if name != "list":
-            one.add_argument(
-                "what", nargs="+", help=say("files and folders; search: the question", "ファイルやフォルダー、質問")
-            )
+        if what:
+            one.add_argument("what", nargs="+", help=what)
         one.add_argument("--index", metavar="FILE", help=say("the index (default: $KANAME_DOCS)", "索引のファイル"))
-        one.add_argument("--embeddings", metavar="NAME", help=say("local, or openai/MODEL", "local または openai/MODEL"))
-        one.add_argument("-n", "--number", type=int, default=5, help=say("search: how many", "検索の件数"))
+        if name in ("add", "search"):
+            one.add_argument("--embeddings", metavar="NAME", help=say("local, or openai/MODEL", "local または openai/MODEL"))
+        if name == "add":
+            forget = say(
+                "also forget what stood in a folder that is missing or empty now", "なくなった・空になったフォルダーの分も削除"
+            )
+            one.add_argument("--forget", action="store_true", help=forget)
+        if name == "search":
+            one.add_argument("-n", "--number", type=_count, default=5, help=say("how many", "件数"))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(say(f"a number from 1 up, not {text!r}", f"1 以上の数です: {text!r}"))
+    return int(text)
 
 
 def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from .blocks import Block
 
 SIZE, LARGEST = 300, 500  # in columns: a Japanese letter counts as two
-_SENTENCE = re.compile(r"(?<=[。．！？!?])\s*|(?<=[.;:])\s+|\n")
+_SENTENCE = re.compile(r"(?<=[。．！？!?])[^\S\n]*|(?<=[.;:])[^\S\n]+|\n")
+_UNDER_HEAD = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*")
 _LATIN = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff々ー]+")
 _KANA = re.compile(r"[\u3040-\u30ffー]")
@@ -55,40 +56,53 @@ def _joined(held: list[Block]) -> Chunk:
 
 
 def _parts(block: Block) -> Iterator[Block]:
-    """A block that is too long, cut at the ends of sentences or lines; a table's head goes with every part."""
-    if width(block.text) <= LARGEST:
+    """A block that is too long, cut at the ends of sentences or lines; a table's head goes with every part, if it is short."""
+    if len(block.text) <= LARGEST and width(block.text) <= LARGEST:
         yield block
         return
-    lines = block.text.split("\n")
-    head = "\n".join(lines[:2]) + "\n" if len(lines) > 3 and lines[0].count("|") > 1 else ""
-    part, begun = "", len(head)
-    for start, sentence in _sentences(block.text, len(head)):
+    head = _head(block)
+    part, begun, line = "", 0, 0
+    for start, joint, sentence in _sentences(block.text, len(head)):
         if part and width(part) + width(sentence) > SIZE:
-            yield _cut(block, head + part, begun)
+            yield _cut(block, head + part, line)
             part = ""
-        begun = begun if part else start
-        joint = "\n" if head else "" if part and ord(part[-1]) > 0x2E80 else " "
-        part = f"{part}{joint}{sentence}".strip() if part else sentence
+        if not part:
+            line += block.text.count("\n", begun, start)
+            begun = start
+        part = part + joint + sentence if part else sentence
     if part:
-        yield _cut(block, head + part, begun)
+        yield _cut(block, head + part, line)
 
 
-def _sentences(text: str, start: int) -> Iterator[tuple[int, str]]:
-    """Each with its place; what is no sentence at all is cut by length."""
-    ends = [found.span() for found in _SENTENCE.finditer(text, start)]
-    for end, following in [*ends, (len(text), len(text))]:
+def _head(block: Block) -> str:
+    """Of a table that says that it is one; lines of a log have bars too."""
+    lines = block.text.split("\n", 2)
+    under = len(lines) > 2 and _UNDER_HEAD.fullmatch(lines[1]) is not None
+    if len(lines) < 3 or not (block.table or under):
+        return ""
+    head = "\n".join(lines[: 2 if under else 1]) + "\n"
+    return head if width(head) <= SIZE // 3 else ""
+
+
+def _sentences(text: str, start: int) -> Iterator[tuple[int, str, str]]:
+    """Each with its place and what joins it to the one before; what is no sentence at all is cut by length."""
+    ends = [(found.start(), found.end(), found[0]) for found in _SENTENCE.finditer(text, start)]
+    joint = ""
+    for end, following, between in [*ends, (len(text), len(text), "")]:
         for place in range(start, end, LARGEST // 2):
             piece = text[place : min(end, place + LARGEST // 2)]
             if piece.strip():
-                yield place, piece.strip()
+                yield place, joint, piece
+                joint = ""
+        joint = joint if "\n" in joint else "\n" if "\n" in between else " " if between else joint
         start = following
 
 
-def _cut(block: Block, text: str, begun: int) -> Block:
+def _cut(block: Block, text: str, line: int) -> Block:
     """A part says in which line it begins."""
     place = block.place
     if place.startswith("line "):
-        place = f"line {int(place.removeprefix('line ')) + block.text.count(chr(10), 0, begun)}"
+        place = f"line {int(place.removeprefix('line ')) + line}"
     return block._replace(text=text, place=place)
 
 

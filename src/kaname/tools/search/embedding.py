@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from inspect import isawaitable
 from typing import Any, Protocol
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -14,6 +17,8 @@ from ...core.errors import ConfigError, ModelError
 from ...core.language import say
 
 _BATCH = 64
+_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds
+_LONGEST_PAUSE = 30.0
 
 
 class Embeddings(Protocol):
@@ -54,28 +59,87 @@ class ServedEmbeddings:
         self.model, self.name, self._timeout = model, f"openai/{model}", timeout
 
     def embed(self, texts: Sequence[str]) -> Any:
-        import numpy
-
         vectors: list[Any] = []
         for start in range(0, len(texts), _BATCH):
             vectors += self._asked(list(texts[start : start + _BATCH]))
-        made = numpy.asarray(vectors, dtype=numpy.float32)
-        return made / numpy.maximum(numpy.linalg.norm(made, axis=1, keepdims=True), 1e-12)
+        return vectors
 
     def _asked(self, texts: list[str]) -> list[Any]:
+        """Again after a moment if the server is busy or stumbles, a few times."""
+        for pause in (*_PAUSES, None):
+            try:
+                return self._answered(texts)
+            except HTTPError as refused:
+                if pause is None or (refused.code != 429 and refused.code < 500):
+                    told = f"{self.name}: HTTP {refused.code}{self._reason(refused)}"
+                    raise ModelError(told, model=self.model, status=refused.code) from None
+                time.sleep(_asked_to_wait(refused, pause))
+                refused.close()
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+                raise ModelError(f"{self.name}: {problem}", model=self.model) from problem
+        return []
+
+    def _answered(self, texts: list[str]) -> list[Any]:
         body = json.dumps({"model": self.model, "input": texts}).encode()
         headers = {"content-type": "application/json", **({"authorization": f"Bearer {self._key}"} if self._key else {})}
-        try:
-            with urlopen(Request(self._url, body, headers), timeout=self._timeout) as answer:
-                given = json.load(answer)
-            return [one["embedding"] for one in sorted(given["data"], key=lambda one: one.get("index", 0))]
-        except HTTPError as refused:
-            raise ModelError(f"{self.name}: HTTP {refused.code}", model=self.model, status=refused.code) from None
-        except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise ModelError(f"{self.name}: {problem}", model=self.model) from problem
+        with urlopen(Request(self._url, body, headers), timeout=self._timeout) as answer:
+            given = json.load(answer)
+        return [one["embedding"] for one in sorted(given["data"], key=lambda one: one.get("index", 0))]
+
+    def _reason(self, refused: HTTPError) -> str:
+        """What the server says about it, without the key."""
+        text = ""
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            text = refused.read(10_000).decode("utf-8", "replace")
+            error = json.loads(text)["error"]
+            text = error if isinstance(error, str) else error["message"]
+        with suppress(OSError):
+            refused.close()
+        text = " ".join(str(text).split())[:300]
+        text = text.replace(self._key, "…") if self._key else text
+        return f": {text}" if text else ""
 
 
-def embeddings_for(wanted: Embeddings | str | None) -> Embeddings:
+def _asked_to_wait(refused: HTTPError, pause: float) -> float:
+    wanted = (refused.headers.get("retry-after") or "").strip()
+    return min(float(wanted), _LONGEST_PAUSE) if wanted.isdecimal() else pause
+
+
+def checked(made: Any, name: str, count: int, *, zeros: bool = False) -> Any:
+    """What embeddings gave, of length one each, so that their products are cosines; or what is wrong with it."""
+    import numpy
+
+    if isawaitable(made):
+        if isinstance(made, Coroutine):
+            made.close()
+        raise _no_vectors(
+            name, say("something to await; embed(texts) is not async", "await するもの。embed(texts) は同期関数です")
+        )
+    try:
+        vectors = numpy.asarray(made, dtype=numpy.float32)
+    except (TypeError, ValueError) as problem:
+        raise _no_vectors(name, f"{type(made).__name__}: {problem}") from problem
+    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
+        shape = " × ".join(map(str, vectors.shape)) or type(made).__name__
+        raise _no_vectors(name, say(f"{shape}, where {count} vectors were wanted", f"{shape} ({count} 個のベクトルが必要です)"))
+    bad = numpy.flatnonzero(~numpy.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise _no_vectors(name, say(f"NaN or infinity in vector {bad[0] + 1}", f"{bad[0] + 1} 番目に NaN か無限大"))
+    lengths = numpy.linalg.norm(vectors.astype(numpy.float64), axis=1, keepdims=True)
+    if not zeros and not lengths.all():
+        place = int(numpy.flatnonzero(lengths == 0)[0]) + 1
+        raise _no_vectors(name, say(f"only zeros in vector {place}", f"{place} 番目がゼロだけ"))
+    return (vectors / numpy.maximum(lengths, 1e-300)).astype(numpy.float32)
+
+
+def _no_vectors(name: str, what: str) -> ConfigError:
+    return ConfigError(say(f"the embeddings {name} gave {what}", f"埋め込み {name} の結果が正しくありません: {what}"))
+
+
+def embeddings_for(wanted: Embeddings | str | None, made_with: str = "") -> Embeddings:
+    """`made_with`: what an index says; it is used if nothing else is asked for."""
+    if wanted is None and made_with.startswith("openai/"):
+        wanted = made_with
     if wanted is None or wanted == "local":
         return EmbeddedModel()
     if isinstance(wanted, str):
@@ -89,5 +153,10 @@ def embeddings_for(wanted: Embeddings | str | None) -> Embeddings:
             )
         return ServedEmbeddings(model)
     if not hasattr(wanted, "embed") or not hasattr(wanted, "name"):
-        raise ConfigError(f"embeddings need a name and embed(texts), which {wanted!r} has not")
+        raise ConfigError(
+            say(
+                f"embeddings need a name and embed(texts), which {wanted!r} has not",
+                f"埋め込みには name と embed(texts) が必要です: {wanted!r}",
+            )
+        )
     return wanted

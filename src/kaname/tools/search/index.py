@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 import threading
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from ...core.errors import ConfigError
 from ...core.language import say
+from . import opening
 from .chunks import Chunk, query_terms, terms
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
-CREATE TABLE IF NOT EXISTS files (
-    id INTEGER PRIMARY KEY, path TEXT UNIQUE, modified REAL, size INTEGER, digest TEXT, chunks INTEGER, problem TEXT);
-CREATE TABLE IF NOT EXISTS chunks (
-    id INTEGER PRIMARY KEY, file INTEGER, number INTEGER, text TEXT, heading TEXT, place TEXT, vector BLOB);
-CREATE INDEX IF NOT EXISTS of_file ON chunks (file);
-CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (terms, tokenize="unicode61 remove_diacritics 2 tokenchars '._-'");
-CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, row);
-"""
-_FORM = 1  # of the tables
 _MOST_TERMS = 12
+_MOST_LOOKED_UP = 64  # words of a question
 _MOST_PLACES = 8_000  # where all of them stand, taken together
 _TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 
@@ -50,71 +42,74 @@ class FileRow(NamedTuple):
 
 
 class Index:
-    def __init__(self, path: str | Path, embeddings: str) -> None:
+    """`embeddings`: the name of those that it must have been made with; by default whichever they are (`made_with`)."""
+
+    def __init__(self, path: str | Path, embeddings: str = "", *, new: bool = True) -> None:
         self.path = Path(path).expanduser()
         self._lock = threading.RLock()
         self._matrix: Any = None
         self._ids: Any = None
-        self._seen = ""
-        self._writable = True
-        try:
-            self._db = self._opened()
-            made_with = self._meta("embeddings")
-        except (sqlite3.DatabaseError, OSError) as problem:
-            raise ConfigError(say(f"{path} is no index: {problem}", f"{path} は索引ではありません: {problem}")) from problem
-        if made_with and made_with != embeddings:
+        self._seen = self._counted = self._listed = ""
+        self._size, self._counts = 0, dict[str, int]()
+        self._names: dict[str, list[str]] = {}
+        if not new and not self.path.exists():
             raise ConfigError(
                 say(
-                    f"{path} was made with {made_with}, not with {embeddings}; use that one, or another file",
-                    f"{path} は {made_with} で作られています ({embeddings} ではありません)",
+                    f"there is no index {path}: kaname docs add FOLDER --index {path}",
+                    f"索引 {path} がありません: kaname docs add フォルダー --index {path}",
                 )
             )
-        if not made_with and self._writable:
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('embeddings', ?)", (embeddings,))
-
-    def _opened(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=30.0)
         try:
-            form = db.execute("PRAGMA user_version").fetchone()[0]
-            if form <= _FORM:
-                db.execute("PRAGMA journal_mode = WAL")
-                db.executescript(_SCHEMA)
-                db.execute(f"PRAGMA user_version = {_FORM}")
-                return db
-        except sqlite3.OperationalError as problem:
-            if problem.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-                raise
-            self._writable = False
-            return self._as_it_is()
-        raise ConfigError(
-            say(
-                f"{self.path} was made by a newer kaname (form {form}); update, or use another file",
-                f"{self.path} は新しい kaname で作られています (形式 {form})。更新するか、別のファイルを使ってください",
-            )
-        )
+            with opening.told(self.path):
+                self._db, self._writable = opening.opened(self.path)
+                self.made_with = self._meta("embeddings")
+        except (sqlite3.DatabaseError, OSError) as problem:
+            raise ConfigError(say(f"{path} is no index: {problem}", f"{path} は索引ではありません: {problem}")) from problem
+        if embeddings:
+            self._belong(embeddings)
 
-    def _as_it_is(self) -> sqlite3.Connection:
-        """What may only be read is opened without making anything beside it."""
-        for how in ("mode=ro", "immutable=1"):  # the second where SQLite cannot keep its notes
-            address = f"file:{quote(str(self.path.resolve()))}?{how}"
-            db = sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
-            with suppress(sqlite3.OperationalError):
-                db.execute("SELECT count(*) FROM meta").fetchone()
-                return db
-            db.close()
-        raise sqlite3.DatabaseError(say("it cannot be read", "読めません"))
+    def _belong(self, embeddings: str) -> None:
+        if self.made_with and self.made_with != embeddings:
+            self.close()
+            raise ConfigError(
+                say(
+                    f"{self.path} was made with {self.made_with}, not with {embeddings}; use that one, or another file",
+                    f"{self.path} は {self.made_with} で作られています ({embeddings} ではありません)",
+                )
+            )
+        if not self.made_with and self._writable:
+            with opening.told(self.path):
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('embeddings', ?)", (embeddings,))
+
+    def use(self, embeddings: str) -> None:
+        """From now on it belongs to these."""
+        with self._lock:
+            self._belong(embeddings)
+            self.made_with = embeddings
 
     def close(self) -> None:
         with self._lock:
             self._db.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, opening.told(self.path):
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        if not self._writable:
+            raise ConfigError(say(f"{self.path} may only be read", f"{self.path} は読み取り専用です"))
+        with self._reading(), self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
 
     def _meta(self, key: str) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return str(row[0]) if row else ""
 
     def files(self) -> list[FileRow]:
-        with self._lock:
+        with self._reading():
             rows = self._db.execute("SELECT path, modified, size, digest, chunks, problem FROM files ORDER BY path")
             return [FileRow(*row) for row in rows]
 
@@ -122,7 +117,7 @@ class Index:
         """A file, in the place of what was known of it: all of it or nothing."""
         import numpy
 
-        with self._lock, self._writing():
+        with self._writing():
             self._check_length(vectors)
             self._forget(file.path)
             cursor = self._db.execute(
@@ -138,19 +133,25 @@ class Index:
                 self._db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, found_by))
             self._changed()
 
+    def touch(self, path: str, modified: float) -> None:
+        """The same content, with another time."""
+        with self._writing():
+            self._db.execute("UPDATE files SET modified = ? WHERE path = ?", (modified, path))
+
     def remove(self, paths: Iterable[str]) -> None:
-        with self._lock, self._writing():
+        with self._writing():
             for path in paths:
                 self._forget(path)
             self._changed()
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        if not self._writable:
-            raise ConfigError(say(f"{self.path} may only be read", f"{self.path} は読み取り専用です"))
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
+    def remove_below(self, *paths: str | Path) -> list[str]:
+        """Files, and all that is in folders; which they were."""
+        named = {*map(str, paths), *[str(Path(path).expanduser().resolve()) for path in paths]}
+        below = tuple([one.rstrip(os.sep) + os.sep for one in named])
+        gone = [row.path for row in self.files() if row.path in named or row.path.startswith(below)]
+        if gone:
+            self.remove(gone)
+        return gone
 
     def _check_length(self, vectors: Any) -> None:
         row = self._db.execute("SELECT length(vector) / 2 FROM chunks LIMIT 1").fetchone()
@@ -175,15 +176,15 @@ class Index:
         )
 
     def __len__(self) -> int:
-        with self._lock:
+        with self._reading():
             return int(self._db.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
     def by_words(self, query: str, most: int) -> dict[int, float]:
         """The best by BM25, each with how much of the question it has: 1 for all of its words, the rare ones counting more.
 
         Of a long question the rarest words are looked up; those that stand everywhere are left out."""
-        with self._lock:
-            rare = self._rarest(query_terms(query))
+        with self._reading():
+            rare, _ = self._rarest(self._weighed(query))
             if not rare:
                 return {}
             wanted = " OR ".join([f'"{term}"' for term, _ in rare])
@@ -193,27 +194,55 @@ class Index:
             )
             return {number: min(1.0, -score / whole) for number, score in rows}
 
-    def _rarest(self, wanted: list[str]) -> list[tuple[str, float]]:
-        """Words with their weights (inverse document frequency): the rarest, as many as can be looked up quickly."""
-        size = len(self)
-        counted = []
+    def having(self, query: str, numbers: Iterable[int]) -> dict[int, float]:
+        """How much of the question each of these chunks has, if some of its words stand in too many places to look them up."""
+        with self._reading():
+            weighed = self._weighed(query)
+            if not self._rarest(weighed)[1]:
+                return {}
+            weights = {term: weight for count, term, weight in weighed if count}
+            whole = sum(weights.values())
+            found = {}
+            for number in numbers:
+                row = self._db.execute("SELECT terms FROM words WHERE rowid = ?", (number,)).fetchone()
+                held = set(row[0].split()) if row else set()
+                found[number] = sum([weight for term, weight in weights.items() if term in held]) / whole
+            return found
+
+    def _weighed(self, query: str) -> list[tuple[int, str, float]]:
+        """The question's words: in how many chunks each stands, and its weight (inverse document frequency). Rarest first.
+
+        Of very many, those with digits and then the first ones."""
+        wanted = sorted(query_terms(query), key=lambda term: not any(map(str.isdigit, term)))[:_MOST_LOOKED_UP]
+        version = self._meta("version")
+        if version != self._counted:
+            self._counts, self._counted, self._size = {}, version, len(self)
         for term in wanted:
-            row = self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
-            counted.append((row[0] if row else 0, term))
+            if term not in self._counts:
+                row = self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
+                self._counts[term] = row[0] if row else 0
+        counted = sorted([(self._counts[term], term) for term in wanted])
+        return [(count, term, math.log((self._size - count + 0.5) / (count + 0.5) + 1.0)) for count, term in counted]
+
+    def _rarest(self, weighed: list[tuple[int, str, float]]) -> tuple[list[tuple[str, float]], bool]:
+        """As many as can be looked up quickly; and whether others stand in too many places."""
+        common = max(20, self._size * _TOO_COMMON)
         kept: list[tuple[str, float]] = []
         places = 0
-        for count, term in sorted(counted)[:_MOST_TERMS]:
+        for count, term, weight in weighed[:_MOST_TERMS]:
             places += count
-            if len(kept) > 1 and (places > _MOST_PLACES or count > max(20, size * _TOO_COMMON)):
+            if places > _MOST_PLACES:
+                return kept, True
+            if len(kept) > 1 and count > common:
                 break
-            kept.append((term, math.log((size - count + 0.5) / (count + 0.5) + 1.0)))
-        return kept
+            kept.append((term, weight))
+        return kept, False
 
     def by_vector(self, vector: Any, most: int, also: Iterable[int] = ()) -> dict[int, float]:
         """The nearest, and others that are asked for, with their cosines."""
         import numpy
 
-        with self._lock:
+        with self._reading():
             self._load()
             if self._matrix is None:
                 return {}
@@ -226,7 +255,7 @@ class Index:
 
     def around(self, number: int) -> list[Stored]:
         """A chunk with those before and after it, under the same heading."""
-        with self._lock:
+        with self._reading():
             rows = self._db.execute(
                 "SELECT c.id, f.path, c.number, c.text, c.heading, c.place FROM chunks a JOIN chunks c ON c.file = a.file "
                 "AND c.number BETWEEN a.number - 1 AND a.number + 1 AND c.heading = a.heading JOIN files f ON f.id = c.file "
@@ -234,6 +263,24 @@ class Index:
                 (number,),
             )
             return [Stored(*row) for row in rows]
+
+    def numbered(self, path: str, number: int) -> int | None:
+        """Which chunk it is."""
+        with self._reading():
+            row = self._db.execute(
+                "SELECT c.id FROM chunks c JOIN files f ON f.id = c.file WHERE f.path = ? AND c.number = ?", (path, number)
+            ).fetchone()
+            return int(row[0]) if row else None
+
+    def same_name(self, path: str) -> list[str]:
+        """The paths of all files that have the same name."""
+        with self._reading():
+            version = self._meta("version")
+            if version != self._listed:
+                self._names, self._listed = {}, version
+                for (other,) in self._db.execute("SELECT path FROM files ORDER BY path"):
+                    self._names.setdefault(_name(other), []).append(other)
+            return self._names.get(_name(path), [])
 
     def _load(self) -> None:
         """All vectors into memory, again only when the file has changed."""
@@ -249,3 +296,8 @@ class Index:
         joined = numpy.frombuffer(b"".join(blobs), dtype=numpy.float16)
         self._matrix = joined.reshape(len(ids), -1).astype(numpy.float32) if ids else None
         self._ids, self._seen = numpy.asarray(ids), version
+
+
+def _name(path: str) -> str:
+    """Of a file, in letters as they are typed."""
+    return unicodedata.normalize("NFC", Path(path).name)

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import BadZipFile, ZipFile
@@ -18,11 +18,22 @@ _LARGEST = 20_000_000  # of one part, unpacked
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+_STRICT = {
+    b"http://purl.oclc.org/ooxml/" + one: b"http://schemas.openxmlformats.org/" + one.replace(b"/", b"/2006/", 1)
+    for one in (
+        b"wordprocessingml/main",
+        b"drawingml/main",
+        b"presentationml/main",
+        b"spreadsheetml/main",
+        b"officeDocument/relationships",
+    )
+}
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _LEVEL = re.compile(r"(?:heading|見出し)\s*(\d)|(title|表題)", re.IGNORECASE)
 _CONTENTS = re.compile(r"(?:toc|目次)\s*\d", re.IGNORECASE)
-_UNREAD = {  # readings of Japanese words, and the copy of a text box for old programs
+_UNREAD = {  # readings of Japanese words, where a moved text was, and the copy of a text box for old programs
     f"{_W}rt",
+    f"{_W}moveFrom",
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
 }
 
@@ -37,15 +48,41 @@ def read_office(path: Path) -> Iterator[Block]:
     except BadZipFile as problem:
         if path.read_bytes()[:4] == b"\xd0\xcf\x11\xe0":  # the container of the old formats, which also holds encrypted files
             raise Unreadable(say("it needs a password, or is in the old format", "パスワード付きか、古い形式です")) from problem
-        raise Unreadable(f"{path.suffix[1:]}: {problem}") from problem
+        raise Unreadable(_broken(path, problem)) from problem
     except (KeyError, IndexError, ElementTree.ParseError, ValueError, RecursionError, RuntimeError) as problem:
-        raise Unreadable(f"{path.suffix[1:]}: {problem}") from problem
+        raise Unreadable(_broken(path, problem)) from problem
 
 
-def opened(archive: ZipFile, name: str, largest: int = _LARGEST) -> IO[bytes]:
+def _broken(path: Path, problem: Exception) -> str:
+    kind = path.suffix[1:]
+    return say(f"the {kind} cannot be read: {problem}", f"{kind} を読めません: {problem}")
+
+
+class _Usual:
+    """A part as most programs write it: the names that its head declares are not those of the strict form (ISO 29500)."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._head = file, True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        if self._head:
+            self._head = False
+            for strict, usual in _STRICT.items():
+                data = data.replace(strict, usual)
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def opened(archive: ZipFile, name: str, largest: int = _LARGEST) -> _Usual:
     if archive.getinfo(name).file_size > largest:
         raise Unreadable(say(f"{name} is larger than {largest // 10**6} MB", f"{name} が {largest // 10**6} MB を超えています"))
-    return archive.open(name)
+    return _Usual(archive.open(name))
 
 
 def part(archive: ZipFile, name: str) -> Element:
@@ -85,7 +122,7 @@ def _word(archive: ZipFile) -> Iterator[Block]:
         place = f"page {page + begins}" if paged else f"paragraph {number}"
         page += breaks
         if node.tag == f"{_W}tbl":
-            yield Block(_table(node), str(headings), place)
+            yield Block(_table(node), str(headings), place, table=True)
             continue
         style = node.find(f"{_W}pPr/{_W}pStyle")
         level = levels.get("" if style is None else style.get(f"{_W}val", ""), 9)

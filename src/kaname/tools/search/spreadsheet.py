@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
-from .blocks import Block
+from .blocks import LONGEST_NAME, Block
 from .office import opened, ordered, part
 
 _S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
@@ -34,7 +34,10 @@ def excel(archive: ZipFile) -> Iterator[Block]:
         for place, cells in _rows(archive, name, book):
             first = not head and len(cells) > 1
             head = cells if first else head
-            pairs = [text if first or number not in head else f"{head[number]}: {text}" for number, text in cells.items()]
+            pairs = [
+                text if first or number not in head else f"{head[number][:LONGEST_NAME]}: {text}"
+                for number, text in cells.items()
+            ]
             yield Block(" | ".join(pairs), title, f"sheet {title}, row {place}")
 
 

@@ -1,0 +1,93 @@
+"""How a passage is cited: `[rules.md#3]`, the shortest end of the path that no other file has, and which chunk of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.errors import ConfigError
+from ...core.language import say
+from .index import Index, Stored
+
+_KEY = re.compile(r"\s*\[?(.+?)\s*[#＃](\d+)\s*\]?\s*")
+
+
+class Hit(NamedTuple):
+    """A passage: the chunk that was found, with its neighbours. `similarity`: the cosine; `score`: with the words that fit.
+
+    `source` is the whole path, `name` as much of it as tells it apart."""
+
+    text: str
+    source: str
+    heading: str
+    place: str
+    chunk: int
+    score: float
+    similarity: float
+    name: str = ""
+
+    @property
+    def cite(self) -> str:
+        """The same in every run, until the file has changed."""
+        return f"[{self.name or self.source}#{self.chunk}]"
+
+    @property
+    def citation(self) -> str:
+        return f"{self.source}#{self.chunk} ({', '.join([part for part in (self.heading, self.place) if part])})"
+
+
+def hit(index: Index, number: int, passage: list[Stored], score: float, similarity: float) -> Hit:
+    found = next(one for one in passage if one.id == number)
+    text = "\n".join([one.text for one in passage])
+    name = short_name(found.path, index)
+    return Hit(text, found.path, found.heading, found.place, found.number, score, similarity, name)
+
+
+def short_name(path: str, index: Index) -> str:
+    """A README says more with its folder."""
+    whole = _plain(path)
+    parts = whole.split("/")[1:]
+    others = [_plain(other) for other in index.same_name(path) if other != path]
+    least = 2 if parts[-1].lower().startswith(("readme", "index")) else 1
+    for count in range(least, len(parts)):
+        end = "/".join(parts[-count:])
+        if not any(other.endswith("/" + end) for other in others):
+            return end
+    return whole[0 if path.startswith("/") else 1 :]
+
+
+def _plain(path: str) -> str:
+    """With slashes, one before it too, and letters as they are typed: file systems may keep their dots apart."""
+    return "/" + unicodedata.normalize("NFC", path.replace(os.sep, "/")).lstrip("/")
+
+
+def cited(key: str, index: Index) -> Hit:
+    """The passage that a citation means."""
+    found = _KEY.fullmatch(key)
+    if found is None:
+        raise ConfigError(say(f"a citation is like [rules.md#3], not {key!r}", f"引用は [rules.md#3] の形です: {key!r}"))
+    paths = _meant(found[1], index)
+    if not paths:
+        raise ConfigError(say(f"no document {found[1]} in {index.path}", f"{index.path} に {found[1]} はありません"))
+    if len(paths) > 1:
+        raise ConfigError(say(f"which one: {', '.join(paths)}?", f"どれですか: {', '.join(paths)}"))
+    number = index.numbered(paths[0], int(found[2]))
+    passage = index.around(number) if number is not None else []
+    if number is None or not passage:
+        raise ConfigError(
+            say(
+                f"{paths[0]} has no passage {found[2]}; it may have changed since it was cited",
+                f"{paths[0]} に {found[2]} 番はありません。引用の後に変わったのかもしれません",
+            )
+        )
+    return hit(index, number, passage, 0.0, 0.0)
+
+
+def _meant(name: str, index: Index) -> list[str]:
+    """A whole path, or the end of one."""
+    named = index.same_name(name)
+    wanted = {_plain(name), _plain(str(Path(name).expanduser().resolve()))}
+    return [path for path in named if _plain(path) in wanted] or [path for path in named if _plain(path).endswith(_plain(name))]

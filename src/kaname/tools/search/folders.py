@@ -1,0 +1,118 @@
+"""Which files there are to read, what is passed over, and what cannot be looked into: that is not gone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+from ...core.errors import ConfigError
+from ...core.language import say
+from .blocks import READERS
+
+_PASSED_OVER = {"node_modules", "venv", "__pycache__", "site-packages"}
+_KEPT = (
+    "; what is known of it is kept, until add(…, forget=True) or --forget",
+    "。登録済みの内容は残します (forget=True、--forget で削除)",
+)
+
+
+class Looked:
+    """`files` to read; `gone`: what was known and is no more; `passed`: endings that are not read, and how often."""
+
+    def __init__(self, known: Collection[str], forget: bool) -> None:
+        self._known, self._forget = known, forget
+        self.files: list[Path] = []
+        self.gone: list[str] = []
+        self.problems: dict[str, str] = {}
+        self.passed: Counter[str] = Counter()
+        self._missing: list[Path] = []
+
+    def look(self, paths: list[Path]) -> None:
+        for path in paths:
+            kind = self._kind(path)
+            if kind == "file":
+                self.files.append(path)
+            elif kind == "folder":
+                self._folder(path)
+            elif kind == "nothing":
+                self._absent(path)
+        if len(self._missing) == len(paths) and paths:
+            listed = ", ".join(map(str, self._missing))
+            raise ConfigError(say(f"there is no {listed}", f"{listed} がありません"))
+        self.files = list(dict.fromkeys(self.files))
+
+    def _kind(self, path: Path) -> str:
+        """What cannot be looked at is not the same as what is not there."""
+        try:
+            mode = path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return "nothing"
+        except OSError as problem:
+            self.problems[str(path)] = say(f"it cannot be looked at: {problem.strerror}", f"見られません: {problem.strerror}")
+            return "unseen"
+        return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "nothing"
+
+    def _absent(self, path: Path) -> None:
+        """A file that was deleted is gone; a folder may be a drive that is not there today."""
+        inside = self._below(path)
+        known = [*inside, *([str(path)] if str(path) in self._known else [])]
+        if known and (self._forget or (not inside and path.parent.is_dir())):
+            self.gone += known
+            return
+        missing = say(f"there is no {path}", f"{path} がありません")
+        self.problems[str(path)] = missing + say(*_KEPT) if known else missing
+        self._missing += [] if known else [path]
+
+    def _below(self, folder: Path | str) -> list[str]:
+        beginning = str(folder).rstrip(os.sep) + os.sep
+        return [path for path in self._known if path.startswith(beginning)]
+
+    def _folder(self, top: Path) -> None:
+        unseen: list[str] = []
+        there: set[str] = set()
+        empty = True
+
+        def failed(problem: OSError) -> None:
+            place = str(problem.filename)
+            unseen.append(place)
+            reason = say(f"it cannot be looked into: {problem.strerror}", f"開けません: {problem.strerror}")
+            self.problems[place] = reason + (say(*_KEPT) if self._below(place) else "")
+
+        for folder, folders, files in os.walk(top, onerror=failed):
+            folders[:] = sorted([name for name in folders if not name.startswith(".") and name not in _PASSED_OVER])
+            folders[:] = [name for name in folders if not self._leads_out(Path(folder, name), top)]
+            empty = empty and not files
+            for name in sorted([name for name in files if not name.startswith((".", "~$"))]):
+                path = Path(folder, name)
+                kind = self._kind(path) if self._wanted(path, top) else "nothing"
+                there |= {str(path)} if kind in ("file", "unseen") else set()
+                self.files += [path] if kind == "file" else []
+        known = self._below(top)
+        if empty and known and not unseen and not self._forget:
+            reason = say("the folder is empty", "フォルダーが空です")
+            self.problems[str(top)] = reason + say(*_KEPT)
+            return
+        kept = tuple([one.rstrip(os.sep) + os.sep for one in unseen])
+        self.gone += [path for path in known if path not in there and (self._forget or not path.startswith(kept))]
+
+    def _wanted(self, path: Path, top: Path) -> bool:
+        if path.suffix.lower() not in READERS:
+            self.passed[path.suffix.lower() or say("without ending", "拡張子なし")] += 1
+            return False
+        shown = str(path).encode("utf-8", "replace").decode()
+        if shown != str(path):
+            self.problems[shown] = say("its name is not UTF-8", "名前が UTF-8 ではありません")
+            return False
+        return not self._leads_out(path, top)
+
+    def _leads_out(self, path: Path, top: Path) -> bool:
+        out = os.path.islink(path) and os.path.exists(path) and not Path(os.path.realpath(path)).is_relative_to(top)
+        if out:
+            self.problems[str(path)] = say(
+                "it is a link that leads out of the folder; add what it leads to by its own name",
+                "フォルダーの外へのリンクです。リンク先を直接指定してください",
+            )
+        return out

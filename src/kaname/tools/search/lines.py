@@ -1,0 +1,154 @@
+"""Plain text, tables of values (CSV) and Markdown as blocks, each with the line that it begins in."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from .blocks import LONGEST_NAME, Block, Headings
+from .encodings import decoded
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t\u3000]+(.*?))?(?:[ \t\u3000]+#+)?[ \t\u3000]*")
+_FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
+_RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
+_NO_TITLE = re.compile(r"\s*(?:[-*+>|]|\d+[.)]|`{3}|~{3})")
+_FRONT = re.compile(r"\s*(?:[\w-]+\s*:|- |#|$)|\s+\S")
+_TOLD = re.compile(r"(?:title|subtitle|description|summary|tags|keywords|categories)\s*:", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*[-+]?[\d.,:/ ]*\d%?\s*")
+
+
+def lines_of(path: Path) -> list[str]:
+    """As an editor counts them."""
+    return re.split(r"\r\n|\r|\n", decoded(path.read_bytes()))
+
+
+def text(path: Path) -> Iterator[Block]:
+    for line, lines in paragraphs(lines_of(path)):
+        yield Block("\n".join(lines), "", f"line {line}")
+
+
+def paragraphs(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    begun = 1
+    held: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            begun = begun if held else number
+            held.append(line.rstrip())
+        elif held:
+            yield begun, held
+            held = []
+    if held:
+        yield begun, held
+
+
+def values(path: Path) -> Iterator[Block]:
+    """CSV: a row is a line of `column: value`, as in Excel; what has one column only is text."""
+    lines = lines_of(path)
+    first = next((line for line in lines if line.strip()), "")
+    separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=first.count)
+    if separator not in first:
+        yield from text(path)
+        return
+    try:
+        rows = list(_rows(lines, separator))
+    except csv.Error:
+        yield from text(path)
+        return
+    head = rows[0][1]
+    filled = [cell for cell in head if cell]
+    named = len(filled) > 1 and len(set(filled)) == len(filled) and not any(_NUMBER.fullmatch(cell) for cell in filled)
+    for place, (line, row) in enumerate(rows):
+        names = [cell[:LONGEST_NAME] for cell in head] if named and place else []
+        pairs = zip_longest(row, names[: len(row)], fillvalue="")
+        cells = [f"{name}: {cell}" if name else cell for cell, name in pairs if cell]
+        yield Block(" | ".join(cells), "", f"line {line}")
+
+
+def _rows(lines: list[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader([line + "\n" for line in lines], delimiter=separator)
+    begun = 1
+    for row in reader:
+        cells = [" ".join(cell.split()) for cell in row]
+        if any(cells):
+            yield begun, cells
+        begun = reader.line_num + 1
+
+
+def markdown(path: Path) -> Iterator[Block]:
+    lines = lines_of(path)
+    skipped = _front_matter(lines)
+    if skipped:
+        yield Block("\n".join(_about(lines[1 : skipped - 1])), "", "line 2")
+    reader = _Markdown()
+    for number, line in enumerate(lines[skipped:], skipped + 1):
+        yield from reader.take(number, line)
+    yield from reader.ended()
+
+
+def _front_matter(lines: list[str]) -> int:
+    """How many lines at the beginning are about the document, between `---` and `---`."""
+    if lines[0].rstrip() != "---":
+        return 0
+    for number, line in enumerate(lines[1:200], 2):
+        if line.rstrip() in ("---", "..."):
+            return number if number > 2 else 0
+        if not _FRONT.match(line):
+            break
+    return 0
+
+
+def _about(lines: list[str]) -> Iterator[str]:
+    """Its title and tags; the rest is for programs."""
+    wanted = False
+    for line in lines:
+        wanted = bool(_TOLD.match(line)) or (wanted and line.startswith(("- ", " ", "\t")))
+        if wanted and line.strip():
+            yield line.rstrip()
+
+
+class _Markdown:
+    def __init__(self) -> None:
+        self._headings, self._held = Headings(), list[str]()
+        self._begun, self._opened, self._fence = 1, 0, ""
+
+    def take(self, number: int, line: str) -> Iterator[Block]:
+        if self._fence or self._opens(number, line):
+            if self._fence and self._opened < number and self._closes(line):
+                self._fence = ""
+            self._hold(number, line)
+            return
+        heading, under = _HEADING.fullmatch(line), _UNDERLINE.fullmatch(line)
+        if under and len(self._held) == 1 and not _NO_TITLE.match(self._held[0]):
+            self._headings.enter(1 if "=" in under[1] else 2, self._held.pop())
+        elif heading:
+            yield from self.ended()
+            self._headings.enter(len(heading[1]), heading[2] or "")
+        elif not line.strip() or _RULE.fullmatch(line):
+            yield from self.ended()
+        else:
+            self._hold(number, line)
+
+    def ended(self) -> Iterator[Block]:
+        text = "\n".join(self._held).rstrip()
+        self._held = []
+        if text:
+            yield Block(text, str(self._headings), f"line {self._begun}")
+
+    def _hold(self, number: int, line: str) -> None:
+        """In code, blank lines too."""
+        self._begun = self._begun if self._held else number
+        self._held.append(line.rstrip())
+
+    def _opens(self, number: int, line: str) -> bool:
+        fence = _FENCE.fullmatch(line)
+        self._fence, self._opened = (fence[1], number) if fence else ("", 0)
+        return bool(fence)
+
+    def _closes(self, line: str) -> bool:
+        """By the same sign, as often or more, and nothing else."""
+        closing = line.strip()
+        return len(closing) >= len(self._fence) and set(closing) == {self._fence[0]}

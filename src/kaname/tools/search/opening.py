@@ -1,0 +1,114 @@
+"""Opening an index: whose file it is, before anything is written; read-only where it must be; what is said of a damaged one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from ...core.errors import ConfigError
+from ...core.language import say
+
+_FORM = 1  # of the tables
+_OURS = 0x6B6E6D65  # how SQLite files say whose they are; older indexes do not
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS files (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, modified REAL, size INTEGER, digest TEXT, chunks INTEGER, problem TEXT);
+CREATE TABLE IF NOT EXISTS chunks (
+    id INTEGER PRIMARY KEY, file INTEGER, number INTEGER, text TEXT, heading TEXT, place TEXT, vector BLOB);
+CREATE INDEX IF NOT EXISTS in_order ON chunks (file, number);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (terms, tokenize="unicode61 remove_diacritics 2 tokenchars '._-'");
+CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, row);
+PRAGMA application_id = {_OURS};
+PRAGMA user_version = {_FORM};
+"""
+_TABLES = {"meta", "files", "chunks", "words"}
+
+
+def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """The file, made if there is none, and whether it may be written to."""
+    if path.exists() and not _may_write(path):
+        return _as_it_is(path), False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
+    try:
+        check(db, path)
+        if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'in_order'").fetchone():
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT")
+        return db, True
+    except sqlite3.OperationalError as problem:
+        db.close()
+        if problem.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            raise
+        return _as_it_is(path), False
+    except (ConfigError, sqlite3.DatabaseError):
+        db.close()
+        raise
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def check(db: sqlite3.Connection, path: Path) -> None:
+    """Nothing is written to a file that is somebody else's."""
+    owner, form = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if owner not in (0, _OURS) or (owner == 0 and tables and not tables >= _TABLES):
+        raise ConfigError(
+            say(
+                f"{path} is a database of something else, not an index; nothing was written. Name another file",
+                f"{path} は索引ではなく、別のデータベースです。何も書き込んでいません。別のファイルを指定してください",
+            )
+        )
+    if form > _FORM and (owner == _OURS or tables >= _TABLES):
+        raise ConfigError(
+            say(
+                f"{path} was made by a newer kaname (form {form}); update, or use another file",
+                f"{path} は新しい kaname で作られています (形式 {form})。更新するか、別のファイルを使ってください",
+            )
+        )
+
+
+def _as_it_is(path: Path) -> sqlite3.Connection:
+    """What may only be read is opened without making anything beside it."""
+    for how in ("mode=ro", "immutable=1"):  # the second where SQLite cannot keep its notes
+        address = f"file:{quote(str(path.resolve()))}?{how}"
+        db = sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
+        usable = False
+        try:
+            check(db, path)
+            usable = db.execute("SELECT count(*) FROM meta").fetchone() is not None
+        except sqlite3.OperationalError:
+            continue
+        finally:
+            if not usable:
+                db.close()
+        return db
+    raise sqlite3.DatabaseError(say("it cannot be read", "読めません"))
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """What SQLite says of a damaged or occupied file, with what to do about it."""
+    try:
+        yield
+    except sqlite3.DatabaseError as problem:
+        code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_CORRUPT:
+            raise ConfigError(
+                say(
+                    f"{path} is damaged ({problem}): delete it, and add the documents again",
+                    f"{path} は壊れています ({problem})。削除して、文書を追加し直してください",
+                )
+            ) from problem
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise ConfigError(say(f"{path} cannot be used: {problem}", f"{path} を使えません: {problem}")) from problem
+        raise
