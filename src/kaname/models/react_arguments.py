@@ -22,6 +22,7 @@ _WAITING = re.compile(
     r"|[(\[*_]{1,3}(?:wait|waiting|pause|awaiting)[^\n]{0,80}|(?:観察|結果|応答|実行)[^\n]{0,20}(?:待ち|待つ|待機)[^\n]{0,20}",
     re.IGNORECASE,
 )
+_TRUTH = {"true": True, "false": False, "yes": True, "no": False, "はい": True, "いいえ": False}
 _LONGEST_CODE = 50_000  # characters that Python's own reader is given
 ONE_TEXT = "input"
 """What the parameter of a tool is called that takes one text, as it is written."""
@@ -144,6 +145,8 @@ def _typed(text: str, schema: Any) -> Any:
     kinds = _kinds(schema)
     if not kinds or "string" in kinds:
         return None if "null" in kinds and text.lower() in ("null", "none") else _unquoted(text)
+    if "boolean" in kinds and text.strip("\"'").lower() in _TRUTH:
+        return _TRUTH[text.strip("\"'").lower()]
     attempts = [text, f"[{text}]"] if "array" in kinds and text[:1] != "[" else [text]
     for attempt in reversed(attempts):
         try:

@@ -18,14 +18,14 @@ from .react_cleaning import cleaned
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
 from .react_sections import Section, has_labels, sections, without_number
-from .react_tags import CALL_TAG, tagged_call, with_labels
+from .react_tags import first_label_tag, tagged_call, with_labels
 
 _THINK = re.compile(r"[\s\ufeff\u200b]*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCED = re.compile(r"```([\w-]*)[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _GLUED = re.compile(r"(?:final answer|最終回答)[ \t]{0,8}[:：][ \t]{0,8}(?=\S)", re.IGNORECASE)
 _GLUED_ACTION = re.compile(r"\b(?:Action|Act) \d{1,3}[:：] {0,4}(?=\S)")
-_WHOLE_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
+WHOLE_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _LOOKS_LIKE_ACTION = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
 _ESCAPED = re.compile(r"\\n(?=(?:Action|Action Input|Final Answer|Thought|行動|入力|最終回答)[:：])")
 _ONE_TEXT: Mapping[str, Any] = {"properties": {"answer": {"type": "string"}}, "required": ["answer"]}
@@ -69,7 +69,8 @@ def _read(text: str, tools: Tools) -> Reading:
         return Reading(problem=_problem("the reply was empty"))
     if (tagged := _tagged(text, tools)) is not None:
         return tagged
-    text = with_labels(text) if not _answered(text.partition("<")[0], tools) else text
+    if (place := first_label_tag(text)) >= 0 and not _answered(text[:place], tools):
+        text = with_labels(text, place).strip()
     whole = unfenced(text)
     if whole[:1] in ("{", "[") and (found := _from_json(whole, tools)) is not None:
         return found
@@ -187,7 +188,7 @@ def _joined(thoughts: list[str]) -> str:
 
 def undecorated(text: str) -> str:
     """Without the bold of the whole."""
-    bold = _WHOLE_BOLD.fullmatch(text)
+    bold = WHOLE_BOLD.fullmatch(text)
     return bold[1].strip() or text if bold else text
 
 
@@ -323,5 +324,3 @@ def _problem(what: str) -> str:
         "Action Input: its input\nor\nThought: …\nFinal Answer: the answer"
     )
 
-
-__all__ = ["CALL_TAG", "Reading", "Tools", "ends_whole", "read", "undecorated"]

@@ -27,6 +27,8 @@ _WORDS = {
     "answer": "Final Answer",
 }
 _LABEL_TAG = re.compile(rf"<(/?)({'|'.join(_WORDS)})>[ \t]{{0,4}}", re.IGNORECASE)
+_LINE_TAG = re.compile(rf"^[ \t]{{0,8}}<(?:{'|'.join(_WORDS)})>", re.MULTILINE | re.IGNORECASE)
+_ANY_TAG = re.compile(rf"{CALL_TAG.pattern}|<(?:{'|'.join(_WORDS)})>", re.IGNORECASE)
 
 
 @record
@@ -55,17 +57,28 @@ def tagged_call(text: str) -> TaggedCall | None:
     return TaggedCall(before, "" if pairs else body.strip(), function[1], pairs)
 
 
-def with_labels(text: str) -> str:
-    """Tags as labels, where a line begins with one: `<action>search</action>` is `Action: search`."""
-    first = re.search(rf"^[ \t]{{0,8}}<(?:{'|'.join(_WORDS)})>", text, re.MULTILINE | re.IGNORECASE)
-    if first is None:
-        return text
-    rest = _LABEL_TAG.sub(lambda tag: "\n" if tag[1] else f"\n{_WORDS[tag[2].lower()]}: ", text[first.start() :])
-    return text[: first.start()] + rest
+def first_label_tag(text: str) -> int:
+    """Where a line begins with a tag that is as good as a label; -1 if nowhere."""
+    first = _LINE_TAG.search(text)
+    return -1 if first is None else first.start()
+
+
+def with_labels(text: str, start: int) -> str:
+    """Tags as labels from there on: `<action>search</action>` is `Action: search`. An answer keeps the tags that are in it."""
+    out, place = [text[:start]], start
+    while (tag := _LABEL_TAG.search(text, place)) is not None:
+        out.append(text[place : tag.start()])
+        word = _WORDS[tag[2].lower()]
+        out.append("\n" if tag[1] else f"\n{word}: ")
+        place = tag.end()
+        if word == "Final Answer" and not tag[1]:
+            end = text.find(f"</{tag[2]}>", place)
+            return "".join([*out, text[place:] if end < 0 else text[place:end]])
+    return "".join([*out, text[place:]])
 
 
 class TagWatch:
-    """Whether a tag of a call was among what was fed, wherever it was cut."""
+    """Whether a tag of the protocol was among what was fed, wherever it was cut."""
 
     def __init__(self) -> None:
         self._tail = ""
@@ -74,5 +87,5 @@ class TagWatch:
     def feed(self, text: str) -> None:
         if not self.seen:
             text = self._tail + text
-            self.seen = CALL_TAG.search(text) is not None
+            self.seen = _ANY_TAG.search(text) is not None
             self._tail = text[-_LONGEST:]
