@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -200,7 +201,8 @@ def _literals(text: str, names: list[str] | None, called: bool) -> dict[str, Any
     if len(text) > _LONGEST_CODE or ("=" not in text and not (called and names is not None and len(names) > 1)):
         return None
     try:
-        tree = ast.parse(f"call({text})", mode="eval")
+        with warnings.catch_warnings(action="ignore"):  # what is odd about it is the model's affair
+            tree = ast.parse(f"call({text})", mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     call = tree.body

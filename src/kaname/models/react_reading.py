@@ -20,6 +20,7 @@ from .react_names import ENDS, plain_name, says_none, tool_named
 from .react_sections import Section, has_labels, sections, without_number
 from .react_tags import first_label_tag, tagged_call, with_labels
 
+BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"  # before a reply
 _THINK = re.compile(r"[\s\ufeff\u200b]*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCED = re.compile(r"```([\w-]*)[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
@@ -56,7 +57,7 @@ def read(text: str, tools: Tools) -> Reading:
     elif (end := _THOUGHT_END.search(text)) is not None and not _answered(text[: end.start()], tools):
         before = sections(text[: end.start()], tools)
         thought, text = "\n".join([one.body for one in before]).strip(), text[end.end() :]
-    reading = _read(text.strip("\ufeff\u200b \t\n\r\f\v\u3000"), tools)
+    reading = _read(text.lstrip(BLANK).rstrip(), tools)
     return reading if not thought else replace(reading, thought=reading.thought or thought)
 
 

@@ -10,10 +10,9 @@ import re
 
 from .react_cleaning import Cleaning
 from .react_labels import Label, label_of, may_be_label
-from .react_reading import WHOLE_BOLD
+from .react_reading import BLANK, WHOLE_BOLD
 from .react_tags import TagWatch
 
-_BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"
 _OPENING = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _TAGS = ("<think>", "<thinking>", "</think>", "</thinking>")
@@ -56,7 +55,7 @@ class ReactStream:
 
     def _begin(self, text: str) -> str:
         """What a reply begins with decides whether it can be shown as it comes."""
-        text = text.lstrip(_BLANK)
+        text = text.lstrip(BLANK)
         if not text:
             return ""
         if text[0] == "<" and not self._thought_over:
@@ -83,7 +82,7 @@ class ReactStream:
             self._say(text[:end], "thinking", out)
         else:
             self._lines(text[:end], out)
-            if closing and label_of(self._line.text) is not None:
+            if closing and not self._line.open and label_of(self._line.text) is not None:
                 self._decide(out)
             if self._section in ("answer", "hold"):
                 return text[end:] if closing else ""
