@@ -1,4 +1,4 @@
-"""An input as models write it becomes a tool's arguments: a call's brackets, keywords, lines of `name: value`, one plain text."""
+"""An input as models write it becomes a tool's arguments: a call's brackets, keywords, lines of `name: value`, plain text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 from ..core.values import plain_text
 from .react_input import json_value, unfenced
 
-_CALL = re.compile(r"[`*\"'@]{0,4}(?P<name>[^\W\d][\w.\-]{0,80}(?: [A-Za-z]{1,30}){0,3})[`*\"']{0,4}(?P<gap>\s{0,8})(?P<open>[\[(［（])")
+_CALL = re.compile(
+    r"[`*\"'@]{0,4}(?P<name>[^\W\d][\w.\-]{0,80}(?: [A-Za-z]{1,30}){0,3})[`*\"']{0,4}(?P<gap>\s{0,8})(?P<open>[\[(［（])"
+)
 _PAIRS = {"[": "]", "(": ")", "［": "］", "（": "）"}
 _QUOTES = {'"': '"', "'": "'", "「": "」", "『": "』", "“": "”", "`": "`"}
 _EMPTY = {"", "none", "null", "n/a", "なし", "無し", "{}", "()"}

@@ -1,4 +1,4 @@
-"""JSON as models write it into a text: in code blocks, with comments, with a brace too many or too few; and calls made of it."""
+"""JSON as models write it into a text: in code blocks, with comments, a brace too many or too few; and calls made of it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _mended(text: str, whole: bool) -> str:
             if not waiting:
                 return "".join(out) if _AFTER.fullmatch(text, place + 1) else text
         place += 1
-    if whole or text.rstrip()[-1:] not in ('"', "}", "]") and not text.rstrip()[-1:].isalnum():
+    if whole or (text.rstrip()[-1:] not in ('"', "}", "]") and not text.rstrip()[-1:].isalnum()):
         raise ValueError("the JSON is broken off")
     return "".join([*out, *reversed(waiting)])
 
@@ -155,9 +155,7 @@ def _called(value: dict[str, Any]) -> JsonCall | None:
     given = next((key for key in (*_GIVEN, *(["text"] if named == "tool" else [])) if key in value), None)
     if named is None or (given is None and named == "name") or (given is not None and _declares(value[given])):
         return None
-    beside = {
-        key: one for key, one in value.items() if key not in (named, *_THOUGHTS, *_ANSWERS, "type", "id", "function")
-    }
+    beside = {key: one for key, one in value.items() if key not in (named, *_THOUGHTS, *_ANSWERS, "type", "id", "function")}
     held = (beside or None) if given is None else value[given]
     if isinstance(held, str):
         held = _unpacked(held)

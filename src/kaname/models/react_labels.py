@@ -1,6 +1,6 @@
 """The labels of the ReAct protocol as models write them: numbered, bold, as headings, in Japanese, with odd spaces.
 
-Only the beginning of a line can be a label, and every part of the pattern is bounded: a line costs the same, however long it is.
+Only the beginning of a line can be a label, and every part of the pattern is bounded: a long line costs no more.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _LABEL = "|".join(
 )
 _PICTURES = "\u2190-\u2bff\ufe0f\u200b-\u200d\u2060\ufeff\U0001f000-\U0001faff"
 _BEFORE = re.compile(
-    rf"(?P<marks>[ \t\xa0\u3000>*_#•・\-{_PICTURES}]{{0,24}}+)(?:\[[ xX]\][ \t]{{0,4}})?(?:(?P<number>\d{{1,2}})[.)][ \t]{{1,4}})?"
-    rf"[*_]{{0,4}}(?:step[ \t]{{0,3}}\d{{1,3}}[ \t]{{0,3}}[-:.)–—]{{0,3}}[ \t]{{0,3}})?",
+    rf"(?P<marks>[ \t\xa0\u3000>*_#•・\-{_PICTURES}]{{0,24}}+)(?:\[[ xX]\][ \t]{{0,4}})?"
+    rf"(?:(?P<number>\d{{1,2}})[.)][ \t]{{1,4}})?[*_]{{0,4}}(?:step[ \t]{{0,3}}\d{{1,3}}[ \t]{{0,3}}[-:.)–—]{{0,3}}[ \t]{{0,3}})?",
     re.IGNORECASE,
 )
 _COLON = re.compile(
@@ -49,7 +49,8 @@ _DASH = re.compile(rf"(?P<label>{_LABEL})(?P<close>[ \t]\d{{0,3}}[ \t]?)(?P<mark
 _COUNTED = re.compile(r"(?P<label>action|act)(?P<close>[ \t])\d{1,3}(?P<mark>[ \t])(?=\w+\[)", re.IGNORECASE)
 _BOXED = re.compile(rf"[ \t\u3000]{{0,8}}【(?P<label>{_LABEL})】[ \t]{{0,4}}[:：]?", re.IGNORECASE)
 _HEADED = re.compile(
-    rf"[ \t]{{0,4}}(?P<marks>#{{1,6}}[ \t]{{0,4}}|[*_]{{2,4}})(?P<label>{_LABEL})[ \t]{{0,4}}\d{{0,3}}[ \t]{{0,4}}[*_#]{{0,4}}[ \t]{{0,8}}",
+    rf"[ \t]{{0,4}}(?P<marks>#{{1,6}}[ \t]{{0,4}}|[*_]{{2,4}})(?P<label>{_LABEL})"
+    r"[ \t]{0,4}\d{0,3}[ \t]{0,4}[*_#]{0,4}[ \t]{0,8}",
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"[ \t]{0,8}(?:\*\*)?(?:observation|観察)(?:\*\*)?[ \t.…]{0,8}", re.IGNORECASE)

@@ -14,7 +14,7 @@ _AROUND = re.compile(
     re.IGNORECASE,
 )
 _NONE = re.compile(
-    r"\(?(?:none|n/?a|null|nothing|no|not|nil|skip|-+|—|no_action|no-action)\b.*|-|—|.*(?:不要|必要なし|必要ない|必要ありません|"
+    r"\(?(?:none|n/?a|null|nothing|no|not|no_action|no-action)\b.*|-|—|.*(?:不要|必要なし|必要ない|必要ありません|"
     r"必要はない|必要はありません|使わない|使いません|使用しない|該当なし)(?:です|だ)?[。.]?\)?|なし|無し|ない|特になし",
     re.IGNORECASE,
 )

@@ -205,7 +205,7 @@ def _action(body: str, given: str | None, tools: Tools, *, answered: bool) -> Re
     if given and given.strip() and _is_known(described(first), tools):
         return _acted(described(first), given, tools)
     call = bracketed(text)
-    if call is not None and not says_none(call[0]):
+    if call is not None and (_is_known(call[0], tools) or not says_none(call[0])):
         name, inside = call
         return _acted(name, inside if inside.strip() or given is None else given, tools, called=True)
     name = plain_name(first)
@@ -226,7 +226,12 @@ def _action(body: str, given: str | None, tools: Tools, *, answered: bool) -> Re
 
 def _is_sentence(text: str) -> bool:
     text = text.strip()
-    return len(text) > 60 or len(text.split()) > 4 or text.endswith(("。", "！", "!", "?", "？")) or " " in text and text[-1:] == "."
+    return (
+        len(text) > 60
+        or len(text.split()) > 4
+        or text.endswith(("。", "！", "!", "?", "？"))
+        or (" " in text and text[-1:] == ".")
+    )
 
 
 def _acted(name: str, given: str, tools: Tools, *, called: bool = False) -> Reading:
@@ -324,4 +329,3 @@ def _problem(what: str) -> str:
         f"Your last reply could not be read: {what}. Write either\nThought: …\nAction: the name of one tool\n"
         "Action Input: its input\nor\nThought: …\nFinal Answer: the answer"
     )
-

@@ -139,7 +139,7 @@ class _Settling:
         if named_in(section.body, self._tools):
             return label.style != "dash" or fed or "[" in label.rest
         if label.strong and label.style != "dash":
-            return self._in_use or not self.out or fed
+            return self._in_use or not self.out or fed or _is_unknown_call(label)
         return fed and (self._in_use or not self.out) and (label.strong or _is_name(section.body))
 
     def _is_observation(self, label: Label, now: str) -> bool:
@@ -180,6 +180,12 @@ class _Settling:
             fed = follows.kind == "input" and follows.strong
             return label.style != "dash" and (fed or named_in(section.body, self._tools))
         return label.kind in ("thought", "observation") and label.style != "dash"
+
+
+def _is_unknown_call(label: Label) -> bool:
+    """`wikipedia[Ada Lovelace]` after words of its own: the model is told that there is no such tool."""
+    call = bracketed(label.rest, to_the_end=True) if label.style == "plain" else None
+    return call is not None and re.fullmatch(r"[A-Za-z_][\w.]{2,40}", call[0]) is not None
 
 
 def _is_name(text: str) -> bool:

@@ -82,8 +82,9 @@ class ReactStream:
             self._say(text[:end], "thinking", out)
         else:
             self._lines(text[:end], out)
-            if closing and not self._line.open and label_of(self._line.text) is not None:
-                self._decide(out)
+            label = None if self._line.open else label_of(self._line.text)
+            if closing and label is not None and label.kind in ("answer", "closing"):
+                self._section = "hold"  # a label right before the end of thinking
             if self._section in ("answer", "hold"):
                 return text[end:] if closing else ""
         if closing is None:

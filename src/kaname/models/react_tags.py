@@ -1,4 +1,4 @@
-"""Calls and answers between tags: `<tool_call>`, `<function=…>`, `<invoke name=…>`, `<action>` with `<action_input>`, and others."""
+"""Calls and answers between tags: `<tool_call>`, `<function=…>`, `<invoke name=…>`, `<action>`, `<answer>`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import re
 
 from ..core.record import record
 
-CALL_TAG = re.compile(r"<tool_call>|<function=|<invoke\s|<function_calls>|\[TOOL_CALLS\]|<(?:action|tool|tool_name)>", re.IGNORECASE)
+CALL_TAG = re.compile(
+    r"<tool_call>|<function=|<invoke\s|<function_calls>|\[TOOL_CALLS\]|<(?:action|tool|tool_name)>", re.IGNORECASE
+)
 _LONGEST = 16  # characters of the longest of these tags
-_PARAMETER = re.compile(r"<parameter(?:=|\s+name=)[\"']?([\w.\-]{1,80})[\"']?\s*>(.*?)(?:</parameter>|(?=<parameter)|\Z)", re.DOTALL)
+_PARAMETER = re.compile(
+    r"<parameter(?:=|\s+name=)[\"']?([\w.\-]{1,80})[\"']?\s*>(.*?)(?:</parameter>|(?=<parameter)|\Z)", re.DOTALL
+)
 _FUNCTION = re.compile(r"<(?:function=|invoke\s+name=)[\"']?([\w.\-]{1,80})[\"']?\s*>", re.IGNORECASE)
 _WORDS = {
     "thought": "Thought",
@@ -27,7 +31,9 @@ _WORDS = {
     "answer": "Final Answer",
 }
 _LABEL_TAG = re.compile(rf"<(/?)({'|'.join(_WORDS)})>[ \t]{{0,4}}", re.IGNORECASE)
-_LINE_TAG = re.compile(rf"^[ \t]{{0,8}}<(?:{'|'.join(_WORDS)})>", re.MULTILINE | re.IGNORECASE)
+_FIRST = "thought|thinking|reasoning|action|tool|tool_name|final_answer|answer"
+_MIDWAY = ("action", "tool", "tool_name", "final_answer", "answer")
+_LINE_TAG = re.compile(rf"^[ \t]{{0,8}}<({_FIRST})>", re.MULTILINE | re.IGNORECASE)
 _ANY_TAG = re.compile(rf"{CALL_TAG.pattern}|<(?:{'|'.join(_WORDS)})>", re.IGNORECASE)
 
 
@@ -58,9 +64,13 @@ def tagged_call(text: str) -> TaggedCall | None:
 
 
 def first_label_tag(text: str) -> int:
-    """Where a line begins with a tag that is as good as a label; -1 if nowhere."""
-    first = _LINE_TAG.search(text)
-    return -1 if first is None else first.start()
+    """Where a tag that is as good as a label begins the text, or a line of it, and is closed again; -1 if nowhere."""
+    for tag in _LINE_TAG.finditer(text):
+        if text.count("```", 0, tag.start()) % 2:
+            return -1
+        if not tag.start() or (tag[1].lower() in _MIDWAY and f"</{tag[1]}>" in text):
+            return tag.start()
+    return -1
 
 
 def with_labels(text: str, start: int) -> str:

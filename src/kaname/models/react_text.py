@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from logging import getLogger
 from typing import Any
-from warnings import warn
 
 from ..core.errors import RequestRefused
 from ..core.language import say
@@ -53,7 +53,11 @@ Thought: why this is the answer
 Final Answer: the answer, in the language of the question"""
 _NOT_NOW = f"Your last reply could not be used: it called a tool, or had no answer. {_LAST}"
 _ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
-_STOP_REFUSED = re.compile(r"\bstop(?:_sequences)?\b", re.IGNORECASE)
+_STOP_REFUSED = re.compile(
+    r"(?:support|unknown|unrecogni[sz]ed|unexpected|invalid|extra|additional|permitted|allowed|too many|forbidden)"
+    r".{0,80}\bstop(?:_sequences)?\b|\bstop(?:_sequences)?\b.{0,80}(?:support|permitted|allowed|unknown|invalid|forbidden|extra)",
+    re.IGNORECASE | re.DOTALL,
+)
 _MOST_STOPS = 4  # that providers take
 _PROVIDER = "react_text"
 
@@ -74,21 +78,15 @@ class Stops:
         room = _MOST_STOPS - len(STOPS)
         if len(theirs) > room and not self._warned:
             self._warned = True
-            warn(
+            getLogger("kaname").warning(
                 say(
                     f"only {room} of your stop sequences go with tools as text, {theirs[room:]} do not: "
                     f"providers take {_MOST_STOPS}, and {len(STOPS)} keep the model from making up observations",
                     f"テキストでのツール利用では、停止文字列は {room} 個までで、{theirs[room:]} は送られません。"
                     f"プロバイダーの上限は {_MOST_STOPS} 個で、{len(STOPS)} 個は観察の捏造を防ぐために使います",
-                ),
-                stacklevel=2,
+                )
             )
         return {**settings, self._setting: [*STOPS, *theirs[:room]]}
-
-    def refuses(self, problem: RequestRefused, settings: Mapping[str, Any]) -> bool:
-        """Whether the server says that it takes no stop sequences; from then on none of ours are sent."""
-        self.refused = not self.refused and self._setting in settings and _STOP_REFUSED.search(str(problem)) is not None
-        return self.refused
 
 
 class TextOnly:
@@ -145,9 +143,11 @@ async def _asked(ask: Any, request: ModelRequest, stream: ReactStream, emit: Emi
     try:
         return await ask(sent, show)  # type: ignore[no-any-return]
     except RequestRefused as problem:
-        if heard or not request.tools or not stops.refuses(problem, settings):
+        if heard or settings == plain or not _STOP_REFUSED.search(str(problem)):
             raise
-    return await ask(replace(sent, settings=plain), show)  # type: ignore[no-any-return]
+    said = await ask(replace(sent, settings=plain), show)
+    stops.refused = True  # it was that: from now on none of ours are sent
+    return said  # type: ignore[no-any-return]
 
 
 def _without_tools(reading: Reading, text: str, request: ModelRequest) -> Reading:
@@ -235,8 +235,8 @@ def _written(message: Message, tools: tuple[ToolSpec, ...]) -> str:
     for call in message.calls:
         lines += [f"Action: {call.name}", f"Action Input: {_input(call, tools)}"]
     if message.text:
-        first = message.text.split("\n", 1)[0]
-        lines.append(message.text if message.calls or label_of(first) else f"Final Answer: {message.text}")
+        label = label_of(message.text.split("\n", 1)[0])  # somebody else wrote it down in this form
+        lines.append(message.text if message.calls or (label and label.strong) else f"Final Answer: {message.text}")
     return "\n".join(lines)
 
 
