@@ -39,14 +39,16 @@ _LABEL = "|".join(
 _PICTURES = "\u2190-\u2bff\ufe0f\u200b-\u200d\u2060\ufeff\U0001f000-\U0001faff"
 _BEFORE = re.compile(
     rf"(?P<marks>[ \t\xa0\u3000>*_#•・\-{_PICTURES}]{{0,24}}+)(?:\[[ xX]\][ \t]{{0,4}})?"
-    rf"(?:(?P<number>\d{{1,2}})[.)][ \t]{{1,4}})?[*_]{{0,4}}(?:step[ \t]{{0,3}}\d{{1,3}}[ \t]{{0,3}}[-:.)–—]{{0,3}}[ \t]{{0,3}})?",
+    rf"(?:(?P<number>\d{{1,2}})[.)][ \t]{{1,4}})?[*_]{{0,4}}"
+    r"(?:step[ \t]{0,3}\d{1,3}[ \t]{0,3}[-:.)–—]{0,3}[ \t]{0,3})?",
     re.IGNORECASE,
 )
 _COLON = re.compile(
     rf"(?P<label>{_LABEL}){_SPACE}\d{{0,3}}{_SPACE}(?P<close>[*_✿]{{0,4}}){_SPACE}(?P<mark>[:：])[*_]{{0,4}}", re.IGNORECASE
 )
 _DASH = re.compile(rf"(?P<label>{_LABEL})(?P<close>[ \t]\d{{0,3}}[ \t]?)(?P<mark>[-–—=])[ \t]", re.IGNORECASE)
-_COUNTED = re.compile(r"(?P<label>action|act)(?P<close>[ \t])\d{1,3}(?P<mark>[ \t])(?=\w+\[)", re.IGNORECASE)
+_COUNTED = re.compile(r"(?P<label>action|act)(?P<close>[ \t])\d{1,3}(?P<mark>[ \t])(?=\w{1,40}\[)", re.IGNORECASE)
+_COUNTING = re.compile(r"(?:action|act)[ \t]\d{1,3}[ \t]\w{0,40}", re.IGNORECASE)
 _BOXED = re.compile(rf"[ \t\u3000]{{0,8}}【(?P<label>{_LABEL})】[ \t]{{0,4}}[:：]?", re.IGNORECASE)
 _HEADED = re.compile(
     rf"[ \t]{{0,4}}(?P<marks>#{{1,6}}[ \t]{{0,4}}|[*_]{{2,4}})(?P<label>{_LABEL})"
@@ -130,7 +132,7 @@ def may_be_label(line: str) -> bool:
     rest = line[before.end() :] if before else line
     if not rest.strip() or rest.strip(" \t") in ("[", "[ ", "[ ]", "[x", "[x]") or _STEP.fullmatch(rest):
         return True
-    if re.fullmatch(r"\d{1,2}[.)]?[ \t]{0,4}", rest):
+    if re.fullmatch(r"\d{1,2}[.)]?[ \t]{0,4}", rest) or _COUNTING.fullmatch(rest):
         return True
     folded = re.sub(r"[ \t\xa0\u3000_\-]+", "", rest).lower()
     if any(word.startswith(folded) for word in _KINDS):
