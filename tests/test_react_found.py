@@ -241,6 +241,14 @@ async def test_a_server_that_takes_no_stop_sequences_is_asked_without_and_that_i
     assert ["stop" in request for request in server.requests] == [True, False, False]
 
 
+async def test_a_servers_own_stop_sequences_are_kept_beside_ours():
+    async with WireServer([reply("Final Answer: 14")]) as server:
+        model = OpenAI("small", base_url=server.url, api_key="k", tool_mode="text", settings={"stop": "END"})
+        await Agent(model, [population], journal=MemoryJournal()).run("How many?")
+        await model.close()
+    assert server.requests[0]["stop"] == ["\nObservation:", "\n観察:", "END"]
+
+
 async def test_our_stop_sequences_come_first_and_yours_are_not_dropped_without_a_word(caplog):
     model, asked = scripted("Final Answer: a", "Final Answer: b")
     agent = Agent(TextOnly(model), [population], settings={"stop": ["A", "B", "C"]}, journal=MemoryJournal())

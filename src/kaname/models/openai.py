@@ -120,6 +120,8 @@ class OpenAI(ServedModel):
         from .react_text import Stops, reply_by_text
 
         self._stops = self._stops or Stops()
+        own = {key: value for key, value in self.settings.items() if key == "stop"}  # ours go beside them, not over them
+        request = replace(request, settings={**own, **request.settings})
         return await reply_by_text(super().reply, request, emit, stops=self._stops)
 
     async def _natively(self, request: ModelRequest, emit: Emit) -> ModelReply:

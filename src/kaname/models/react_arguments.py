@@ -25,6 +25,14 @@ _WAITING = re.compile(
     r"|[(\[*_]{1,3}(?:wait|waiting|pause|awaiting)[^\n]{0,80}|(?:観察|結果|応答|実行)[^\n]{0,20}(?:待ち|待つ|待機)[^\n]{0,20}",
     re.IGNORECASE,
 )
+_AFTERWORD = re.compile(
+    r"(?:this (?:will|should|query will|search will)|once i|after (?:this|that|i)|then i(?: will|'ll)|let me know|i hope)\b"
+    r"[^\n]{0,200}",
+    re.IGNORECASE,
+)
+_APART = re.compile(
+    r"(?P<name>[\w.\-]{1,80})[ \t]{0,4}(?:(?:->|→|=>|\|)[ \t]{0,4}(?P<rest>\S.*)|(?P<quoted>[\"'「『“`].*))", re.DOTALL
+)
 _TRUTH = {"true": True, "false": False, "yes": True, "no": False, "はい": True, "いいえ": False}
 _LONGEST_CODE = 50_000  # characters that Python's own reader is given
 ONE_TEXT = "input"
@@ -42,6 +50,15 @@ def bracketed(text: str, *, to_the_end: bool = False) -> tuple[str, str] | None:
         return None
     after = text[end + 1 :].strip().strip("`*;.。").strip()
     return None if to_the_end and after else (call["name"], text[call.end() : end])
+
+
+def apart(text: str) -> tuple[str, str] | None:
+    """`search -> moss`, `search "moss"`, or a bracket that never closes: the name and what follows it."""
+    found = _APART.fullmatch(text)
+    if found is not None:
+        return found["name"], found["rest"] or found["quoted"]
+    call = _CALL.match(text)
+    return None if call is None else (call["name"], text[call.end() :])
 
 
 def described(text: str) -> str:
@@ -73,7 +90,10 @@ def tidied(given: str) -> str:
     text = given.strip()
     if (tag := text.find("<observation>")) >= 0:
         text = text[:tag].rstrip()
-    while (place := text.rfind("\n")) >= 0 and _WAITING.fullmatch(text[place + 1 :].strip()):
+    while (place := text.rfind("\n")) >= 0:
+        last = text[place + 1 :].strip()
+        if not (_WAITING.fullmatch(last) or (text[:place].endswith("\n") and _AFTERWORD.fullmatch(last))):
+            break
         text = text[:place].rstrip()
     fence = re.match(r"```[\w-]{0,20}[ \t]{0,8}\n", text)
     if fence is not None and (end := text.find("\n```", fence.end() - 1)) >= 0:
@@ -96,7 +116,8 @@ def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool 
         return {}
     required = [name for name in schema.get("required") or [] if name in properties]
     only = list(properties) if len(properties) == 1 else required
-    named = _named(text, properties, required, called)
+    braced = text[:1] == "{" and text.endswith("}")  # JSON whose names have no quotes
+    named = _named(text[1:-1].strip() if braced else text, properties, required, called)
     if named is not None:
         return named
     if len(only) != 1:

@@ -14,6 +14,8 @@ _LEADING = re.compile(
     r"[\s\ufeff\u200b]*(?:(?:<\|(?:im_start|start_header_id)\|>\s{0,4}[a-z]{1,12}\s{0,4}(?:<\|end_header_id\|>)?"
     r"|<\|[^|<>\n]{1,30}\|>|</?s>|\[/?INST\]|<start_of_turn>(?:model)?)[\s\ufeff\u200b]*)*+"
 )
+_CHANNEL = re.compile(r"<\|channel\|>([^<]{0,80})(?:<\|constrain\|>[^<]{0,20})?<\|message\|>([^<]*(?:<(?!\|)[^<]*)*)")
+_RECIPIENT = re.compile(r"to=(?:functions\.)?([\w.\-]{1,80})")
 _QUOTING = "`\"'「『“‘("
 _LONGEST = 36
 
@@ -85,8 +87,21 @@ class Cleaning:
                     self._fenced, self._ticks = not self._fenced, 0
 
 
+def _from_channels(text: str) -> str:
+    """Of a reply in channels: what is analysed between tags of thinking, then the rest."""
+    thoughts, said = [], []
+    for head, body in _CHANNEL.findall(text):
+        tool = _RECIPIENT.search(head)
+        if tool is not None:
+            said.append(f"Action: {tool[1]}\nAction Input: {body}")
+        else:
+            (said if head.startswith("final") else thoughts).append(body.strip())
+    return "".join(["<think>", *thoughts, "</think>\n"] if thoughts else []) + "\n".join(said[:1])
+
+
 def cleaned(text: str) -> str:
     """The whole of a reply, without tokens before it and without what follows its end."""
+    text = _from_channels(text) if text.lstrip().startswith("<|channel|>") else text
     leading = _LEADING.match(text)
     cleaning = Cleaning()
     return cleaning.feed(text[leading.end() if leading else 0 :]) + cleaning.finish()

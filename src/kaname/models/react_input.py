@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.record import record
-from ..core.values import read_json
+from ..core.values import plain_text, read_json
 from .react_names import says_none
 
 _SMART = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
@@ -150,6 +150,8 @@ def _called(value: dict[str, Any]) -> JsonCall | None:
         named = None
         value = {key: one for key, one in value.items() if key not in (*_NAMES, *_GIVEN)}
     answer = next((value[key] for key in _ANSWERS if isinstance(value.get(key), str) and value[key].strip()), None)
+    if answer is None and isinstance(value.get("final_answer"), int | float):
+        answer = plain_text(value["final_answer"])
     if named is None and answer is not None and not any(value.get(key) for key in value if key not in (*_THOUGHTS, *_ANSWERS)):
         return JsonCall("final answer", answer, _thought(value), "final_answer", "final_answer")
     given = next((key for key in (*_GIVEN, *(["text"] if named == "tool" else [])) if key in value), None)

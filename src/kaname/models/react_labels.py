@@ -25,7 +25,7 @@ _WORDS = {
     ("observation", False): "観察結果|検索結果|実行結果|結果|result|output|tool output|tool result|user|human",
     ("answer", False): "answer|回答|答え|解答",
     ("closing", False): "response|final|ai|conclusion|final answer is|the final answer is|結論",
-    ("question", False): "question|質問",
+    ("question", False): "question|new input|質問",
 }
 _KINDS = {word.replace(" ", ""): key for key, words in _WORDS.items() for word in words.split("|")}
 _GAP = r"[ \t\xa0\u3000_\-]{0,2}"
@@ -56,6 +56,7 @@ _HEADED = re.compile(
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"[ \t]{0,8}(?:\*\*)?(?:observation|観察)(?:\*\*)?[ \t.…]{0,8}", re.IGNORECASE)
+_ALONE_ANSWER = re.compile(r"[ \t]{0,8}(?:Final Answer|FINAL ANSWER|最終回答)[ \t]{0,8}")
 _ENDING = re.compile(rf"{_SPACE}\d{{0,3}}{_SPACE}[*_✿】#]{{0,4}}{_SPACE}[-–—=:：]?[*_]{{0,4}}{_SPACE}")
 _STEP = re.compile(r"(?:s|st|ste|step[ \t]{0,3}\d{0,3}[ \t]{0,3}[-:.)–—]{0,3}[ \t]{0,3})", re.IGNORECASE)
 
@@ -91,6 +92,8 @@ def label_of(line: str) -> Label | None:
     if (found := _DASH.match(start, place)) is not None or (found := _COUNTED.match(start, place)) is not None:
         made = _made(found, "dash", line)
         return made if made.strong and (made.kind in ("input", "answer") or made.kind == "action") else None
+    if len(line) <= _WIDTH and _ALONE_ANSWER.fullmatch(line):
+        return Label("answer", strong=True, style="plain", rest="")
     if len(line) <= _WIDTH and _ALONE.fullmatch(line):
         return Label("observation", strong=False, style="plain", rest="")
     return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.record import record, replace
 from ..core.values import plain_text
-from .react_arguments import arguments_for, bracketed, described, fitted
+from .react_arguments import apart, arguments_for, bracketed, described, fitted
 from .react_cleaning import cleaned
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
@@ -25,6 +25,8 @@ _THINK = re.compile(r"[\s\ufeff\u200b]*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\
 _THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCED = re.compile(r"```([\w-]*)[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _GLUED = re.compile(r"(?:final answer|最終回答)[ \t]{0,8}[:：][ \t]{0,8}(?=\S)", re.IGNORECASE)
+_SPEAKER = re.compile(r"\Aassistant[ \t]{0,4}[:：]\s{0,8}", re.IGNORECASE)
+_BESIDE = re.compile(r"[ \t,;.]{1,4}(?:Action Input|行動入力|アクション入力)[ \t]{0,4}[:：]", re.IGNORECASE)
 _GLUED_ACTION = re.compile(r"\b(?:Action|Act) \d{1,3}[:：] {0,4}(?=\S)")
 WHOLE_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _LOOKS_LIKE_ACTION = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
@@ -66,6 +68,7 @@ def _answered(text: str, tools: Tools) -> bool:
 
 
 def _read(text: str, tools: Tools) -> Reading:
+    text = _SPEAKER.sub("", text, count=1)
     if not text:
         return Reading(problem=_problem("the reply was empty"))
     if (tagged := _tagged(text, tools)) is not None:
@@ -210,6 +213,11 @@ def _action(body: str, given: str | None, tools: Tools, *, answered: bool) -> Re
         return _acted(name, inside if inside.strip() or given is None else given, tools, called=True)
     name = plain_name(first)
     known = _is_known(name, tools)
+    if given is None and not known and (split := _BESIDE.search(first)) is not None:
+        return _action(first[: split.start()], first[split.end() :] + f"\n{rest}", tools, answered=answered)
+    loose = apart(text) if given is None and not known else None
+    if loose is not None and _is_known(loose[0], tools):
+        return _acted(loose[0], loose[1], tools, called=True)
     if not name or (not known and says_none(first.strip("`*\"' "))):
         return None
     before, colon, after = first.partition(":") if ":" in first else first.partition("：")
