@@ -89,7 +89,8 @@ class Cleaning:
 
 def _from_channels(text: str) -> str:
     """Of a reply in channels: what is analysed between tags of thinking, then the rest."""
-    thoughts, said = [], []
+    thoughts: list[str] = []
+    said: list[str] = []
     for head, body in _CHANNEL.findall(text):
         tool = _RECIPIENT.search(head)
         if tool is not None:
