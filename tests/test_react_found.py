@@ -11,6 +11,7 @@ from kaname import (
     AgentRuntime,
     AgentState,
     FallbackStrategy,
+    Guardrails,
     MemoryJournal,
     ReActPlanner,
     ScriptedModel,
@@ -203,6 +204,16 @@ async def test_broken_json_is_no_answer_and_the_user_is_told_why():
     assert (result.stop.kind, result.output or "", said) == ("incomplete", "", "")
     assert "could not be read" in result.stop.detail
     assert "Write either" not in result.stop.detail, "that was said to the model"
+
+
+@pytest.mark.parametrize("text", ["Thought: the secret is 5", '{"action": "secret', "Action:\n<think>secret"])
+async def test_what_could_not_be_read_is_judged_by_guardrails_and_is_not_in_the_journal(text):
+    journal = MemoryJournal()
+    rails = Guardrails(blocked_patterns=["secret"])
+    handle = AgentRuntime(ReActPlanner(scripted(text)[0]), [Orders()], rails, journal=journal).stream("q")
+    assert "secret" not in "".join([str(chunk) async for chunk in handle])
+    assert (await handle).stop.kind == "blocked"
+    assert "secret" not in repr(vars(journal))
 
 
 async def test_an_action_without_tools_is_not_the_answer():
