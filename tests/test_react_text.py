@@ -122,7 +122,34 @@ LABELS += [
 ]
 MARKS = [*"[](){}\"'=,:あ1 \n\r\\\x00\ufeff", "\n\n", "```", "json", "**", "<think>", "</think>", "<tool_call>"]
 MARKS += ["\r\n", "**Tokyo**", "<|im_end|>", "</s>", "<s>", "[/INST]", "<answer>", "</answer>", "<action>", "`"]
-WORDS = ["search", "Finish", "None", "query", '{"action": "search"', ', "action_input": "x"}']
+MARKS += [
+    "<function=search>",
+    "<parameter=query>",
+    "</parameter>",
+    '<invoke name="weather">',
+    "[TOOL_CALLS]",
+    "<|channel|>",
+    "<|message|>",
+]
+WORDS = [
+    "search",
+    "final",
+    "```tool_code",
+    "$X = ",
+    "->",
+    "~~~",
+    "// x",
+    '{"a": 1}',
+    "city: Oslo",
+    "days=3",
+    "send_mail(",
+    "sum",
+    "Finish",
+    "None",
+    "query",
+    '{"action": "search"',
+    ', "action_input": "x"}',
+]
 PIECES = st.sampled_from([*LABELS, *MARKS, *WORDS])
 
 

@@ -124,7 +124,7 @@ def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool 
         return text
     if text.lower() in _EMPTY and only[0] not in required:
         return {}
-    return {only[0]: _typed(text, properties[only[0]])}
+    return {only[0]: typed(text, properties[only[0]])}
 
 
 def fitted(value: Mapping[str, Any], schema: Mapping[str, Any] | None, text: str = "") -> Mapping[str, Any]:
@@ -165,7 +165,8 @@ def _kinds(schema: Any) -> set[str]:
     return own.union(*[_kinds(one) for key in ("anyOf", "oneOf") for one in schema.get(key) or ()])
 
 
-def _typed(text: str, schema: Any) -> Any:
+def typed(text: str, schema: Any) -> Any:
+    """The value of one parameter that a text spells."""
     kinds = _kinds(schema)
     if not kinds or "string" in kinds:
         return None if "null" in kinds and text.lower() in ("null", "none") else _unquoted(text)
@@ -216,7 +217,7 @@ def _named(text: str, properties: Mapping[str, Any], required: list[str], called
     pieces = {mark[1]: text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
     if len(names) == 1 and marks[0][0].rstrip().endswith("=") and pieces[names[0]][:1] == "=":
         return None  # it compares
-    return {name: _typed(piece, properties[name]) for name, piece in pieces.items()}
+    return {name: typed(piece, properties[name]) for name, piece in pieces.items()}
 
 
 def _literals(text: str, names: list[str] | None, called: bool) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.record import record, replace
 from ..core.values import plain_text
-from .react_arguments import apart, arguments_for, bracketed, described, fitted
+from .react_arguments import apart, arguments_for, bracketed, described, fitted, typed
 from .react_cleaning import cleaned
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
@@ -107,16 +107,11 @@ def _tagged(text: str, tools: Tools) -> Reading | None:
         if not call.pairs:
             return Reading(thought, name, arguments_for(call.body, tools.get(name), called=True))
         properties = (tools.get(name) or {}).get("properties") or {}
-        one = {key: arguments_for(value, _only(key, properties.get(key))) for key, value in call.pairs}
-        return Reading(thought, name, {key: value[key] if isinstance(value, Mapping) else value for key, value in one.items()})
+        return Reading(thought, name, {key: typed(value, properties.get(key)) for key, value in call.pairs})
     found = _from_json(call.body, tools)
     if found is None:
         return Reading(problem=_problem("the tool call was no readable JSON"))
     return replace(found, thought=found.thought or thought)
-
-
-def _only(key: str, schema: Any) -> Mapping[str, Any]:
-    return {"properties": {key: schema or {"type": "string"}}, "required": [key]}
 
 
 def _first_object(text: str, tools: Tools) -> Reading | None:
