@@ -18,11 +18,12 @@ from kaname import (
     ToolResult,
     tool,
 )
+from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
 from kaname.models.openai import OpenAI
 from kaname.models.react_cleaning import Cleaning, cleaned
 from kaname.models.react_labels import label_of, may_be_label
 from kaname.models.react_reading import read
-from kaname.models.react_text import ReactStream, TextOnly
+from kaname.models.react_text import ReactStream, TextOnly, reply_by_text
 from kaname.testing.wire import WireServer, reply, status
 
 from .test_react_text import CASES, TOOLS, shown_of
@@ -197,6 +198,28 @@ async def test_the_best_answer_so_far_is_streamed_too():
     result, said, _ = await told("Thought: it may be 13 million", '{"action": "pop', "Action:")
     assert result.completed
     assert result.output == said == "it may be 13 million"
+
+
+async def test_each_question_has_its_own_tries():
+    model, asked = scripted(*['{"action": "pop'] * 3, "Thought: hm", "Final Answer: 14")
+    agent = Agent(TextOnly(model), [population], journal=MemoryJournal())
+    first = await agent.run("How many?", session_id="s")
+    second = await agent.run("And now?", session_id="s")
+    assert (first.stop.kind, second.output, len(asked)) == ("incomplete", "14", 5)
+
+
+async def test_an_answer_of_json_that_was_cut_off_stays_as_it_was_shown():
+    out = []
+
+    async def emit(piece, kind="text", call_id=""):
+        out.append(piece)
+
+    async def ask(request, show):
+        await show('Final Answer: {"total": 3')
+        return ModelReply(assistant('Final Answer: {"total": 3'), "max_tokens")
+
+    made = await reply_by_text(ask, ModelRequest((user("q"),), (ToolSpec("search", "s", TOOLS["search"]),)), emit)
+    assert (made.message.text, made.problem, made.stop_reason) == ("".join(out), "", "max_tokens")
 
 
 async def test_broken_json_is_no_answer_and_the_user_is_told_why():

@@ -91,7 +91,7 @@ def label_of(line: str) -> Label | None:
         return _made(found, "heading" if "#" in found["marks"] else "bold", line)
     if (found := _DASH.match(start, place)) is not None or (found := _COUNTED.match(start, place)) is not None:
         made = _made(found, "dash", line)
-        return made if made.strong and (made.kind in ("input", "answer") or made.kind == "action") else None
+        return made if made.strong and made.kind in ("action", "input", "answer") else None
     if len(line) <= _WIDTH and _ALONE_ANSWER.fullmatch(line):
         return Label("answer", strong=True, style="plain", rest="")
     if len(line) <= _WIDTH and _ALONE.fullmatch(line):

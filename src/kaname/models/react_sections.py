@@ -14,7 +14,7 @@ from .react_input import json_action, unfenced
 from .react_labels import Label, label_of
 from .react_names import ENDS, plain_name, tool_named
 
-_SET_OFF = ("bullet", "numbered", "heading", "quote")
+SET_OFF = ("bullet", "numbered", "heading", "quote")
 _NO_LABEL = Label("bare", strong=False, style="plain", rest="")
 _ASKED = re.compile(r"^\W{0,8}(?:Q|問|question)\d{0,3}\W{0,3}[:：.]", re.MULTILINE | re.IGNORECASE)
 Calls = Callable[[str], bool]
@@ -170,7 +170,7 @@ class _Settling:
         label, follows = section.label, self._follows(place)
         if label.kind == "answer" and answer.empty:
             return True
-        if label.style in _SET_OFF and label.style != answer.label.style:
+        if label.style in SET_OFF and label.style != answer.label.style:
             return False
         if label.kind == "answer":
             return label.strong and not answer.grown and section.body == answer.body

@@ -11,6 +11,7 @@ import re
 from .react_cleaning import Cleaning
 from .react_labels import Label, label_of, may_be_label
 from .react_reading import BLANK, WHOLE_BOLD
+from .react_sections import SET_OFF
 from .react_tags import TagWatch
 
 _OPENING = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
@@ -18,7 +19,6 @@ _CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _TAGS = ("<think>", "<thinking>", "</think>", "</thinking>")
 _UNSURE = "[{`~>$"  # what a reply begins with that only the whole text can tell: JSON, a code block, a quotation
 _MAY_WRAP = re.compile(r"\*|\*\*[^*\n]{0,200}|\*\*[^*\n]{1,200}\*")
-_SET_OFF = ("bullet", "numbered", "heading", "quote")
 Shown = list[tuple[str, str]]
 
 
@@ -157,7 +157,7 @@ class ReactStream:
     def _after_answer(self, label: Label) -> str:
         if label.kind == "answer" and not self._said.begun:
             return "hold"
-        if label.style in _SET_OFF and label.style != self._style:
+        if label.style in SET_OFF and label.style != self._style:
             return ""
         turns = label.kind in ("thought", "action", "observation", "answer") and label.strong
         return "hold" if turns or label.kind == "question" else ""

@@ -51,7 +51,8 @@ Final Answer: the answer, in the language of the question"""
 _LAST = """No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
 Thought: why this is the answer
 Final Answer: the answer, in the language of the question"""
-_NOT_NOW = f"Your last reply could not be used: it called a tool, or had no answer. {_LAST}"
+_NOTE = "Your last reply could not be "
+_NOT_NOW = f"{_NOTE}used: it called a tool, or had no answer. {_LAST}"
 _ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
 _STOP_REFUSED = re.compile(
     r"(?:support|unknown|unrecogni[sz]ed|unexpected|invalid|extra|additional|permitted|allowed|too many|forbidden)"
@@ -117,13 +118,14 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: S
     if said.message.calls:  # it could, after all
         return said
     reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools})
-    unread = not reading.answer or reading.answer.startswith("{")
-    if said.stop_reason == "max_tokens" and unread and not ends_whole(said.message.text):
+    unsure = not reading.answer or (reading.answer.startswith("{") and not stream.shown)
+    if said.stop_reason == "max_tokens" and unsure and not ends_whole(said.message.text):
         reading = Reading(reading.thought, problem=CUT_OFF)
     if not request.tools and not reading.answer:
         reading = _without_tools(reading, said.message.text.strip(), request)
-    if reading.problem and _notes_in_a_row(request) >= _ASKED_AGAIN and (best := reading.thought or _best_so_far(request)):
-        reading = Reading(answer=best)
+    if reading.problem and len(unread := _unread(request)) >= _ASKED_AGAIN:
+        best = next((words for words in (reading.thought, *[message.text for message in unread]) if words), "")
+        reading = Reading(answer=best) if best else reading
     return await _replied(said, reading, stream, emit)
 
 
@@ -159,27 +161,15 @@ def _without_tools(reading: Reading, text: str, request: ModelRequest) -> Readin
     return Reading(answer=reading.thought) if reading.thought else reading
 
 
-def _notes_in_a_row(request: ModelRequest) -> int:
-    """How often the model was told just now that its reply could not be read."""
-    count = 0
+def _unread(request: ModelRequest) -> list[Message]:
+    """The replies, the last one first, that could not be read just now, one after the other."""
+    found = []
     for message in reversed(request.messages):
-        if message.role == "assistant" and _as_written(message) is None:
+        if message.role == "assistant" and _as_written(message) is not None:
+            found.append(message)
+        elif message.role != "user" or not (message.text == CUT_OFF or message.text.startswith(_NOTE)):
             break
-        count += message.role == "assistant"
-        if message.role == "tool":
-            break
-    return count
-
-
-def _best_so_far(request: ModelRequest) -> str:
-    """The words of the last reply that had any, among those that could not be read."""
-    for message in reversed(request.messages):
-        if message.role == "assistant":
-            if _as_written(message) is None:
-                return ""
-            if message.text:
-                return message.text
-    return ""
+    return found
 
 
 def _as_written(message: Message) -> str | None:
