@@ -130,6 +130,7 @@ MARKS += [
     "[TOOL_CALLS]",
     "<|channel|>",
     "<|message|>",
+    "Assistant: ",
 ]
 WORDS = [
     "search",
@@ -153,10 +154,10 @@ WORDS = [
 PIECES = st.sampled_from([*LABELS, *MARKS, *WORDS])
 
 
-@given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=40).map("".join)))
+@given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=40).map("".join)), st.sampled_from([TOOLS, {}]))
 @settings(max_examples=1500, deadline=None)
-def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text):
-    reading = read(text, TOOLS)
+def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text, tools):
+    reading = read(text, tools)
     assert [bool(reading.action), bool(reading.answer), bool(reading.problem)].count(True) == 1
     for size in (1, 3, 20):
         assert is_beginning(*streamed(text, [size] * (len(text) // size)), reading)

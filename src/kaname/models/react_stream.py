@@ -18,6 +18,7 @@ _OPENING = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _TAGS = ("<think>", "<thinking>", "</think>", "</thinking>")
 _UNSURE = "[{`~>$"  # what a reply begins with that only the whole text can tell: JSON, a code block, a quotation
+_SPEAKER = "assistant"
 _MAY_WRAP = re.compile(r"\*|\*\*[^*\n]{0,200}|\*\*[^*\n]{1,200}\*")
 Shown = list[tuple[str, str]]
 
@@ -66,7 +67,10 @@ class ReactStream:
             if any(tag.startswith(text.lower()) for tag in _TAGS):
                 self._kept = text
                 return ""
-        if text[0] == "<" or text[0] in _UNSURE:
+        if len(text) < len(_SPEAKER) and _SPEAKER.startswith(text.lower()):
+            self._kept = text
+            return ""
+        if text[0] == "<" or text[0] in _UNSURE or text.lower().startswith(_SPEAKER):
             self._section = "hold"
         self._line.begun = True
         return text
