@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaname import Agent, MemoryJournal, ScriptedModel, tool
+from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
 from kaname.models.react_reading import Reading, read
-from kaname.models.react_text import ReactStream, TextOnly
+from kaname.models.react_text import ReactStream, TextOnly, reply_by_text
 
 CASES = [
     json.loads(line) for line in (Path(__file__).parent / "corpora" / "react_replies.jsonl").read_text("utf-8").splitlines()
@@ -35,8 +36,7 @@ TOOLS = {
 @pytest.mark.requirement("A4")
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_is_read_as_a_person_reads_it(case):
-    tools = {one["name"]: one["parameters"] for one in case["tools"]} if "tools" in case else TOOLS
-    reading, expected = read(case["reply"], tools), case["expect"]
+    reading, expected = read(case["reply"], tools_of(case)), case["expect"]
     if "action" in expected:
         assert (reading.action, reading.args) == (expected["action"], expected["args"])
     elif "answer" in expected:
@@ -47,6 +47,10 @@ def test_is_read_as_a_person_reads_it(case):
         assert reading.thought == expected["thought"]
 
 
+def tools_of(case):
+    return {one["name"]: one["parameters"] for one in case["tools"]} if "tools" in case else TOOLS
+
+
 def streamed(text, sizes):
     stream, shown, place = ReactStream(), [], 0
     for size in [*sizes, len(text)]:
@@ -55,32 +59,108 @@ def streamed(text, sizes):
     return stream, shown
 
 
+def is_beginning(stream, shown, reading):
+    said = "".join([piece for piece, kind in shown if kind == "text"])
+    assert stream.shown == said
+    return reading.answer.startswith(said) if reading.answer else said == ""
+
+
 @given(st.sampled_from(CASES), st.lists(st.integers(1, 9), max_size=200))
 @settings(max_examples=500, deadline=None)
 def test_what_streams_is_the_beginning_of_the_answer(case, sizes):
-    tools = {one["name"]: one["parameters"] for one in case["tools"]} if "tools" in case else TOOLS
-    reading = read(case["reply"], tools)
-    stream, shown = streamed(case["reply"].replace("\r\n", "\n"), sizes)
-    said = "".join([piece for piece, kind in shown if kind == "text"])
-    assert stream.shown == said
-    if not reading.answer:
-        assert said == ""
-    elif not said.endswith("*"):
-        assert reading.answer.startswith(said)
+    assert is_beginning(*streamed(case["reply"], sizes), read(case["reply"], tools_of(case)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+def test_all_of_the_corpus_streams_as_it_is_read(size):
+    wrong = []
+    for case in CASES:
+        text = case["reply"]
+        if not is_beginning(*streamed(text, [size] * (len(text) // size)), read(text, tools_of(case))):
+            wrong.append(case["name"])
+    assert wrong == []
+
+
+async def shown_of(text, tools, size):
+    """What a user sees of a reply: the text, the thinking and the reply."""
+    out = []
+
+    async def emit(piece, kind="text", call_id=""):
+        out.append((piece, kind))
+
+    async def ask(request, show):
+        for place in range(0, len(text), size):
+            await show(text[place : place + size])
+        return ModelReply(assistant(text), "end_turn")
+
+    specs = tuple([ToolSpec(name, name, schema) for name, schema in tools.items()])
+    reply = await reply_by_text(ask, ModelRequest((user("q"),), specs), emit)
+    return "".join([p for p, kind in out if kind == "text"]), "".join([p for p, kind in out if kind == "thinking"]), reply
+
+
+@pytest.mark.parametrize("size", [1, 4, 10_000])
+async def test_the_text_that_was_streamed_is_the_whole_answer_in_the_end(size):
+    wrong = []
+    for case in CASES:
+        said, _, reply = await shown_of(case["reply"], tools_of(case), size)
+        wanted = "" if reply.message.calls or reply.problem else reply.message.text
+        if said != wanted:
+            wrong.append((case["name"], said, wanted))
+    assert wrong == []
 
 
 LABELS = ["Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:", "思考:", "行動:", "入力:", "最終回答:"]
+LABELS += [
+    "**Final Answer:**",
+    "## Final Answer",
+    "- Action: call",
+    "> Final Answer: q",
+    "Answer:",
+    "結論：",
+    "Question:",
+    "【最終回答】",
+]
 MARKS = [*"[](){}\"'=,:あ1 \n\r\\\x00\ufeff", "\n\n", "```", "json", "**", "<think>", "</think>", "<tool_call>"]
-WORDS = ["search", "Finish", "None", "query", '{"action": "search"', ', "action_input": "x"}']
+MARKS += ["\r\n", "**Tokyo**", "<|im_end|>", "</s>", "<s>", "[/INST]", "<answer>", "</answer>", "<action>", "`"]
+MARKS += [
+    "<function=search>",
+    "<parameter=query>",
+    "</parameter>",
+    '<invoke name="weather">',
+    "[TOOL_CALLS]",
+    "<|channel|>",
+    "<|message|>",
+    "Assistant: ",
+]
+WORDS = [
+    "search",
+    "final",
+    "```tool_code",
+    "$X = ",
+    "->",
+    "~~~",
+    "// x",
+    '{"a": 1}',
+    "city: Oslo",
+    "days=3",
+    "send_mail(",
+    "sum",
+    "Finish",
+    "None",
+    "query",
+    '{"action": "search"',
+    ', "action_input": "x"}',
+]
 PIECES = st.sampled_from([*LABELS, *MARKS, *WORDS])
 
 
-@given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=40).map("".join)))
+@given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=40).map("".join)), st.sampled_from([TOOLS, {}]))
 @settings(max_examples=1500, deadline=None)
-def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text):
-    reading = read(text, TOOLS)
+def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text, tools):
+    reading = read(text, tools)
     assert [bool(reading.action), bool(reading.answer), bool(reading.problem)].count(True) == 1
-    streamed(text, [1] * len(text))
+    for size in (1, 3, 20):
+        assert is_beginning(*streamed(text, [size] * (len(text) // size)), reading)
 
 
 @pytest.mark.parametrize(

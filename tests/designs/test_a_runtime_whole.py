@@ -83,7 +83,7 @@ async def test_a_run_from_question_to_answer():
     assert result.answer == "It said hello."
     assert result.tool_calls == 1
     assert result.stopped_reason == "completed"
-    assert result.steps == [AgentStep("I ask.", "echo", {"input": "hello"}, "you said hello"), AgentStep("It said hello.")]
+    assert result.steps == [AgentStep("I ask.", "echo", {"input": "hello"}, "you said hello"), AgentStep("Now I know.")]
 
 
 @pytest.mark.requirement("A1")

@@ -92,8 +92,9 @@ def _steps(turn: tuple[Message, ...]) -> Iterator[AgentStep]:
     for message in turn:
         if message.role != "assistant":
             continue
-        thought = "".join([p.text for p in message.parts if isinstance(p, Text)]) or message.thinking
         calls: tuple[ToolCall, ...] = message.calls
+        text = "".join([p.text for p in message.parts if isinstance(p, Text)])
+        thought = (text or message.thinking) if calls else (message.thinking or text)
         for call in calls:
             result = results.get(call.id)
             yield AgentStep(thought, call.name, call.args, None if result is None else result_text(result))

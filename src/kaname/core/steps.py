@@ -57,7 +57,8 @@ Step = CallModel | CallTools | Finish
 
 @record
 class AgentStep:
-    """One exchange as a person reads it. The last one of a finished run has an answer as its thought and no action."""
+    """One exchange as a person reads it. The last one of a finished run has no action; its thought is why this is the
+    answer, or the answer itself, where the model gave no reason."""
 
     thought: str = ""
     action: str | None = None

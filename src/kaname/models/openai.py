@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..core.codec import dump
 from ..core.errors import ConfigError, ModelNotFound, ModelUnavailable, RequestRefused
@@ -20,6 +20,9 @@ from .refusals import Shown, in_words, refuses
 from .route import endpoint
 from .served import Joiner, ServedModel
 from .written_calls import Held, written_call
+
+if TYPE_CHECKING:
+    from .react_text import Stops
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
@@ -68,6 +71,7 @@ class OpenAI(ServedModel):
         )
         self._schemas = True  # whether the server takes `response_format`, as far as is known
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        self._stops: Stops | None = None  # of the ReAct protocol
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """A refusal comes before anything was shown, so the next way can be tried at once, and is kept."""
@@ -113,9 +117,12 @@ class OpenAI(ServedModel):
             from .constrained import reply_by_choice
 
             return await reply_by_choice(super().reply, request, emit)
-        from .react_text import reply_by_text
+        from .react_text import Stops, reply_by_text
 
-        return await reply_by_text(super().reply, request, emit)
+        self._stops = self._stops or Stops()
+        own = {key: value for key, value in self.settings.items() if key == "stop"}  # ours go beside them, not over them
+        request = replace(request, settings={**own, **request.settings})
+        return await reply_by_text(super().reply, request, emit, stops=self._stops)
 
     async def _natively(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """A model that writes its call as text is understood, and from then on asked in the way that is made for it."""

@@ -12,34 +12,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.record import record, replace
-from .react_input import arguments_for, bracketed, json_action, json_value, tool_named, unfenced
+from ..core.values import plain_text
+from .react_arguments import apart, arguments_for, bracketed, described, fitted, typed
+from .react_cleaning import cleaned
+from .react_input import JsonCall, json_call, json_value, unfenced
+from .react_names import ENDS, plain_name, says_none, tool_named
+from .react_sections import Section, has_labels, sections, without_number
+from .react_tags import first_label_tag, tagged_call, with_labels
 
-_WORDS = {
-    "answer": ("final answer", "answer", "最終回答", "最終的な回答", "回答", "答え"),
-    "input": ("action input", "tool input", "input", "行動の入力", "行動入力", "アクションの入力", "アクション入力", "入力"),
-    "thought": ("thought", "思考", "考え"),
-    "action": ("action", "行動", "アクション"),
-    "observation": ("observation", "観察", "観測", "結果"),
-}
-LABELS = {word: kind for kind, words in _WORDS.items() for word in words}
-_LABEL = "|".join([re.escape(word) for word in sorted(LABELS, key=len, reverse=True)]).replace(r"\ ", r"[ \t]+")
-_BEFORE = r"[ \t\u3000>*_#•・\-]*(?:\d{1,2}[.)][ \t]+)?[*_]*(?:step[ \t]*\d+[ \t]*[-:.)–—]*[ \t]*)?"
-LABELLED = re.compile(
-    rf"^{_BEFORE}(?P<label>{_LABEL})[ \t]*\d*[ \t]*(?P<close>[*_]*)[ \t]*[:：][*_]*[ \t]*(?P<rest>.*)$", re.IGNORECASE
-)
-_BOXED = re.compile(rf"^[ \t]*【(?P<label>{_LABEL})】[ \t]*[:：]?[ \t]*(?P<rest>.*)$", re.IGNORECASE)
-_HEADED = re.compile(rf"^[ \t]*(?:#+[ \t]*|[*_]{{2,}})(?P<label>{_LABEL})[ \t]*\d*[ \t]*[*_]*(?P<rest>)$", re.IGNORECASE)
-_NOTHING = {"none", "n/a", "na", "null", "nothing", "-", "なし", "無し", "ない", "不要", "no action"}
-_NO = {"none", "no", "nothing"}
-_ENDS = {"finish", "final answer", "final_answer", "finalanswer", "answer", "最終回答", "回答", "終了"}
-_THINK = re.compile(r"\A\s*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
-_FENCED = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
-_GLUED = re.compile(r"(?:final answer|最終回答)[ \t]*[:：][ \t]*(\S.*)\Z", re.IGNORECASE | re.DOTALL)
-_SPECIAL = re.compile(r"(?:<\|[^|<>\n]{1,30}\|>|</s>)\s*\Z")
-_LOOKS_LIKE_ACTION = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s*:""")
-
-
+BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"  # before a reply
+_THINK = re.compile(r"[\s\ufeff\u200b]*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_FENCED = re.compile(r"```([\w-]*)[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_GLUED = re.compile(r"(?:final answer|最終回答)[ \t]{0,8}[:：][ \t]{0,8}(?=\S)", re.IGNORECASE)
+_SPEAKER = re.compile(r"\Aassistant[ \t]{0,4}[:：]\s{0,8}", re.IGNORECASE)
+_BESIDE = re.compile(r"[ \t,;.]{1,4}(?:Action Input|行動入力|アクション入力)[ \t]{0,4}[:：]", re.IGNORECASE)
+_GLUED_ACTION = re.compile(r"\b(?:Action|Act) \d{1,3}[:：] {0,4}(?=\S)")
+WHOLE_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
+_LOOKS_LIKE_ACTION = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
+_ESCAPED = re.compile(r"\\n(?=(?:Action|Action Input|Final Answer|Thought|行動|入力|最終回答)[:：])")
 _ONE_TEXT: Mapping[str, Any] = {"properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
@@ -59,175 +50,196 @@ Tools = Mapping[str, Mapping[str, Any]]
 
 
 def read(text: str, tools: Tools) -> Reading:
-    text = _SPECIAL.sub("", text).removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = cleaned(text)
     thought = ""
     if (think := _THINK.match(text)) is not None:
-        if "</think" not in think[0].lower():
+        if "</think" not in think[0][-12:].lower():
             return Reading(think[1].strip(), problem=_problem("the thought never ended"))
         thought, text = think[1].strip(), text[think.end() :]
-    reading = _read(text.strip(), tools)
+    elif (end := _THOUGHT_END.search(text)) is not None and not _answered(text[: end.start()], tools):
+        before = sections(text[: end.start()], tools)
+        thought, text = "\n".join([one.body for one in before]).strip(), text[end.end() :]
+    reading = _read(text.lstrip(BLANK).rstrip(), tools)
     return reading if not thought else replace(reading, thought=reading.thought or thought)
 
 
+def _answered(text: str, tools: Tools) -> bool:
+    return any(one.kind == "answer" for one in sections(text, tools))
+
+
 def _read(text: str, tools: Tools) -> Reading:
+    text = _SPEAKER.sub("", text, count=1)
     if not text:
         return Reading(problem=_problem("the reply was empty"))
-    tagged = _TAGGED.search(text)
-    if tagged is not None and not any(kind == "answer" for kind, _ in sections(text[: tagged.start()])):
-        called = _from_json(tagged[1], tools)
-        if called is None:
-            return Reading(problem=_problem("the tool call was no readable JSON"))
-        return replace(called, thought=called.thought or text[: tagged.start()].strip())
+    if (tagged := _tagged(text, tools)) is not None:
+        return tagged
+    if (place := first_label_tag(text)) >= 0 and not _answered(text[:place], tools):
+        text = with_labels(text, place).strip()
     whole = unfenced(text)
-    if whole[:1] in "{[" and whole and (found := _from_json(whole, tools)) is not None:
+    if whole[:1] in ("{", "[") and (found := _from_json(whole, tools)) is not None:
         return found
     if (first := _first_object(text, tools)) is not None:
         return first
     if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole):
         return Reading(problem=_problem("the JSON was broken off or not valid"))
-    parts = sections(whole if whole != text and _has_label(whole) else text)
-    seen = _until_observation(parts)
+    if "\n" not in text and text[:8].lower() == "thought:":
+        text = whole = _ESCAPED.sub("\n", text)
+    parts = sections(
+        whole if whole != text and has_labels(whole, tools) else text, tools, lambda bare: bool(_bare(bare, tools).action)
+    )
+    kinds = [part.kind for part in parts]
+    seen = parts[: kinds.index("observation")] if "observation" in kinds else parts
     if not seen:
         return Reading(problem=_problem("it began with an observation, which only the user gives"))
-    if all(kind == "bare" for kind, _ in seen):
-        return _bare(seen[0][1] if seen else text, tools)
+    if all(part.kind == "bare" for part in seen):
+        return _bare(seen[0].body, tools)
     return _labelled(seen, tools)
+
+
+def _tagged(text: str, tools: Tools) -> Reading | None:
+    call = tagged_call(text)
+    if call is None or _answered(call.before, tools):
+        return None
+    parts = sections(call.before, tools)
+    thought = "\n".join([one.body for one in parts if one.kind in ("bare", "thought")]).strip()
+    if call.name:
+        name = tool_named(call.name, tools)
+        if not call.pairs:
+            return Reading(thought, name, arguments_for(call.body, tools.get(name), called=True))
+        properties = (tools.get(name) or {}).get("properties") or {}
+        return Reading(thought, name, {key: typed(value, properties.get(key)) for key, value in call.pairs})
+    found = _from_json(call.body, tools)
+    if found is None:
+        return Reading(problem=_problem("the tool call was no readable JSON"))
+    return replace(found, thought=found.thought or thought)
 
 
 def _first_object(text: str, tools: Tools) -> Reading | None:
     """JSON with words before or after it: the first object counts, if it names a known tool or is the answer."""
     place = text.find("{")
-    if place < 0 or "```" in text or _has_label(text):
+    if place < 0 or "```" in text or has_labels(text, tools):
         return None
     try:
         _, end = json.JSONDecoder(strict=False).raw_decode(text, place)
     except (ValueError, RecursionError):
         return None
     inside = text[place:end]
-    found = json_action(inside)
-    if found is None or (tool_named(found[0], tools) not in tools and not ('"tool"' in inside and found[0].lower() in _ENDS)):
+    found = json_call(inside)
+    if found is None or not (_is_known(found.name, tools) or (found.named == "tool" and found.name.lower() in ENDS)):
         return None
     reading = _from_json(inside, tools)
     return None if reading is None else replace(reading, thought=reading.thought or text[:place].strip())
 
 
-def _has_label(text: str) -> bool:
-    return any(kind != "bare" for kind, _ in sections(text))
-
-
-def sections(text: str) -> list[tuple[str, str]]:
-    """What stands under which label; `bare` before the first. A code block keeps its lines, whatever they say."""
-    found: list[tuple[str, list[str]]] = [("bare", [])]
-    lines = text.split("\n")
-    fences = sum(line.count("```") for line in lines)
-    inside = False
-    for line in lines:
-        closing = fences - line.count("```")
-        label = (
-            None
-            if inside and closing >= 0 and fences > 0
-            else (LABELLED.match(line) or _HEADED.match(line) or _BOXED.match(line))
-        )
-        if label is not None and label["label"].lower() == "input" and found[-1][0] != "action":
-            label = None  # a word like any other
-        if label is not None:
-            rest = label["rest"]
-            bold = line[: label.start("label")].count("**") and not label.groupdict().get("close")
-            if bold and rest.rstrip().endswith("**"):
-                rest = rest.rstrip().removesuffix("**")
-            found.append((LABELS[re.sub(r"[ \t]+", " ", label["label"]).lower()], [rest]))
-        else:
-            found[-1][1].append(line)
-        if line.count("```") % 2:
-            inside = not inside
-        fences = closing
-    quoted = [(kind, _unquoted(lines)) for kind, lines in found]
-    return [(kind, body) for kind, body in quoted if body or kind != "bare"]
-
-
-def _unquoted(lines: list[str]) -> str:
-    """Without the `>` of a quotation that goes through all of it."""
-    if len(lines) > 1 and all(line.lstrip().startswith(">") for line in lines[1:] if line.strip()):
-        lines = [lines[0], *[re.sub(r"^\s*> ?", "", line) for line in lines[1:]]]
-    return "\n".join(lines).strip()
+def _is_known(name: str, tools: Tools) -> bool:
+    return tool_named(name, tools) in tools
 
 
 def ends_whole(text: str) -> bool:
     """Of a reply that was cut off at the token limit: whether the call in it had ended before."""
     if "</tool_call>" in text:
         return True
-    kind, body = (sections(text) or [("bare", "")])[-1]
-    if kind == "observation":
-        return True
-    inside = unfenced(body.partition("<tool_call>")[2] or body)
+    parts = sections(text, {})
+    if not parts or parts[-1].kind == "observation":
+        return bool(parts)
+    body = parts[-1].body
     try:
-        return isinstance(json_value(inside), Mapping)
+        return isinstance(json_value(unfenced(body.partition("<tool_call>")[2] or body), whole=True), Mapping)
     except ValueError:
         return False
 
 
-def _until_observation(parts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    kinds = [kind for kind, _ in parts]
-    return parts[: kinds.index("observation")] if "observation" in kinds else parts
-
-
-def _labelled(parts: list[tuple[str, str]], tools: Tools) -> Reading:
+def _labelled(parts: list[Section], tools: Tools) -> Reading:
     thoughts: list[str] = []
-    for place, (kind, body) in enumerate(parts):
-        following = parts[place + 1] if place + 1 < len(parts) else ("", "")
-        given = following[1] if following[0] == "input" else None
-        if kind in ("bare", "thought"):
-            thoughts.append(body)
-        elif kind == "answer" and body:
-            return Reading(_joined(thoughts), answer=_undecorated(body))
-        elif kind == "action" and (acted := _action(body, given, tools)) is not None:
+    answered = any(part.kind == "answer" and not part.empty for part in parts)
+    for place, part in enumerate(parts):
+        following = parts[place + 1] if place + 1 < len(parts) else None
+        given = following.body if following is not None and following.kind == "input" else None
+        if part.kind in ("bare", "thought"):
+            thoughts.append(part.body)
+        elif part.kind == "answer" and not part.empty:
+            return Reading(_joined(thoughts), answer=undecorated(part.body))
+        elif part.kind == "action" and (acted := _action(part.body, given, tools, answered=answered)) is not None:
             return replace(acted, thought=_joined(thoughts) or acted.thought)
-    if [kind for kind, _ in parts if kind != "bare"] == ["thought"]:
-        last = _bare(parts[-1][1], tools)
+    said = _joined(thoughts)
+    if [part.kind for part in parts if part.kind != "bare"] == ["thought"]:
+        last = _bare(parts[-1].body, tools)
         if last.action or (last.answer and last.thought):
             return last
-    glued = _GLUED.search(_joined(thoughts))
-    if glued is not None:
-        return Reading(_joined(thoughts)[: glued.start()].strip(), answer=glued[1].strip())
-    return Reading(_joined(thoughts), problem=_problem("there was neither an action nor a final answer"))
+    return _glued(said, tools) or Reading(said, problem=_problem("there was neither an action nor a final answer"))
+
+
+def _glued(said: str, tools: Tools) -> Reading | None:
+    """An answer or a numbered action on the line of its thought."""
+    if (answer := _GLUED.search(said)) is not None:
+        return Reading(said[: answer.start()].strip(), answer=said[answer.end() :].strip())
+    if (action := _GLUED_ACTION.search(said)) is None:
+        return None
+    call = bracketed(said[action.end() :], to_the_end=True)
+    if call is None or not (_is_known(call[0], tools) or plain_name(call[0]).lower() in ENDS):
+        return None
+    return replace(_acted(call[0], call[1], tools, called=True), thought=said[: action.start()].strip())
 
 
 def _joined(thoughts: list[str]) -> str:
     return "\n".join([thought for thought in thoughts if thought]).strip()
 
 
-def _undecorated(text: str) -> str:
-    """Without the bold of a whole line."""
-    bold = re.fullmatch(r"\*\*([^*]+)\*\*", text)
+def undecorated(text: str) -> str:
+    """Without the bold of the whole."""
+    bold = WHOLE_BOLD.fullmatch(text)
     return bold[1].strip() or text if bold else text
 
 
-def _action(body: str, given: str | None, tools: Tools) -> Reading | None:
-    """The action under its label; `None` if it says that there is none."""
-    text = unfenced(body)
-    if text[:1] in ("{", "["):
+def _action(body: str, given: str | None, tools: Tools, *, answered: bool) -> Reading | None:
+    """The action under its label; `None` if it says that there is none. `answered`: an answer follows."""
+    text = without_number(unfenced(body))
+    if text[:1] in ("{", "[", "$"):
         if (found := _from_json(text, tools)) is not None:
             return found
         if text[:1] == "{":
             return Reading(problem=_problem("the JSON of the action was not valid"))
+    first, _, rest = text.partition("\n")
+    if given and given.strip() and _is_known(described(first), tools):
+        return _acted(described(first), given, tools)
     call = bracketed(text)
-    if call is not None:
+    if call is not None and (_is_known(call[0], tools) or not says_none(call[0])):
         name, inside = call
         return _acted(name, inside if inside.strip() or given is None else given, tools, called=True)
-    first, _, rest = text.partition("\n")
-    name = _plain_name(first)
-    if not name or name.lower() in _NOTHING or (name.lower().split()[0] in _NO and tool_named(name, tools) not in tools):
+    name = plain_name(first)
+    known = _is_known(name, tools)
+    if given is None and not known and (split := _BESIDE.search(first)) is not None:
+        return _action(first[: split.start()], first[split.end() :] + f"\n{rest}", tools, answered=answered)
+    loose = apart(text) if given is None and not known else None
+    if loose is not None and _is_known(loose[0], tools):
+        return _acted(loose[0], loose[1], tools, called=True)
+    if not name or (not known and says_none(first.strip("`*\"' "))):
         return None
     before, colon, after = first.partition(":") if ":" in first else first.partition("：")
-    known = tool_named(_plain_name(before), tools) in tools or _plain_name(before).lower() in _ENDS
-    if given is None and colon and known:
-        return _acted(_plain_name(before), "\n".join([after.strip(), rest]).strip(), tools)
+    before = plain_name(before)
+    if colon and not known and (_is_known(before, tools) or before.lower() in ENDS):
+        return _acted(before, given if given is not None else "\n".join([after.strip(), rest]).strip(), tools)
+    ends = name.lower() in ENDS
+    if answered and not known and not (given if ends else False) and not rest.strip() and (ends or given is None):
+        return None
+    if not known and not ends and _is_sentence(first):
+        return Reading(problem=_problem("the action named no tool"))
     return _acted(name, given if given is not None else rest.strip(), tools)
 
 
+def _is_sentence(text: str) -> bool:
+    text = text.strip()
+    return (
+        len(text) > 60
+        or len(text.split()) > 4
+        or text.endswith(("。", "！", "!", "?", "？"))
+        or (" " in text and text[-1:] == ".")
+    )
+
+
 def _acted(name: str, given: str, tools: Tools, *, called: bool = False) -> Reading:
-    name = _plain_name(name)
-    if name.lower() in _ENDS and tool_named(name, tools) not in tools:
+    name = plain_name(name)
+    if name.lower() in ENDS and not _is_known(name, tools):
         answer = _unwrapped_answer(given)
         return Reading(answer=answer) if answer else Reading(problem=_problem("the final answer was empty"))
     found = tool_named(name, tools)
@@ -242,49 +254,77 @@ def _unwrapped_answer(given: str) -> str:
     return given.strip()
 
 
-def _plain_name(text: str) -> str:
-    name = text.strip().strip("`*\"'「」『』 ").strip()
-    if name[:1] in "[<(" and name[-1:] in "]>)" and name:
-        name = name[1:-1].strip()
-    return name.rstrip(".。").strip("`*\"' ")
-
-
 def _from_json(text: str, tools: Tools) -> Reading | None:
-    found = json_action(text)
+    found = json_call(text)
     if found is None:
         return None
-    name, given, thought = found
-    if name.lower() in _ENDS and tool_named(name, tools) not in tools:
-        answer = given if isinstance(given, str) else _unwrapped_answer(_as_text(given))
-        return Reading(thought, answer=answer.strip()) if answer.strip() else Reading(thought, problem=_problem("no answer"))
-    action = tool_named(name, tools)
-    return Reading(thought, action, given if isinstance(given, Mapping) else arguments_for(_as_text(given), tools.get(action)))
+    if found.name.lower() in ENDS and not _is_known(found.name, tools):
+        answer = found.given if isinstance(found.given, str) else _unwrapped_answer(_as_text(found.given))
+        if not answer.strip():
+            return Reading(found.thought, problem=_problem("the final answer was empty"))
+        return Reading(found.thought, answer=answer.strip())
+    action = tool_named(found.name, tools)
+    if action not in tools and not _means_a_call(found):
+        return None
+    if isinstance(found.given, Mapping):
+        return Reading(found.thought, action, fitted(found.given, tools.get(action)))
+    return Reading(found.thought, action, arguments_for(_as_text(found.given), tools.get(action)))
+
+
+def _means_a_call(found: JsonCall) -> bool:
+    """Of a tool that is not known: whether the JSON can be anything but a call."""
+    return not (found.named == "name" and found.given_as == "input") and (bool(found.given_as) or found.given is None)
 
 
 def _as_text(value: Any) -> str:
-    from ..core.values import plain_text
-
     return "" if value is None else plain_text(value)
 
 
 def _bare(text: str, tools: Tools) -> Reading:
     """No labels: a call of a known tool, as all of it or as its last line; else it is the answer itself."""
     for fenced in _FENCED.finditer(text):
-        found = _from_json(fenced[1], tools)
-        if found is not None and not (found.answer and fenced.start()):
-            return replace(found, thought=found.thought or text[: fenced.start()].strip())
-        if fenced[1].lstrip()[:1] == "{" and _LOOKS_LIKE_ACTION.search(fenced[1]) and found is None:
-            return Reading(problem=_problem("the JSON was broken off or not valid"))
+        if (found := _in_fence(fenced, text, tools)) is not None:
+            return found
     lines = text.strip().split("\n")
     for start in (0, len(lines) - 1):
         one = "\n".join(lines[start:]).strip().strip("`*").strip()
         call = bracketed(one, to_the_end=True)
+        if call is None and start == 0 and lines[0].strip().lower().startswith("finish["):
+            call = bracketed(one)  # with kind words after it
         if call is None:
             continue
-        name = _plain_name(call[0])
-        if tool_named(name, tools) in tools or name.lower() in ("finish", "final answer"):
+        name = plain_name(call[0])
+        if _is_tool_call(name, tools) or name.lower() in ("finish", "final answer"):
             return replace(_acted(name, call[1], tools, called=True), thought="\n".join(lines[:start]).strip())
-    return Reading(answer=_undecorated(text.strip()))
+    return Reading(answer=undecorated(text.strip()))
+
+
+def _is_tool_call(name: str, tools: Tools) -> bool:
+    """In a text without labels a call is known by the tool's own name, not by words around it."""
+    return _is_known(name, tools) and name.count(".") <= tool_named(name, tools).count(".")
+
+
+def _in_fence(fenced: re.Match[str], text: str, tools: Tools) -> Reading | None:
+    inside = fenced[2].strip()
+    alone = not text[: fenced.start()].strip()
+    if fenced[1] == "tool_code":
+        printed = re.fullmatch(r"print\((.*)\)", inside, re.DOTALL)
+        call = bracketed((printed[1] if printed else inside).strip(), to_the_end=True)
+        if call is not None and _is_known(call[0], tools):
+            return replace(_acted(call[0], call[1], tools, called=True), thought=text[: fenced.start()].strip())
+    found = _from_json(inside, tools)
+    if found is not None and not (found.answer and not alone) and (alone or found.action in tools):
+        return replace(found, thought=found.thought or text[: fenced.start()].strip())
+    broken = found is None and inside[:1] == "{" and _LOOKS_LIKE_ACTION.search(inside) and not _is_json(inside)
+    return Reading(problem=_problem("the JSON was broken off or not valid")) if broken else None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json_value(text, whole=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _problem(what: str) -> str:

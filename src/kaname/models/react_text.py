@@ -8,16 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from logging import getLogger
 from typing import Any
 
-from ..core.messages import Message, ModelReply, ModelRequest, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, assistant
+from ..core.errors import RequestRefused
+from ..core.language import say
+from ..core.messages import (
+    Message,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Provided,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    assistant,
+)
 from ..core.openai_shape import result_text
 from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.ports import Emit, Model
 from .describing import described
 from .offer import CUT_OFF
-from .react_reading import LABELLED, LABELS, Reading, ends_whole, read
+from .react_labels import label_of
+from .react_reading import Reading, ends_whole, read
+from .react_stream import ReactStream
 
 STOPS = ["\nObservation:", "\n観察:"]
 _HOW = """You can use tools. Tools:
@@ -34,11 +51,43 @@ Final Answer: the answer, in the language of the question"""
 _LAST = """No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
 Thought: why this is the answer
 Final Answer: the answer, in the language of the question"""
-_UNFINISHED = re.compile(
-    r"[ \t\u3000>*_#•・-]*(?:\d{1,2}[.)]?[ \t]*)?(?:step[ \t]*\d*[ \t]*[-:.)–—]*[ \t]*)?"
-    r"(?P<word>\D*?)[ \t]*\d*[ \t]*[*_]*[ \t]*",
-    re.IGNORECASE,
+_NOTE = "Your last reply could not be "
+_NOT_NOW = f"{_NOTE}used: it called a tool, or had no answer. {_LAST}"
+_ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
+_STOP_REFUSED = re.compile(
+    r"(?:support|unknown|unrecogni[sz]ed|unexpected|invalid|extra|additional|permitted|allowed|too many|forbidden)"
+    r".{0,80}\bstop(?:_sequences)?\b|\bstop(?:_sequences)?\b.{0,80}(?:support|permitted|allowed|unknown|invalid|forbidden|extra)",
+    re.IGNORECASE | re.DOTALL,
 )
+_MOST_STOPS = 4  # that providers take
+_PROVIDER = "react_text"
+
+
+class Stops:
+    """The stop sequences that go with a request, and whether the server takes any. `setting`: how its provider calls them."""
+
+    def __init__(self, setting: str = "stop") -> None:
+        self._setting = setting
+        self.refused = self._warned = False
+
+    def beside(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings with ours first: without them the model makes up what the tools say."""
+        if self.refused:
+            return dict(settings)
+        given = settings.get(self._setting) or []
+        theirs = [given] if isinstance(given, str) else list(given)
+        room = _MOST_STOPS - len(STOPS)
+        if len(theirs) > room and not self._warned:
+            self._warned = True
+            getLogger("kaname").warning(
+                say(
+                    f"only {room} of your stop sequences go with tools as text, {theirs[room:]} do not: "
+                    f"providers take {_MOST_STOPS}, and {len(STOPS)} keep the model from making up observations",
+                    f"テキストでのツール利用では、停止文字列は {room} 個までで、{theirs[room:]} は送られません。"
+                    f"プロバイダーの上限は {_MOST_STOPS} 個で、{len(STOPS)} 個は観察の捏造を防ぐために使います",
+                )
+            )
+        return {**settings, self._setting: [*STOPS, *theirs[:room]]}
 
 
 class TextOnly:
@@ -46,54 +95,95 @@ class TextOnly:
 
     def __init__(self, model: Model, *, stop_setting: str = "") -> None:
         self._model, self._stop_setting = model, stop_setting or getattr(model, "stop_setting", "stop")
+        self._stops = Stops(self._stop_setting)
         self.name = model.name
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         own = getattr(self._model, "settings", None) or {}
         given = request.settings.get(self._stop_setting, own.get(self._stop_setting))
         settings = {**request.settings, **({self._stop_setting: given} if given else {})}
-        request = replace(request, settings=settings)
-        return await reply_by_text(self._model.reply, request, emit, stop_setting=self._stop_setting)
+        return await reply_by_text(self._model.reply, replace(request, settings=settings), emit, stops=self._stops)
 
     async def close(self) -> None:
         if (close := getattr(self._model, "close", None)) is not None:
             await close()
 
 
-async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stop_setting: str = "stop") -> ModelReply:
+async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: Stops | None = None) -> ModelReply:
     """`ask(request, emit)` is the plain model, which knows nothing of tools."""
     if request.schema is not None:
         return await ask(replace(request, messages=told(request)), emit)  # type: ignore[no-any-return]
     stream = ReactStream()
+    said = await _asked(ask, request, stream, emit, stops or Stops())
+    if said.message.calls:  # it could, after all
+        return said
+    reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools})
+    unsure = not reading.answer or (reading.answer.startswith("{") and not stream.shown)
+    if said.stop_reason == "max_tokens" and unsure and not ends_whole(said.message.text):
+        reading = Reading(reading.thought, problem=CUT_OFF)
+    if not request.tools and not reading.answer:
+        reading = _without_tools(reading, said.message.text.strip(), request)
+    if reading.problem and len(unread := _unread(request)) >= _ASKED_AGAIN:
+        best = next((words for words in (reading.thought, *[message.text for message in unread]) if words), "")
+        reading = Reading(answer=best) if best else reading
+    return await _replied(said, reading, stream, emit)
+
+
+async def _asked(ask: Any, request: ModelRequest, stream: ReactStream, emit: Emit, stops: Stops) -> ModelReply:
+    """A server that takes no stop sequences says so before anything was shown, and is asked again without them."""
+    heard = False
 
     async def show(text: str, kind: str = "text", call_id: str = "") -> None:
-        if kind != "text":
-            await emit(text, kind)
-            return
-        for piece, what in stream.feed(text):
+        nonlocal heard
+        heard = True
+        for piece, what in stream.feed(text) if kind == "text" else [(text, kind)]:
             await emit(piece, what)
 
-    settings = {key: value for key, value in request.settings.items() if key not in ("tool_choice", "parallel_tool_calls")}
-    if request.tools:
-        given = settings.get(stop_setting) or []
-        settings[stop_setting] = [*STOPS, *([given] if isinstance(given, str) else given)][:4]  # as many as providers take
-    said = await ask(replace(request, messages=told(request), tools=(), settings=settings), show)
-    if said.message.calls:  # it could, after all
-        return said  # type: ignore[no-any-return]
-    reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools})
-    unread = not reading.answer or reading.answer.startswith("{")
-    if said.stop_reason == "max_tokens" and unread and not ends_whole(said.message.text):
-        reading = Reading(reading.thought, problem=CUT_OFF)
-    if not request.tools and not reading.answer:  # nothing but an answer was asked for
-        reading = Reading(answer=reading.thought or said.message.text.strip())
-    return await _replied(said, reading, stream, emit)
+    plain = {key: value for key, value in request.settings.items() if key not in ("tool_choice", "parallel_tool_calls")}
+    settings = stops.beside(plain) if request.tools else plain
+    sent = replace(request, messages=told(request), tools=(), settings=settings)
+    try:
+        return await ask(sent, show)  # type: ignore[no-any-return]
+    except RequestRefused as problem:
+        if heard or settings == plain or not _STOP_REFUSED.search(str(problem)):
+            raise
+    said = await ask(replace(sent, settings=plain), show)
+    stops.refused = True  # it was that: from now on none of ours are sent
+    return said  # type: ignore[no-any-return]
+
+
+def _without_tools(reading: Reading, text: str, request: ModelRequest) -> Reading:
+    """Nothing but an answer was asked for: a call is none. Where the protocol was never spoken of, any text is the answer."""
+    if not any(message.role == "tool" for message in request.messages):
+        return Reading(answer=reading.thought or text) if text else reading
+    if reading.action:
+        return Reading(reading.thought, problem=_NOT_NOW)
+    return Reading(answer=reading.thought) if reading.thought else reading
+
+
+def _unread(request: ModelRequest) -> list[Message]:
+    """The replies, the last one first, that could not be read just now, one after the other."""
+    found = []
+    for message in reversed(request.messages):
+        if message.role == "assistant" and _as_written(message) is not None:
+            found.append(message)
+        elif message.role != "user" or not (message.text == CUT_OFF or message.text.startswith(_NOTE)):
+            break
+    return found
+
+
+def _as_written(message: Message) -> str | None:
+    """What the model wrote, of a reply that could not be read."""
+    kept = [part.data for part in message.parts if isinstance(part, Provided) and part.provider == _PROVIDER]
+    return str(kept[0].get("written", "")) if kept else None
 
 
 async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit: Emit) -> ModelReply:
     kept: list[Part] = [part for part in said.message.parts if not isinstance(part, Text)]
     if reading.problem:
-        rest = reading.thought or said.message.text.strip()
-        return replace(said, message=Message("assistant", (*kept, *([Text(rest)] if rest else []))), problem=reading.problem)
+        kept.append(Provided(_PROVIDER, {"written": said.message.text.strip()}))
+        words = [Text(reading.thought)] if reading.thought else []
+        return replace(said, message=Message("assistant", (*kept, *words)), problem=reading.problem)
     if reading.thought:
         kept.append(Thinking(reading.thought))
     if reading.action:
@@ -129,11 +219,14 @@ def told(request: ModelRequest) -> tuple[Message, ...]:
 
 
 def _written(message: Message, tools: tuple[ToolSpec, ...]) -> str:
+    if (unread := _as_written(message)) is not None:
+        return unread
     lines = [f"Thought: {message.thinking}"] if message.thinking else []
     for call in message.calls:
         lines += [f"Action: {call.name}", f"Action Input: {_input(call, tools)}"]
     if message.text:
-        lines.append(message.text if LABELLED.match(message.text) or message.calls else f"Final Answer: {message.text}")
+        label = label_of(message.text.split("\n", 1)[0])  # somebody else wrote it down in this form
+        lines.append(message.text if message.calls or (label and label.strong) else f"Final Answer: {message.text}")
     return "\n".join(lines)
 
 
@@ -149,71 +242,3 @@ def _input(call: ToolCall, tools: tuple[ToolSpec, ...]) -> str:
 def _heard(result: ToolResult) -> str:
     text = result_text(result)
     return f"Observation: {'Error: ' if result.is_error else ''}{text or 'nothing'}"
-
-
-class ReactStream:
-    """What can be shown while the text arrives. A line that may yet turn out to be a label is held, and so is what has none."""
-
-    def __init__(self) -> None:
-        self._line, self._spaces = "", ""
-        self._section = "bare"
-        self._boxed: bool | None = None  # whether all of it stands in one code block
-        self._begun = False  # whether something of the section was shown
-        self._open = False  # whether the current line has been shown in part
-        self.shown = ""  # of the answer
-
-    def feed(self, piece: str) -> list[tuple[str, str]]:
-        out: list[tuple[str, str]] = []
-        *whole, rest = (self._line + piece).split("\n")
-        for line in whole:
-            self._take(line, "\n", out)
-            self._open = False
-        self._line = rest
-        shown = self._section in ("thought", "answer") and bool(rest) and (self._open or not self._unclear(rest))
-        label = None if self._open else LABELLED.match(rest)
-        if shown or (label is not None and label["rest"].strip()):
-            self._take(rest, "", out)
-            self._line, self._open = "", True
-        return out
-
-    def _unclear(self, line: str) -> bool:
-        return may_be_label(line) or bool(self._boxed and "```".startswith(line.strip()))
-
-    def _take(self, line: str, ending: str, out: list[tuple[str, str]]) -> None:
-        if self._boxed is None and line.strip():
-            self._boxed = line.lstrip().startswith("```")
-        elif self._boxed and line.strip() == "```" and not self._open:
-            self._section = "hidden"
-        label = None if self._open else LABELLED.match(line)
-        if label is not None:
-            kind = LABELS[re.sub(r"[ \t]+", " ", label["label"]).lower()]
-            over = self._section in ("answer", "hidden") or kind not in ("thought", "answer")
-            self._section = "hidden" if over else kind
-            self._begun, self._spaces = False, ""
-            line = label["rest"]
-        if self._section in ("thought", "answer"):
-            self._show(line + ending, out)
-
-    def _show(self, text: str, out: list[tuple[str, str]]) -> None:
-        """Without spaces before and after the whole."""
-        text = self._spaces + text if self._begun else text.lstrip()
-        kept = text.rstrip(" \t\n*")  # a bold line's end may belong to its label
-        self._spaces = text[len(kept) :]
-        if not kept:
-            return
-        self._begun = True
-        if self._section == "answer":
-            self.shown += kept
-        out.append((kept, "text" if self._section == "answer" else "thinking"))
-
-
-def may_be_label(line: str) -> bool:
-    """The beginning of a line that more could make a label of."""
-    if len(line) > 60:
-        return False
-    label = LABELLED.match(line)
-    if label is not None and not label["rest"].strip():
-        return True
-    found = _UNFINISHED.fullmatch(line)
-    word = "" if found is None else re.sub(r"[ \t]+", " ", found["word"]).lower()
-    return found is not None and any(label.startswith(word) for label in LABELS)

@@ -78,10 +78,10 @@ class React:
         """The form of the reply was wrong: say so and ask again, a few times; then take the best that there is."""
         in_a_row = len(list(takewhile(lambda replied: replied.reply.problem, reversed(state.replies))))
         if in_a_row <= self.max_form_retries:
-            return CallModel(schema=self._schema, note=problem)
+            return CallModel(tools=state.replies[-1].step.tools, schema=self._schema, note=problem)
         said = [replied.reply.message.text for replied in state.replies if replied.reply.message.text.strip()]
-        said = [text for text in said if not text.lstrip().startswith(("{", "`", "<", "Action"))] or said  # words before debris
-        return self._answer(said[-1], state) if said else Finish(Stop("incomplete", problem))
+        said = [text for text in said if not text.lstrip().startswith(("{", "`", "<", "Action"))]  # words, not debris
+        return self._answer(said[-1], state) if said else Finish(Stop("incomplete", _unreadable(problem)))
 
     def _answer(self, text: str, state: State) -> Step:
         end = _end(state, text if self.output is None else "")
@@ -100,6 +100,15 @@ class React:
 
     def _final(self, note: str) -> CallModel:
         return CallModel(tools=False, schema=self._schema, note=note)
+
+
+def _unreadable(problem: str) -> str:
+    """For the user, what the model was told."""
+    what = problem.partition("\n")[0].removeprefix("Your last reply could not be read: ").removesuffix(". Write either")
+    return say(
+        f"the model's replies could not be read, even when it was asked again: {what}",
+        f"モデルの返答は、聞き直しても読み取れませんでした: {what}",
+    )
 
 
 def _given_up(messages: Sequence[Message]) -> str:

@@ -1,0 +1,242 @@
+"""An input as models write it becomes a tool's arguments: a call's brackets, keywords, lines of `name: value`, plain text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.values import plain_text
+from .react_input import json_value, unfenced
+
+_CALL = re.compile(
+    r"[`*\"'@]{0,4}(?P<name>[^\W\d][\w.\-]{0,80}(?: [A-Za-z]{1,30}){0,3})[`*\"']{0,4}(?P<gap>\s{0,8})(?P<open>[\[(［（])"
+)
+_PAIRS = {"[": "]", "(": ")", "［": "］", "（": "）"}
+_QUOTES = {'"': '"', "'": "'", "「": "」", "『": "』", "“": "”", "`": "`"}
+_EMPTY = {"", "none", "null", "n/a", "なし", "無し", "{}", "()"}
+_WAITING = re.compile(
+    r"pause|stop|-{3,}|\*{3,}|={3,}|\*{0,2}observation\*{0,2}[.…]*|観察|✿RESULT✿"
+    r"|[(\[*_]{0,3}(?:now )?(?:i will|i'll|i’ll|i am|i'm|let me|let us|let's|we|please|waiting|wait|pausing)\b"
+    r"[^\n]{0,120}\b(?:wait|waiting|observation|observations|result|results|response|output|tool|provide|pause)\b[^\n]{0,120}"
+    r"|[(\[*_]{1,3}(?:wait|waiting|pause|awaiting)[^\n]{0,80}|(?:観察|結果|応答|実行)[^\n]{0,20}(?:待ち|待つ|待機)[^\n]{0,20}",
+    re.IGNORECASE,
+)
+_AFTERWORD = re.compile(
+    r"(?:this (?:will|should|query will|search will)|once i|after (?:this|that|i)|then i(?: will|'ll)|let me know|i hope)\b"
+    r"[^\n]{0,200}",
+    re.IGNORECASE,
+)
+_APART = re.compile(
+    r"(?P<name>[\w.\-]{1,80})[ \t]{0,4}(?:(?:->|→|=>|\|)[ \t]{0,4}(?P<rest>\S.*)|(?P<quoted>[\"'「『“`].*))", re.DOTALL
+)
+_TRUTH = {"true": True, "false": False, "yes": True, "no": False, "はい": True, "いいえ": False}
+_LONGEST_CODE = 50_000  # characters that Python's own reader is given
+ONE_TEXT = "input"
+"""What the parameter of a tool is called that takes one text, as it is written."""
+
+
+def bracketed(text: str, *, to_the_end: bool = False) -> tuple[str, str] | None:
+    """`name[…]` or `name(…)`: the name and what is inside. `to_the_end`: nothing may follow."""
+    call = _CALL.match(text)
+    if call is None:
+        return None
+    opening = call["open"]
+    end = _closed(text, call.end(), opening, _PAIRS[opening])
+    if end < 0:
+        return None
+    after = text[end + 1 :].strip().strip("`*;.。").strip()
+    return None if to_the_end and after else (call["name"], text[call.end() : end])
+
+
+def apart(text: str) -> tuple[str, str] | None:
+    """`search -> moss`, `search "moss"`, or a bracket that never closes: the name and what follows it."""
+    found = _APART.fullmatch(text)
+    if found is not None:
+        return found["name"], found["rest"] or found["quoted"]
+    call = _CALL.match(text)
+    return None if call is None else (call["name"], text[call.end() :])
+
+
+def described(text: str) -> str:
+    """The name before a remark in brackets, `search (web search)`; empty if there is none."""
+    call = _CALL.match(text)
+    return call["name"] if call is not None and call["gap"] and call["open"] in "(（" else ""
+
+
+def _closed(text: str, start: int, opening: str, closing: str) -> int:
+    """Where the bracket closes. One that closes nothing later on was part of what is inside."""
+    triple = re.match(r"\s{0,20}(\"\"\"|''')", text[start : start + 30])
+    if triple and (end := text.find(triple[1], start + triple.end())) >= 0:
+        return text.find(closing, end)
+    depth, end = 1, -1
+    for found in re.finditer(f"[{re.escape(opening + closing)}]", text[start:]):
+        depth += 1 if found[0] == opening else -1
+        if depth == 0:
+            end = start + found.start()
+            break
+    if end < 0:
+        return text.rfind(closing, start)
+    rest = text[end + 1 :].split("\n", 1)[0]
+    surplus = rest.count(closing) > rest.count(opening)
+    return end + 1 + rest.rfind(closing) if surplus else end
+
+
+def tidied(given: str) -> str:
+    """The input without what belongs to the telling: a block's fence, bold, the words that the model is waiting now."""
+    text = given.strip()
+    if (tag := text.find("<observation>")) >= 0:
+        text = text[:tag].rstrip()
+    while (place := text.rfind("\n")) >= 0:
+        last = text[place + 1 :].strip()
+        if not (_WAITING.fullmatch(last) or (text[:place].endswith("\n") and _AFTERWORD.fullmatch(last))):
+            break
+        text = text[:place].rstrip()
+    fence = re.match(r"```[\w-]{0,20}[ \t]{0,8}\n", text)
+    if fence is not None and (end := text.find("\n```", fence.end() - 1)) >= 0:
+        return text[fence.end() : end].strip()
+    if len(text) > 4 and text.startswith("**") and text.endswith("**") and text.count("**") == 2:
+        text = text[2:-2].strip()
+    return unfenced(text)
+
+
+def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool = False) -> Mapping[str, Any] | str:
+    """The arguments that an input spells, for a tool of this schema; the text itself, where it is not clear whose it is."""
+    text = tidied(given)
+    properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
+    if (value := _object(text, properties)) is not None:
+        return fitted(value, schema, text)
+    if schema is None:
+        keywords = _literals(text, None, called) if called else None
+        return _unquoted(text) if keywords is None else keywords
+    if not properties:
+        return {}
+    required = [name for name in schema.get("required") or [] if name in properties]
+    only = list(properties) if len(properties) == 1 else required
+    braced = text[:1] == "{" and text.endswith("}")  # JSON whose names have no quotes
+    named = _named(text[1:-1].strip() if braced else text, properties, required, called)
+    if named is not None:
+        return named
+    if len(only) != 1:
+        return text
+    if text.lower() in _EMPTY and only[0] not in required:
+        return {}
+    return {only[0]: typed(text, properties[only[0]])}
+
+
+def fitted(value: Mapping[str, Any], schema: Mapping[str, Any] | None, text: str = "") -> Mapping[str, Any]:
+    """An object for a tool that takes one text, or one object, is that text or that object, unless it names the parameter."""
+    properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
+    if len(properties) != 1:
+        return value
+    ((name, kind),) = properties.items()
+    if name in value or not value:
+        return value
+    if name == ONE_TEXT and _kinds(kind) == {"string"}:
+        return {name: text or plain_text(value)}
+    takes = kind.get("properties") if isinstance(kind, Mapping) else None
+    return {name: value} if takes and set(value) <= set(takes) else value
+
+
+def _object(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The JSON object that the text is, or that it begins with: models like to add that they are waiting."""
+    if text[:1] != "{":
+        return None
+    for end in (len(text), text.find("}\n\n") + 1, text.find("}\n") + 1):
+        try:
+            value = json_value(text[:end]) if end else None
+        except ValueError:
+            continue
+        if isinstance(value, Mapping):
+            return dict(value)
+    one = re.fullmatch(r"\{\s{0,8}\"(\w{1,40})\"\s{0,8}:\s{0,8}\"([^\n]*)\"\s{0,8}\}", text)  # quotes that were not escaped
+    return {one[1]: one[2]} if one is not None and one[1] in properties and '": ' not in one[2] else None
+
+
+def _kinds(schema: Any) -> set[str]:
+    """The JSON types that a parameter takes; none, if it does not say."""
+    if not isinstance(schema, Mapping):
+        return set()
+    kind = schema.get("type")
+    own = {kind} if isinstance(kind, str) else set(kind or ())
+    return own.union(*[_kinds(one) for key in ("anyOf", "oneOf") for one in schema.get(key) or ()])
+
+
+def typed(text: str, schema: Any) -> Any:
+    """The value of one parameter that a text spells."""
+    kinds = _kinds(schema)
+    if not kinds or "string" in kinds:
+        return None if "null" in kinds and text.lower() in ("null", "none") else _unquoted(text)
+    if "boolean" in kinds and text.strip("\"'").lower() in _TRUTH:
+        return _TRUTH[text.strip("\"'").lower()]
+    attempts = [text, f"[{text}]"] if "array" in kinds and text[:1] != "[" else [text]
+    for attempt in reversed(attempts):
+        try:
+            return json_value(attempt)
+        except ValueError:
+            continue
+    return _unquoted(text)
+
+
+def _unquoted(text: str) -> str:
+    """Without the quotes around the whole of it."""
+    text = text.strip()
+    for mark in ('"""', "'''"):
+        if len(text) > 6 and text.startswith(mark) and text.endswith(mark):
+            return text[3:-3].strip()
+    closing = _QUOTES.get(text[:1])
+    if closing is None or len(text) < 2 or not text.endswith(closing) or closing in text[1:-1].replace("\\" + closing, ""):
+        return text
+    if text[0] == '"':
+        try:
+            value = json.loads(text, strict=False)
+        except ValueError:
+            return text[1:-1]
+        return value if isinstance(value, str) else text
+    return text[1:-1].replace("\\" + closing, closing)
+
+
+def _named(text: str, properties: Mapping[str, Any], required: list[str], called: bool) -> dict[str, Any] | None:
+    """`city="Tokyo", days=3`, `city: Tokyo` and `days: 3` on lines of their own, or `"Tokyo", 3` in this order."""
+    names = list(properties)
+    listed = len(required) > 1 and text[:1] in "\"'["
+    inside = text[1:-1] if listed and text[:1] == "[" and text.endswith("]") else text
+    literal = _literals(inside, names, called or listed)
+    if literal is not None:
+        return literal
+    either = "|".join([re.escape(name) for name in names])
+    marks = list(re.finditer(rf"(?:\A|[,;\n])[ \t\-*]{{0,8}}[\"'`]?({either})[\"'`]?[ \t]{{0,8}}[:=：][ \t]{{0,8}}", text))
+    if not marks or marks[0].start() > 0 or len({mark[1] for mark in marks}) < len(marks):
+        return None
+    if len(names) == 1:
+        marks = marks[:1]
+    ends = [*[mark.start() for mark in marks[1:]], len(text)]
+    pieces = {mark[1]: text[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
+    if len(names) == 1 and marks[0][0].rstrip().endswith("=") and pieces[names[0]][:1] == "=":
+        return None  # it compares
+    return {name: typed(piece, properties[name]) for name, piece in pieces.items()}
+
+
+def _literals(text: str, names: list[str] | None, called: bool) -> dict[str, Any] | None:
+    """Python's literals, nothing else."""
+    if len(text) > _LONGEST_CODE or ("=" not in text and not (called and names is not None and len(names) > 1)):
+        return None
+    try:
+        with warnings.catch_warnings(action="ignore"):  # what is odd about it is the model's affair
+            tree = ast.parse(f"call({text})", mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    call = tree.body
+    if not isinstance(call, ast.Call) or len(call.args) > len(names or ()):
+        return None
+    pairs = [*zip(names or (), call.args, strict=False), *[(one.arg, one.value) for one in call.keywords]]
+    known = [name for name, _ in pairs if name and (names is None or name in names)]
+    if not pairs or len(known) != len(pairs) or (not call.keywords and len(call.args) < 2):
+        return None
+    try:
+        return {str(name): ast.literal_eval(value) for name, value in pairs}
+    except (ValueError, SyntaxError, RecursionError):
+        return None

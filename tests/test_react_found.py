@@ -1,0 +1,294 @@
+"""What a hostile tester found in the ReAct text protocol: freezes, words that were taken back, labels where there are none."""
+
+import logging
+import sys
+import time
+
+import pytest
+
+from kaname import (
+    Agent,
+    AgentRuntime,
+    AgentState,
+    FallbackStrategy,
+    Guardrails,
+    MemoryJournal,
+    ReActPlanner,
+    ScriptedModel,
+    ToolResult,
+    tool,
+)
+from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
+from kaname.models.openai import OpenAI
+from kaname.models.react_cleaning import Cleaning, cleaned
+from kaname.models.react_labels import label_of, may_be_label
+from kaname.models.react_reading import read
+from kaname.models.react_text import ReactStream, TextOnly, reply_by_text
+from kaname.testing.wire import WireServer, reply, status
+
+from .test_react_text import CASES, TOOLS, shown_of
+
+RUNS = {
+    **{f"a run of {mark!r}": lambda n, mark=mark: mark * n for mark in "*_- 1#\n`[](){}\"'<|:>・\t\r"},
+    "Action": lambda n: "Action" * (n // 6),
+    "Action and spaces": lambda n: "Action" + " " * n,
+    "Action, spaces, colon": lambda n: "Action" + " " * n + ": search[x]",
+    "stars before a label": lambda n: "*" * n + "Action: x",
+    "an answer and underscores": lambda n: "Final Answer: a\n" + "_" * n,
+    "an answer and spaces": lambda n: "Final Answer: a\n" + " " * n,
+    "an answer and empty lines": lambda n: "Final Answer: a" + "\n" * n + "b",
+    "an answer in bold": lambda n: "Final Answer: **" + "a" * n,
+    "bold and empty lines": lambda n: "Final Answer: **a**" + "\n" * n,
+    "a thought and dashes": lambda n: "Thought: hm\n" + "-" * n,
+    "an input on one line": lambda n: "Action: search\nAction Input: " + "y" * n,
+    "JSON on one line": lambda n: '{"action": "search", "action_input": "' + "y" * n + '"}',
+    "labels in an answer": lambda n: "Final Answer: a\n" + "結果：b\n" * (n // 5),
+    "answers in prose": lambda n: "Prose\n" + "Answer: b\n" * (n // 10),
+    "answers in an answer": lambda n: "Final Answer: a\n" + "Final Answer: b\n" * (n // 16),
+    "thoughts in prose": lambda n: "Prose\n" + "Thought: b\n" * (n // 11),
+    "actions in prose": lambda n: "Prose\n" + "Action: please go.\n" * (n // 19),
+    "observations in prose": lambda n: "Prose\n" + "Observation: b\n" * (n // 15),
+    "half tokens": lambda n: "Final Answer: " + "<|" * (n // 2),
+    "tags": lambda n: "<tool_call>" * (n // 11),
+    "ends of thinking": lambda n: "x" + "</think>" * (n // 8),
+    "fences": lambda n: "```\n" * (n // 4),
+    "steps": lambda n: "step 1 " * (n // 7),
+    "escaped quotes": lambda n: 'Action: search\nAction Input: {"a": ' + '"\\"' * (n // 3),
+    "open braces": lambda n: "Action: search\nAction Input: " + '{"a":' * (n // 5),
+    "parameters": lambda n: "<function=search>" + "<parameter=a>" * (n // 13),
+}
+
+
+def work(text):
+    """How many calls of functions it takes to read it and to stream it."""
+    count = 0
+
+    def counting(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counting)
+    try:
+        read(text, TOOLS)
+        stream = ReactStream()
+        for place in range(0, len(text), 4):
+            stream.feed(text[place : place + 4])
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_four_times_the_text_is_at_most_four_times_the_work(name):
+    began = time.monotonic()
+    small, large = work(RUNS[name](2_000)), work(RUNS[name](8_000))
+    assert large < 5 * small + 1_000
+    assert read(RUNS[name](30_000), TOOLS)
+    assert time.monotonic() - began < 60, "it froze for minutes once; this is but a net under the count"
+
+
+def test_a_line_is_looked_at_for_a_label_in_its_first_characters_only(monkeypatch):
+    from kaname.models import react_stream
+
+    looked = []
+    monkeypatch.setattr(react_stream, "may_be_label", lambda line: looked.append(len(line)) or may_be_label(line))
+    monkeypatch.setattr(react_stream, "label_of", lambda line: looked.append(len(line)) or label_of(line))
+    stream = ReactStream()
+    for piece in ("*" * 3_000, " " * 3_000, "Action" * 500, "_" * 3_000):
+        stream.feed("Final Answer: x\n")
+        for char in piece:
+            stream.feed(char)
+        stream.feed("\n")
+    assert max(looked) <= 100
+    assert len(looked) < 2_000
+
+
+def test_a_beginning_that_can_be_no_label_never_becomes_one():
+    lines = {line for case in CASES for line in case["reply"].replace("\r", "\n").split("\n")}
+    for line in lines:
+        whole = label_of(line)
+        for end in range(1, min(len(line), 120)):
+            if not may_be_label(line[:end]):
+                early = label_of(line[:end])
+                assert (early and (early.kind, early.style)) == (whole and (whole.kind, whole.style)), line
+                break
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_template_tokens_are_cut_alike_wherever_the_text_was_cut(size):
+    for case in CASES:
+        text = case["reply"]
+        cleaning = Cleaning()
+        pieces = [cleaning.feed(text[place : place + size]) for place in range(0, len(text), size)]
+        whole = Cleaning()
+        assert "".join([*pieces, cleaning.finish()]) == whole.feed(text) + whole.finish()
+    assert cleaned("<|im_start|>assistant\nFinal Answer: 4<|im_end|>\nmore") == "Final Answer: 4"
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking"),
+    [
+        ("<think>\nFinal Answer: 3? no\n</think>\nFinal Answer: 4", "Final Answer: 3? no"),
+        ("## Thought\nI look.\n## Final Answer\n4", "I look."),
+        ("【思考】調べる。\n【最終回答】4", "調べる。"),
+        ("**Thought:** so it is\n**Final Answer:** 4", "so it is"),
+        ("Thought: a\r\nb\r\nFinal Answer: 4", "a\nb"),
+    ],
+)
+async def test_thoughts_stream_as_thinking(text, thinking):
+    for size in (1, 3, 100):
+        said, thought, made = await shown_of(text, TOOLS, size)
+        assert (said, thought) == ("4", thinking)
+        assert made.message.thinking == thinking, "and the last step keeps them"
+
+
+@tool(effect="pure")
+def population(city: str) -> int:
+    """How many people live there."""
+    return 14_000_000
+
+
+class Orders:
+    name, description = "orders", 'Looks an order up. Input: JSON like {"id": 1, "year": 2024}'
+
+    def __init__(self):
+        self.heard = []
+
+    async def execute(self, input_text):
+        self.heard.append(input_text)
+        return ToolResult(output="found", error=None)
+
+
+class Broken:
+    name, description = "broken", "Fails."
+
+    async def execute(self, input_text):
+        raise RuntimeError("boom")
+
+
+def scripted(*replies):
+    script, asked = iter(replies), []
+    return ScriptedModel(lambda request: asked.append(request) or next(script)), asked
+
+
+async def test_the_history_shows_what_the_model_wrote():
+    model, asked = scripted("Thought: hm", '{"action": "pop', "Final Answer: 14")
+    result = await Agent(TextOnly(model), [population], journal=MemoryJournal()).run("How many?")
+    assert result.output == "14"
+    wrote = [message.text for message in asked[-1].messages if message.role == "assistant"]
+    assert wrote == ["Thought: hm", '{"action": "pop']
+
+
+async def test_an_answer_that_looks_like_a_label_goes_back_as_an_answer():
+    model, asked = scripted("Thought: I know\nFinal Answer: Result: 5", "Final Answer: 6")
+    runtime = AgentRuntime(ReActPlanner(model), [population], journal="memory")
+    await runtime.run("a", session_id="s")
+    await runtime.run("b", session_id="s")
+    assert [m.text for m in asked[-1].messages if m.role == "assistant"] == ["Thought: I know\nFinal Answer: Result: 5"]
+
+
+async def told(*replies, tools=(population,), **more):
+    model, asked = scripted(*replies)
+    handle = Agent(TextOnly(model), list(tools), journal=MemoryJournal(), **more).run("How many?")
+    seen = [chunk async for chunk in handle]
+    return await handle, "".join([chunk["content"] for chunk in seen if chunk.type == "delta"]), asked
+
+
+async def test_the_best_answer_so_far_is_streamed_too():
+    result, said, _ = await told("Thought: it may be 13 million", '{"action": "pop', "Action:")
+    assert result.completed
+    assert result.output == said == "it may be 13 million"
+
+
+async def test_each_question_has_its_own_tries():
+    model, asked = scripted(*['{"action": "pop'] * 3, "Thought: hm", "Final Answer: 14")
+    agent = Agent(TextOnly(model), [population], journal=MemoryJournal())
+    first = await agent.run("How many?", session_id="s")
+    second = await agent.run("And now?", session_id="s")
+    assert (first.stop.kind, second.output, len(asked)) == ("incomplete", "14", 5)
+
+
+async def test_an_answer_of_json_that_was_cut_off_stays_as_it_was_shown():
+    out = []
+
+    async def emit(piece, kind="text", call_id=""):
+        out.append(piece)
+
+    async def ask(request, show):
+        await show('Final Answer: {"total": 3')
+        return ModelReply(assistant('Final Answer: {"total": 3'), "max_tokens")
+
+    made = await reply_by_text(ask, ModelRequest((user("q"),), (ToolSpec("search", "s", TOOLS["search"]),)), emit)
+    assert (made.message.text, made.problem, made.stop_reason) == ("".join(out), "", "max_tokens")
+
+
+async def test_broken_json_is_no_answer_and_the_user_is_told_why():
+    result, said, _ = await told(*['{"action": "pop'] * 3)
+    assert (result.stop.kind, result.output or "", said) == ("incomplete", "", "")
+    assert "could not be read" in result.stop.detail
+    assert "Write either" not in result.stop.detail, "that was said to the model"
+
+
+@pytest.mark.parametrize("text", ["Thought: the secret is 5", '{"action": "secret', "Action:\n<think>secret"])
+async def test_what_could_not_be_read_is_judged_by_guardrails_and_is_not_in_the_journal(text):
+    journal = MemoryJournal()
+    rails = Guardrails(blocked_patterns=["secret"])
+    handle = AgentRuntime(ReActPlanner(scripted(text)[0]), [Orders()], rails, journal=journal).stream("q")
+    assert "secret" not in "".join([str(chunk) async for chunk in handle])
+    assert (await handle).stop.kind == "blocked"
+    assert "secret" not in repr(vars(journal))
+
+
+async def test_an_action_without_tools_is_not_the_answer():
+    model, asked = scripted("Action: broken[x]", "Thought: again\nAction: calculator[2**0.5]", "Final Answer: It failed.")
+    fallback = FallbackStrategy(backoff=0.001)
+    runtime = AgentRuntime(ReActPlanner(model), [Broken(), Orders()], fallback_strategy=fallback, journal="memory")
+    result = await runtime.run("q")
+    assert (result.answer, result.stopped_reason) == ("It failed.", "tool_failure_degraded")
+    assert "No tool can be used any more" in asked[-1].messages[-1].text
+    stubborn, _ = scripted("Action: broken[x]", *["Action: calculator[2**0.5]"] * 3)
+    runtime = AgentRuntime(ReActPlanner(stubborn), [Broken()], fallback_strategy=fallback, journal="memory")
+    assert "Action" not in (await runtime.run("q")).answer
+
+
+@pytest.mark.parametrize("given", ['{"id": 1, "year": 2024}', '{"id":1}', "[1, 2]", "a=1, b=2", "plain"])
+async def test_a_tool_of_one_text_hears_it_as_it_was_written(given):
+    orders = Orders()
+    text = f"Thought: a\nAction: orders\nAction Input: {given}"
+    result = await AgentRuntime(ReActPlanner(scripted(text, "Final Answer: x")[0]), [orders], journal="memory").run("q")
+    planned = await ReActPlanner(scripted(text)[0]).plan("q", AgentState(), [orders])
+    assert orders.heard == [given]
+    assert planned.action_input == given
+    assert result.steps[0].action_input == {"input": given}
+    named = Orders()
+    await AgentRuntime(ReActPlanner(scripted('Action: orders({"input": "x"})', "Final Answer: x")[0]), [named]).run("q")
+    assert named.heard == ["x"]
+
+
+async def test_a_server_that_takes_no_stop_sequences_is_asked_without_and_that_is_kept():
+    refusal = status(400, {"error": {"message": "Unsupported parameter: 'stop' is not supported with this model."}})
+    async with WireServer([refusal, reply("Action: population[Tokyo]"), reply("Final Answer: 14")]) as server:
+        model = OpenAI("small", base_url=server.url, api_key="k", tool_mode="text")
+        result = await Agent(model, [population], journal=MemoryJournal()).run("How many?")
+        await model.close()
+    assert result.output == "14"
+    assert ["stop" in request for request in server.requests] == [True, False, False]
+
+
+async def test_a_servers_own_stop_sequences_are_kept_beside_ours():
+    async with WireServer([reply("Final Answer: 14")]) as server:
+        model = OpenAI("small", base_url=server.url, api_key="k", tool_mode="text", settings={"stop": "END"})
+        await Agent(model, [population], journal=MemoryJournal()).run("How many?")
+        await model.close()
+    assert server.requests[0]["stop"] == ["\nObservation:", "\n観察:", "END"]
+
+
+async def test_our_stop_sequences_come_first_and_yours_are_not_dropped_without_a_word(caplog):
+    model, asked = scripted("Final Answer: a", "Final Answer: b")
+    agent = Agent(TextOnly(model), [population], settings={"stop": ["A", "B", "C"]}, journal=MemoryJournal())
+    with caplog.at_level(logging.WARNING, "kaname"):
+        await agent.run("q")
+        await agent.run("q")
+    assert asked[0].settings["stop"] == ["\nObservation:", "\n観察:", "A", "B"]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "['C']" in said, "once"
