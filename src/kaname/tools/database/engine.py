@@ -24,6 +24,7 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     comment: str = ""
     schema: str = ""
+    catalog: str = ""
 
 
 class Rows(NamedTuple):
@@ -70,11 +71,13 @@ def row_too_long(limits: Limits) -> QueryFailed:
 
 def unique(names: list[str]) -> list[str]:
     """Column names, none twice: the second `id` becomes `id_2`."""
-    seen: dict[str, int] = {}
-    made = []
+    taken, seen, made = set(names), set(), []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        made.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+        number, free = 2, name
+        while free in seen or (free != name and free in taken):
+            free, number = f"{name}_{number}", number + 1
+        seen.add(free)
+        made.append(free)
     return made
 
 
@@ -91,7 +94,11 @@ def read_rows(texts: list[str], limits: Limits) -> Rows:
     """Rows that the engine has written as JSON: columns of one name are told apart, and numbers keep all their digits."""
     if any(len(text) > limits.characters for text in texts):
         raise row_too_long(limits)
-    made = [json.loads(text, object_pairs_hook=_row, parse_float=_exact, parse_constant=str) for text in texts]
+    try:
+        made = [json.loads(text, object_pairs_hook=_row, parse_float=_exact, parse_constant=str) for text in texts]
+    except (ValueError, RecursionError, ArithmeticError) as problem:
+        told = say(f"a row cannot be read as JSON: {problem}", f"行を JSON として読めません: {problem}")
+        raise QueryFailed(told) from problem
     return Rows(made[: limits.rows], len(made) > limits.rows)
 
 
