@@ -129,7 +129,9 @@ def _check_format(written: str, arguments: list[Any]) -> None:
         return
     form = arguments[0]
     if not isinstance(form, exp.Literal) or "*" in form.this:
-        told = say(f"write the format of {written}() as a text, without *", f"{written}() の書式は文字列で書いてください (* は不可)")
+        told = say(
+            f"write the format of {written}() as a text, without *", f"{written}() の書式は文字列で書いてください (* は不可)"
+        )
         raise Refused(told)
     widths = [int(digits) for found in _WIDTHS.findall(str(form.this)) for digits in found if digits]
     if max([*widths, 0]) > MOST_MADE:
@@ -165,6 +167,5 @@ def _literal(node: Any) -> float | None:
     if isinstance(node, exp.Paren):
         return _literal(node.this)
     if not isinstance(node, exp.Literal) or node.is_string:
-        product = _most(node) if isinstance(node, exp.Mul | exp.Add | exp.Sub | exp.Pow) else None
-        return product
+        return _most(node) if isinstance(node, exp.Mul | exp.Add | exp.Sub | exp.Pow) else None
     return float(str(node.this)) if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", str(node.this)) else None

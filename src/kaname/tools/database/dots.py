@@ -27,11 +27,7 @@ def no_hidden_calls(tree: Any, known: Known, allowed: Collection[str]) -> None:
         if not column.table or isinstance(column.this, exp.Star):
             continue
         name = known.folded(column.this)
-        if known.calls is None:
-            harmless = name in columns or name in _FIELDS
-        else:
-            harmless = name not in known.calls or name in allowed
-        if harmless:
+        if name in columns | _FIELDS if known.calls is None else name not in known.calls or name in allowed:
             continue
         having = sources[known.folded(column.args["table"])]
         if not having or not all(has is not None and name in has for has in having):

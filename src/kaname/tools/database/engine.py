@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 from ...core.errors import ConfigError
@@ -51,6 +52,15 @@ class Engine(Protocol):
     def run(self, sql: str, limits: Limits) -> Rows: ...
 
 
+class BuiltIn(Engine, Protocol):
+    """One that comes with kaname: it runs in a process of its own, which opens it by its address."""
+
+    address: str
+
+    def load(self) -> None:
+        """Import what it needs, before there are limits."""
+
+
 def out_of_time(limits: Limits) -> QueryFailed:
     return QueryFailed(
         say(
@@ -81,13 +91,21 @@ def unique(names: list[str]) -> list[str]:
     return made
 
 
-def missing(package: str, extra: str) -> ConfigError:
-    return ConfigError(
+def need(package: str, extra: str) -> None:
+    """Without importing it: that is for the process that runs it."""
+    if find_spec(package) is not None:
+        return
+    raise ConfigError(
         say(
             f"{package} is not installed: pip install 'kaname[{extra}]'",
             f"{package} がありません: pip install 'kaname[{extra}]'",
         )
     )
+
+
+def as_hex(value: bytes) -> str:
+    """Bytes as PostgreSQL shows them, from every engine."""
+    return "\\x" + value.hex()
 
 
 def read_rows(texts: list[str], limits: Limits) -> Rows:

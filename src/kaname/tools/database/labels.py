@@ -6,7 +6,20 @@ from typing import Any
 
 from .names import small
 
-_ENDS = {"FROM", "WHERE", "GROUP_BY", "HAVING", "ORDER_BY", "LIMIT", "UNION", "EXCEPT", "INTERSECT", "WINDOW", "OFFSET", "FETCH"}
+_ENDS = {
+    "FROM",
+    "WHERE",
+    "GROUP_BY",
+    "HAVING",
+    "ORDER_BY",
+    "LIMIT",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "WINDOW",
+    "OFFSET",
+    "FETCH",
+}
 _AFTER_CALLS = {"OVER", "FILTER", "WITHIN"}
 
 
@@ -17,7 +30,7 @@ def label(tree: Any, text: str, tokens: list[Any], dialect: str) -> None:
     first = tree
     while isinstance(first, exp.SetOperation | exp.Subquery):
         first = first.this
-    if dialect == "duckdb" or not isinstance(first, exp.Select) or first is not tree and text.startswith("("):
+    if dialect == "duckdb" or not isinstance(first, exp.Select) or (first is not tree and text.startswith("(")):
         return
     written = _written(tokens)
     if len(written) != len(first.expressions):

@@ -18,8 +18,8 @@ def small(text: str) -> str:
 
 
 class Known(NamedTuple):
-    """What there is: the tables in the order in which a bare name finds them; `functions`: more that may be used; `calls`: names
-    that are functions when they stand after a dot, in PostgreSQL (`None`: nobody knows); `types`: of the user's own."""
+    """What there is: the tables in the order in which a bare name finds them; `functions`: more that may be used; `calls`:
+    names that are functions when they stand after a dot, in PostgreSQL (`None`: nobody knows); `types`: of the user's own."""
 
     dialect: str
     tables: Sequence[Table]

@@ -43,7 +43,9 @@ class Refused(ValueError):
 def plain(sql: str, dialect: str) -> str:
     if len(sql) > LONGEST:
         raise Refused(say(f"the statement is longer than {LONGEST:,} characters", f"SQL が {LONGEST:,} 文字を超えています"))
-    odd = next((char for char in sql if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in "\n\t\r"), "")
+    odd = next(
+        (char for char in sql if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in "\n\t\r"), ""
+    )
     if odd:
         raise Refused(say(f"it contains the invisible character U+{ord(odd):04X}", f"見えない文字 U+{ord(odd):04X} があります"))
     made, outside = [], []

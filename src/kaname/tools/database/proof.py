@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection
 
 from ...core.language import say
+from .functions import BEFORE_BRACKETS, NEVER
 from .plain import Refused
 
 _TOKEN = re.compile(
@@ -20,25 +21,6 @@ _TOKEN = re.compile(
     | (?P<word>[A-Za-z_][A-Za-z0-9_]*(?!['"$`]))
     | (?P<sign>[-+*/%<>=!|&^~@\#?:.,()\[\]{}])""",
     re.VERBOSE | re.ASCII,
-)
-# Words that a bracket may follow, without being functions
-_BEFORE_BRACKETS = frozenset(
-    """
-    all and any array as asc between by case cast cube desc distinct else end escape except exclude exists extract filter for
-    from group grouping having ilike in intersect interval is join lambda lateral left like limit map not nulls of offset on or
-    order outer over partition percent pivot position recursive replace rename right rollup rows select sets similar some
-    struct substring table tablesample then to trim try_cast union unnest unpivot using values when where window with within
-    decimal numeric varchar char bpchar character nchar timestamp timestamptz time timetz bit varbit float real double precision
-    text blob bernoulli system reservoir regexp glob match qualify positional asof anti semi cross inner natural full
-    materialized ordinality overlay placing columns include ignore respect sample repeatable zone returning union_type enum
-    integer int bigint smallint varying first last
-    """.split()
-)
-_NEVER = frozenset(
-    """
-    into current_user session_user user current_role current_catalog current_schema system_user insert update delete merge
-    create drop alter truncate grant revoke attach detach pragma copy vacuum install load call execute prepare operator
-    """.split()
 )
 
 
@@ -53,13 +35,15 @@ def proofread(text: str, functions: Collection[str]) -> None:
         kind, piece = found.lastgroup, found[0]
         if kind == "space":
             continue
-        if word and piece == "(" and word not in _BEFORE_BRACKETS and word not in functions:
+        if word and piece == "(" and word not in BEFORE_BRACKETS and word not in functions:
             raise Refused(say(f"the function {word}() is not allowed here", f"関数 {word}() は使えません"))
         word = piece.lower() if kind == "word" else ""
-        if word in _NEVER and before != "." and word not in functions:
+        if word in NEVER and before != "." and word not in functions:
             raise Refused(_told(piece))
         before = piece
 
 
 def _told(piece: str) -> str:
-    return say(f"it cannot be written plainly at {piece!r}; write it in a simpler way", f"{piece!r} の所をもっと簡単に書いてください")
+    return say(
+        f"it cannot be written plainly at {piece!r}; write it in a simpler way", f"{piece!r} の所をもっと簡単に書いてください"
+    )

@@ -104,10 +104,14 @@ def _made_full(table: Any, known: Known) -> None:
     from sqlglot import exp
 
     parts = table.parts
-    real = known.table([known.folded(part) for part in parts]) if all(isinstance(part, exp.Identifier) for part in parts) else None
+    real = (
+        known.table([known.folded(part) for part in parts]) if all(isinstance(part, exp.Identifier) for part in parts) else None
+    )
     if real is None:
         written = ".".join([part.name for part in parts])
-        raise Refused(say(f"there is no table {written!r}", f"テーブル {written!r} はありません") + nearest(written, known.spelled()))
+        raise Refused(
+            say(f"there is no table {written!r}", f"テーブル {written!r} はありません") + nearest(written, known.spelled())
+        )
     table.set("this", exp.to_identifier(real.name, quoted=True))
     table.set("db", exp.to_identifier(real.schema, quoted=True) if real.schema else None)
     in_full = known.dialect == "duckdb" and bool(real.catalog)

@@ -1,8 +1,8 @@
 """The first wall: a real SQL parser looks at the statement before any database does, and what was looked at is what is run.
 
-One SELECT, over tables that are there, with functions that only calculate; everything else is refused with its reason. The engine
-never sees the text that was written: it gets one that is generated from the checked tree, in a form so plain that it can be read
-in one way only. A parser can be fooled; the walls behind it are the engine's own, and a process with limits."""
+One SELECT, over tables that are there, with functions that only calculate; everything else is refused with its reason. The
+engine never sees the text that was written: it gets one that is generated from the checked tree, in a form so plain that it can
+be read in one way only. A parser can be fooled; the walls behind it are the engine's own, and a process with limits."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from ...core.language import say
 from .calls import allowed, check_calls
 from .dots import no_hidden_calls
+from .functions import TYPES
 from .grammar import generated, not_plainly, parsed
 from .labels import label
 from .names import Known, small
@@ -26,14 +27,6 @@ _KEYWORDS = re.compile(
     r"^\s*(insert|update|delete|drop|alter|create|truncate|replace|merge|grant|revoke|pragma|attach|detach|copy|vacuum|set|"
     r"call|do|execute|prepare|begin|commit|explain|show|install|load|export|import|analyze|lock|listen|notify)\b",
     re.IGNORECASE,
-)
-# PostgreSQL's types that its parser does not know, and that hold nothing but values
-_TYPES = frozenset(
-    """
-    tsvector tsquery point box circle line lseg path polygon macaddr macaddr8 cidr inet bit varbit oid bpchar citext hstore
-    int4range int8range numrange tsrange tstzrange daterange int4multirange int8multirange nummultirange tsmultirange
-    tstzmultirange datemultirange jsonpath money name text record
-    """.split()
 )
 
 
@@ -87,7 +80,7 @@ def _check_types(tree: Any, known: Known) -> None:
             name = small(node.sql("postgres")) if kind != "USERDEFINED" else known.folded(_type_name(node))
             if isinstance(node, exp.ObjectIdentifier) or kind == "XML" or name.startswith(("reg", "pg_")):
                 raise Refused(_no_type(name))
-            if kind == "USERDEFINED" and name not in _TYPES and name not in known.types:
+            if kind == "USERDEFINED" and name not in TYPES and name not in known.types:
                 raise Refused(_no_type(name))
 
 
