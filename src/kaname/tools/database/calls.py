@@ -61,11 +61,15 @@ def _check_size(node: Any, name: str, written: str, dialect: str) -> None:
     if name in LISTS:
         _check_rows(node, written, arguments, as_list=dialect == "duckdb" and not isinstance(node.parent, exp.Table))
     elif name in ("printf", "format"):
-        _check_format(written, arguments)
+        if dialect != "sqlite":  # which has a limit of its own for every text
+            _check_format(written, arguments)
     elif len(arguments) > SIZED[name]:
         asked = _most(arguments[SIZED[name]])
         if asked is None:
-            told = say(f"say with a number how much {written}() is to make", f"{written}() の大きさは数で書いてください")
+            told = say(
+                f"say with a number how much {written}() is to make: 20, or least(…, 20)",
+                f"{written}() の大きさは数で書いてください (20 や least(…, 20) など)",
+            )
             raise Refused(told)
         if asked > MOST_MADE:
             raise Refused(_too_much(arguments[SIZED[name]], written))
@@ -104,8 +108,8 @@ def _most(argument: Any) -> float | None:
     """All the numbers in it, multiplied: more than it can come to. `None` if it depends on the data."""
     from sqlglot import exp
 
-    if isinstance(argument, exp.Least):
-        bounds = [_most(one) for one in [argument.this, *argument.expressions]]
+    if isinstance(argument, exp.Anonymous) and function_name(argument) in ("least", "min") and len(argument.expressions) > 1:
+        bounds = [_most(one) for one in argument.expressions]
         return min([bound for bound in bounds if bound is not None], default=None)
     if argument.find(exp.Column, exp.Query) or any(not isinstance(one, exp.Array) for one in argument.find_all(exp.Func)):
         return None

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.errors import nearest
 from ...core.language import say
 from .names import Known
-from .plain import Refused
+from .plain import Missing, Refused
 
 _FIELDS = frozenset({"key", "value", "ordinality"})  # of the rows that table functions make
 
@@ -32,7 +32,7 @@ def no_hidden_calls(tree: Any, known: Known, allowed: Collection[str]) -> None:
         having = sources[known.folded(column.args["table"])]
         if not having or not all(has is not None and name in has for has in having):
             missing = say(f"there is no column {column.sql()!r}", f"列 {column.sql()!r} はありません")
-            raise Refused(missing + nearest(column.name, columns))
+            raise Missing(missing + nearest(column.name, columns))
 
 
 def _sources(tree: Any, known: Known) -> dict[str, list[set[str] | None]]:

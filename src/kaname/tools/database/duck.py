@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.language import say
-from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, need, out_of_time, read_rows
+from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, need, out_of_time, read_rows, too_large
 
 _SETTINGS: dict[str, Any] = {
     "enable_external_access": "false",
@@ -74,8 +74,8 @@ class DuckEngine:
         connection = self._open()
         alarm = Timer(limits.seconds, connection.interrupt)
         alarm.daemon = True
-        alarm.start()
         try:
+            alarm.start()
             statements = connection.extract_statements(sql)
             kinds = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
             if len(statements) != 1 or statements[0].type not in kinds:
@@ -85,6 +85,8 @@ class DuckEngine:
             rows = connection.execute(f"SELECT {cut} FROM (\n{inner}\n) {ROW} LIMIT {limits.rows + 1}").fetchall()
         except duckdb.InterruptException:
             raise out_of_time(limits) from None
+        except duckdb.OutOfMemoryException:
+            raise too_large() from None
         except (duckdb.Error, RuntimeError, ValueError) as problem:
             raise QueryFailed(_told(problem)) from problem
         finally:

@@ -70,6 +70,11 @@ def out_of_time(limits: Limits) -> QueryFailed:
     )
 
 
+def too_large() -> QueryFailed:
+    told = say("the query needs more memory than it may use; ask for less", "メモリの上限を超えました。範囲を絞ってください")
+    return QueryFailed(told)
+
+
 def row_too_long(limits: Limits) -> QueryFailed:
     return QueryFailed(
         say(

@@ -80,7 +80,8 @@ BY_ENGINE = {
     count_star geomean geometric_mean bitstring_agg any_value first last
     union_value union_extract union_tag isodow weekday nanosecond
     microsecond millisecond unbin bin hex base64 from_base64 to_base64 url_encode url_decode
-    columns weighted_avg equi_width_bins version apply array_concat array_has array_has_all array_has_any array_intersect
+    columns grouping_id weighted_avg equi_width_bins version
+    apply array_concat array_has array_has_all array_has_any array_intersect
     array_reverse array_reverse_sort current_localtimestamp dayofmonth filter from_hex from_json get_current_time
     list_cosine_distance list_distance reduce split to_binary
     greatest_common_divisor gcd lcm factorial trunc fdiv fmod add subtract multiply divide
@@ -101,7 +102,7 @@ MOST_MADE = 10_000
 LISTS = words("generate_series range")
 MOST_ROWS = 10_000_000
 TABLE_FUNCTIONS = {
-    "sqlite": frozenset({"json_each", "json_tree", "generate_series"}),
+    "sqlite": frozenset({"json_each", "json_tree"}),
     "postgres": words(
         """
     generate_series unnest json_array_elements jsonb_array_elements

@@ -35,7 +35,27 @@ def parsed(text: str, dialect: str) -> tuple[Any, list[Any]]:
         raise Refused(say(f"it cannot be read as SQL: {told[:200]}", f"SQL として読めません: {told[:200]}")) from None
     if len(trees) != 1 or trees[0] is None:
         raise Refused(say("write exactly one statement", "文は一つだけ書いてください"))
+    _set_right(trees[0], dialect)
     return trees[0], tokens
+
+
+def _set_right(tree: Any, dialect: str) -> None:
+    """Two things that the grammar of calls in general takes for others."""
+    from sqlglot import exp
+
+    for distinct in list(tree.find_all(exp.Distinct)):  # f(DISTINCT a, b) has two arguments, not one of two parts
+        order = distinct.parent if isinstance(distinct.parent, exp.Order) else None
+        call = distinct.parent if order is None else order.parent
+        first, *others = distinct.expressions or [None]
+        if others and isinstance(call, exp.Anonymous):
+            distinct.set("expressions", [first])
+            if order is not None:
+                others[-1] = exp.Order(this=others[-1], expressions=order.expressions)
+            call.set("expressions", [distinct, *others])
+    for arrow in list(tree.find_all(exp.Lambda)) if dialect == "duckdb" else ():  # f(a -> 'x') looks into JSON
+        if not arrow.args.get("colon") and isinstance(arrow.this, exp.Literal) and len(arrow.expressions) == 1:
+            into = f"SELECT {generated(arrow.expressions[0], dialect)} -> {generated(arrow.this, dialect)}"
+            arrow.replace(parsed(into, dialect)[0].expressions[0])
 
 
 def generated(tree: Any, dialect: str) -> str:

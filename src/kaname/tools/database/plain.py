@@ -12,8 +12,9 @@ from ...core.language import say
 LONGEST = 10_000  # characters
 _DEEPEST = 60  # brackets inside each other
 _SPACES = "\u3000\u00a0"  # those that people type without seeing it
+_TEXT = "'(?:[^']|'')*'"
 _PIECES = {
-    "text": r"'(?:[^']|'')*'",
+    "text": rf"{_TEXT}(?:[ \t]*\n\s*{_TEXT})*",  # it may go on in the next line
     "name": r'"(?:[^"]|"")*"',
     "line": r"--[^\n]*",
     "block": r"/\*",
@@ -23,7 +24,7 @@ _ESCAPED = {
     "dollar": r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$",
 }
 _ONLY = {
-    "sqlite": {"tick": r"`(?:[^`]|``)*`", "bracket": r"\[[^\]]*\]"},
+    "sqlite": {"text_one": _TEXT, "tick": r"`(?:[^`]|``)*`", "bracket": r"\[[^\]]*\]"},
     "postgres": {**_ESCAPED, "text_u": r"\b[uU]&'(?:[^']|'')*'", "name_u": r'\b[uU]&"'},
     "duckdb": _ESCAPED,
 }
@@ -38,6 +39,10 @@ _UNICODE = re.compile(r"''|\\(?:([0-9a-fA-F]{4})|\+([0-9a-fA-F]{6})|(.))", re.DO
 
 class Refused(ValueError):
     """Why a statement is not run, in words for the model that wrote it."""
+
+
+class Missing(Refused):
+    """There is no such table or column; it may have been made since."""
 
 
 def plain(sql: str, dialect: str) -> str:
@@ -101,6 +106,8 @@ def _as_text(kind: str, piece: str) -> str:
         return _quoted(_ESCAPES.sub(_unescaped, piece[2:-1]))
     if kind == "text_u":
         return _quoted(_UNICODE.sub(_from_unicode, piece[3:-1]))
+    if kind == "text":
+        return "'" + "".join([text[1:-1] for text in re.findall(_TEXT, piece)]) + "'"
     if kind == "dollar":
         return _quoted(piece[piece.index("$", 1) + 1 : piece.rindex("$", 0, -1)])
     return piece

@@ -72,6 +72,7 @@ class Child:
         if not line:
             raise QueryFailed(self._gone())
         said: dict[str, Any] = json.loads(line)
+        self._killed = self._killed or said["last"]
         for kind, error in (("refused", Refused), ("failed", QueryFailed), ("config", ConfigError)):
             if kind in said:
                 raise error(said[kind])

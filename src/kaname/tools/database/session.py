@@ -9,7 +9,7 @@ from ...core.errors import nearest
 from ...core.language import say
 from .engine import Engine, Limits, QueryFailed, Rows, Table
 from .names import Known, chosen, small
-from .plain import Refused
+from .plain import Missing
 from .wall import check
 
 _MISSING = re.compile(
@@ -20,6 +20,7 @@ _MISSING = re.compile(
 _NO_FUNCTION = re.compile(r"no such function: (\w+)")
 _INSTEAD = {"concat": "a || b", "concat_ws": "a || ', ' || b", "left": "substr(x, 1, n)", "right": "substr(x, -n)"}
 _INSTEAD |= {"string_agg": "group_concat(x, ',')", "now": "datetime('now')", "date_trunc": "strftime('%Y-%m-01', x)"}
+_INSTEAD |= {"regexp": "LIKE or GLOB", "generate_series": "WITH RECURSIVE"}
 _INSTEAD |= {"to_char": "strftime('%Y-%m', x)", "extract": "strftime('%Y', x)", "date_part": "strftime('%Y', x)"}
 _INSTEAD |= {"greatest": "max(a, b)", "least": "min(a, b)", "split_part": "substr and instr", "year": "strftime('%Y', x)"}
 
@@ -54,11 +55,11 @@ class Session:
             raise QueryFailed(f"{problem}{self._hint(str(problem))}") from problem
 
     def _checked(self, sql: str) -> str:
-        """What is refused is looked at once more with the tables of this moment: one may have been made since."""
+        """What is missing is looked for once more among the tables of this moment."""
         before = self._all()
         try:
             return check(sql, before)
-        except Refused:
+        except Missing:
             self._known = None
             if self._all().tables == before.tables:
                 raise
@@ -75,7 +76,7 @@ class Session:
             instead = _INSTEAD.get(small(found[1]))
             return say(f"; in this database write {instead}", f"。代わりに {instead} と書いてください") if instead else ""
         found = _MISSING.search(told)
-        if found is None:
+        if found is None or "Did you mean" in told or "Candidate" in told:
             return ""
         kind, name = [group for group in found.groups() if group]
         name = name.strip('"').rpartition(".")[2]

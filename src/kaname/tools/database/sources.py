@@ -10,7 +10,7 @@ from ...core.errors import nearest
 from ...core.language import say
 from .functions import TABLE_FUNCTIONS
 from .names import Known, small
-from .plain import Refused
+from .plain import Missing, Refused
 
 _OURS = "kaname_with_"
 
@@ -109,7 +109,7 @@ def _made_full(table: Any, known: Known) -> None:
     )
     if real is None:
         written = ".".join([part.name for part in parts])
-        raise Refused(
+        raise Missing(
             say(f"there is no table {written!r}", f"テーブル {written!r} はありません") + nearest(written, known.spelled())
         )
     table.set("this", exp.to_identifier(real.name, quoted=True))

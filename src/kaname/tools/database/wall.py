@@ -35,6 +35,8 @@ def check(sql: str, known: Known) -> str:
     text = plain(sql, known.dialect)
     if found := _KEYWORDS.match(text):
         raise Refused(_only_select(found[1].upper()))
+    if known.dialect != "duckdb" and re.match(r"from\b", text, re.IGNORECASE):
+        raise Refused(say("begin with SELECT", "SELECT から始めてください"))
     tree, tokens = parsed(text, known.dialect)
     _only_reading(tree, known.dialect)
     check_calls(tree, known, text)
@@ -63,6 +65,8 @@ def _only_reading(tree: Any, dialect: str) -> None:
     if not isinstance(tree, kinds):
         raise Refused(_only_select(type(tree).__name__.upper()))
     never: tuple[Any, ...] = (exp.DML, exp.DDL, exp.Command, exp.Into, exp.Lock, exp.Pragma, exp.Set, exp.Drop, exp.Alter)
+    if tree.find(exp.Concat):  # which none but the parser's own reading of 'a' 'b' is
+        raise Refused(say("join texts with ||", "文字列は || でつないでください"))
     never += (exp.TruncateTable, exp.Placeholder, exp.Parameter, exp.SessionParameter, exp.Show, exp.Operator, exp.Hint)
     for node in tree.walk():
         if (isinstance(node, never) and not isinstance(node, exp.Query)) or (isinstance(node, seen) and node is not tree):

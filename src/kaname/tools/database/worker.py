@@ -14,9 +14,8 @@ from threading import Thread
 from typing import Any, TextIO
 
 from ...core.errors import ConfigError
-from ...core.language import say
 from ...kernel.boundary import Border
-from .engine import Limits, QueryFailed
+from .engine import Limits, QueryFailed, too_large
 from .opening import engine_for
 from .plain import Refused
 from .session import Session
@@ -32,7 +31,9 @@ def main() -> None:
     Thread(target=_listen, args=[sys.stdin, asked], daemon=True).start()
     work = _Work()
     while True:
-        answers.write(json.dumps(_answer(work, json.loads(asked.get()))) + "\n")
+        said = _answer(work, json.loads(asked.get()))
+        said["last"] = work.worn_out()  # memory that an engine has used it may not give back
+        answers.write(json.dumps(said) + "\n")
         answers.flush()
 
 
@@ -54,21 +55,22 @@ def _answer(work: _Work, request: dict[str, Any]) -> dict[str, Any]:
         except ConfigError as problem:
             return {"config": str(problem)}
         except (MemoryError, RecursionError):
-            return {"failed": too_large()}
+            return {"failed": str(too_large())}
     return {"failed": str(border.failure)}
-
-
-def too_large() -> str:
-    return say("the query needs more memory than it may use; ask for less", "メモリの上限を超えました。範囲を絞ってください")
 
 
 class _Work:
     session: Session
+    most = 0  # bytes
+
+    def worn_out(self) -> bool:
+        return self.most > 0 and _used() > self.most
 
     def done(self, request: dict[str, Any]) -> dict[str, Any]:
         if "source" in request:
             engine = engine_for(request["source"])
             engine.load()
+            self.most = _used() + request["memory"] // 3
             _limit(request["memory"])
             self.session = Session(engine, request["tables"], request["functions"])
             return {}
@@ -100,9 +102,14 @@ def _limit(memory: int) -> None:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
+    if used := _used():
+        resource.setrlimit(resource.RLIMIT_DATA, (used + memory, used + memory))
+
+
+def _used() -> int:
+    """Bytes of memory for data; 0 if the system does not tell."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            used = int(file.read().split()[5]) * resource.getpagesize()
+            return int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
-        return
-    resource.setrlimit(resource.RLIMIT_DATA, (used + memory, used + memory))
+        return 0
