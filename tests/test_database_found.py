@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -70,6 +71,7 @@ def tools(sources):
         one.close()
 
 
+@contextmanager
 def directly(sources, engine):
     """A function that runs a statement on the engine itself: names and rows."""
     if engine == "sqlite":
@@ -87,7 +89,10 @@ def directly(sources, engine):
         cursor = connection.execute(sql)
         return [column[0] for column in cursor.description], cursor.fetchall()
 
-    return run, connection
+    try:
+        yield run
+    finally:
+        connection.close()
 
 
 def same(one, other):
@@ -107,19 +112,19 @@ RANDOM = re.compile(
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_is_run_means_what_was_written(sources, tools, engine):
     """Every honest statement: the one that is generated gives the rows of the one that was written, under the same names."""
-    known = Known(engine, tools(engine).tables)
-    run, connection = directly(sources, engine)
+    known = Known(engine, tools(engine).tables, calls=frozenset())
     different = []
-    for _, sql in statements(f"honest_{engine}.txt"):
-        made = check(sql, known)
-        if RANDOM.search(sql):
-            continue
-        (names, rows), (names_now, rows_now) = run(sql), run(made)
-        if not same(rows, rows_now) and not same(sorted(rows, key=repr), sorted(rows_now, key=repr)):
-            different.append((sql, made, rows[:3], rows_now[:3]))
-        if names != names_now and engine != "duckdb":  # which names columns by its own reading of them
-            different.append((sql, made, names, names_now))
-    connection.close()
+    with directly(sources, engine) as run:
+        for _, sql in statements(f"honest_{engine}.txt"):
+            made = check(sql, known)
+            if RANDOM.search(sql):
+                continue
+            (_, rows), (names_now, rows_now) = run(sql), run(made)
+            names, _ = run(plain(sql, engine))  # SQLite has comments in its names
+            if not same(rows, rows_now) and not same(sorted(rows, key=repr), sorted(rows_now, key=repr)):
+                different.append((sql, made, rows[:3], rows_now[:3]))
+            if names != names_now and engine != "duckdb":  # which names columns by its own reading of them
+                different.append((sql, made, names, names_now))
     assert different == []
 
 
@@ -315,7 +320,6 @@ HONEST = {
     ],
 }
 ALIKE = [
-    ("SELECT 1 AS a, 2 AS a, 3 AS a_2", [{"a": 1, "a_3": 2, "a_2": 3}]),
     ("SELECT count(*) AS n FROM customers -- all of them", [{"n": 24}]),
     ("/* first */ SELECT 1 AS one", [{"one": 1}]),
     ("SELECT 1.50 AS n", [{"n": 1.5}]),
@@ -350,6 +354,12 @@ async def test_reasons(tools, engine, sql, words):
     told = (await tools(engine).execute(sql)).error
     assert words in told
     assert told.count("price") < 2 or "did you mean 'price'" not in told
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_no_column_is_lost(tools, engine):
+    (row,) = (await tools(engine).execute("SELECT 1 AS a, 2 AS a, 3 AS a_2")).output["rows"]
+    assert (row["a"], row["a_2"], sorted(row.values())) == (1, 3, [1, 2, 3])
 
 
 def test_what_the_model_is_told(tools):
@@ -528,7 +538,7 @@ async def test_a_role_sees_the_columns_it_may_read(archive):
 
 async def test_names_of_postgres_as_they_are(archive):
     tool = DatabaseTool(archive, tables=["Mixed", "customers"])
-    assert [table.name for table in tool.tables] == ["customers", "Mixed"]
+    assert sorted([table.name for table in tool.tables]) == ["Mixed", "customers"]
     assert (await tool.execute('SELECT id FROM "Mixed"')).error is None
     assert "there is no table" in (await tool.execute("SELECT other FROM Mixed")).error
     assert "there is no column" in (await tool.execute("SELECT c.leak FROM customers c")).error

@@ -79,7 +79,7 @@ def _cased(name: str, dialect: str) -> str:
     return name if dialect == "postgres" else small(name)
 
 
-def no_such_tables(unknown: list[str], tables: Iterable[Table]) -> ConfigError:
+def no_such_tables(unknown: list[str], names: Iterable[str]) -> ConfigError:
     named = ", ".join([repr(name) for name in unknown])
     told = say(f"tables={named}: there is no such table", f"tables={named}: そのテーブルはありません")
-    return ConfigError(told + nearest(unknown[0], {table.name for table in tables}))
+    return ConfigError(told + nearest(unknown[0], set(names)))

@@ -132,11 +132,11 @@ class Workers:
         self._idle: list[Child] = []
         self._lock, self._free = Lock(), BoundedSemaphore(_AT_ONCE)
 
-    def tables(self, limits: Limits) -> tuple[list[Table], list[str]]:
-        """And the chosen ones that are not there."""
+    def tables(self, limits: Limits) -> tuple[list[Table], list[str], list[str]]:
+        """And the chosen ones that are not there, and the names of all that are."""
         said = self._asked({"seconds": limits.seconds}, limits, Call())
         tables = [Table(name, tuple([_column(*one) for one in columns]), *rest) for name, columns, *rest in said["tables"]]
-        return tables, said["unknown"]
+        return tables, said["unknown"], said["names"]
 
     def query(self, sql: str, limits: Limits, call: Call) -> tuple[Rows, bool]:
         """And whether there are other tables now."""

@@ -34,6 +34,7 @@ class Session:
         self._known: Known | None = None
         self._changed = False
         self.unknown: list[str] = []  # names that were chosen and are none
+        self.names: list[str] = []  # of all tables, chosen or not
 
     def tables(self) -> list[Table]:
         self._known = None
@@ -41,7 +42,9 @@ class Session:
 
     def _all(self) -> Known:
         if self._known is None:
-            tables, self.unknown = chosen(self._engine.tables(), self._only, self._engine.dialect)
+            there = self._engine.tables()
+            self.names = [table.name for table in there]
+            tables, self.unknown = chosen(there, self._only, self._engine.dialect)
             asked = getattr(self._engine, "names", None)
             calls, types = asked() if asked is not None else (None, frozenset())
             self._known = Known(self._engine.dialect, tables, self._functions, calls, types)

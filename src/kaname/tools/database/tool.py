@@ -74,16 +74,16 @@ class DatabaseTool:
     def _check_chosen(self) -> None:
         """If there is no answer now, the tool is still one: it may be there the next time."""
         try:
-            found, unknown = self._look()
+            _, unknown, names = self._look()
         except QueryFailed:
             return
         if unknown:
-            raise no_such_tables(unknown, found)
+            raise no_such_tables(unknown, names)
 
-    def _look(self) -> tuple[list[Table], list[str]]:
+    def _look(self) -> tuple[list[Table], list[str], list[str]]:
         if self._workers is not None:
             return self._workers.tables(self._limits)
-        return self._session.tables(), self._session.unknown
+        return self._session.tables(), self._session.unknown, self._session.names
 
     @cached_property
     def tables(self) -> list[Table]:

@@ -79,11 +79,8 @@ class _Work:
             if "sql" in request:
                 found = self.session.query(request["sql"], Limits(request["rows"], request["characters"], request["seconds"]))
                 return {"rows": found.rows, "more": found.more, "changed": self.session.changed()}
-            tables, unknown = self.session.tables(), self.session.unknown
-            return {
-                "tables": [[one.name, [list(column) for column in one.columns], *one[2:]] for one in tables],
-                "unknown": unknown,
-            }
+            tables = [[one.name, [list(column) for column in one.columns], *one[2:]] for one in self.session.tables()]
+            return {"tables": tables, "unknown": self.session.unknown, "names": self.session.names}
         finally:
             _alarm(0.0)
 
