@@ -38,6 +38,8 @@ def label(tree: Any, text: str, tokens: list[Any], dialect: str) -> None:
     made = []
     for one, mine in zip(first.expressions, written, strict=True):
         name = "" if _has_name(one) else _name(mine, text, dialect)
+        if dialect == "postgres" and isinstance(one, exp.Pow | exp.Sqrt | exp.Cbrt):  # signs, which are calls now
+            name = "?column?"
         made.append(exp.alias_(one, name, quoted=True, copy=False) if name else one)
     first.set("expressions", made)
 

@@ -30,6 +30,8 @@ class Known(NamedTuple):
     def folded(self, identifier: Any) -> str:
         """An identifier of the parser as the engine compares it: PostgreSQL takes quoted names exactly, the others no case."""
         text = str(identifier.name)
+        if self.dialect == "postgres":  # which cuts long names
+            text = text.encode("utf-8", "replace")[:63].decode("utf-8", "ignore")
         return text if self.dialect == "postgres" and identifier.args.get("quoted") else small(text)
 
     def table(self, parts: Sequence[str]) -> Table | None:

@@ -18,7 +18,7 @@ from ...core.language import japanese, say
 from .engine import Column, Limits, QueryFailed, Rows, Table, out_of_time
 from .plain import Refused
 
-_STARTING = 60.0  # seconds
+_STARTING = 30.0  # seconds
 _LATE = 1.0  # seconds over the limit, in which the engine's own limit should have worked
 _AT_ONCE = 4  # workers; further questions wait
 START = (

@@ -78,7 +78,7 @@ def _check_types(tree: Any, known: Known) -> None:
 
     for node in list(tree.find_all(exp.DataType, exp.ObjectIdentifier)):
         kind = str(getattr(node.this, "name", node.this))
-        if known.dialect == "sqlite" and kind == "DECIMAL":  # it would be written as REAL
+        if known.dialect == "sqlite" and re.search("DECIMAL|DATE|TIME|BOOL", kind):  # for SQLite all of them are numbers
             node.replace(exp.DataType(this=exp.DataType.Type.USERDEFINED, kind="NUMERIC"))
         elif known.dialect == "postgres":
             name = small(node.sql("postgres")) if kind != "USERDEFINED" else known.folded(_type_name(node))
