@@ -602,6 +602,7 @@ async def test_an_engine_of_ones_own_runs_here():
     assert (await tool.execute("SELECT name FROM items")).output == {"rows": [{"name": "cup"}]}
     assert engine.asked == [('SELECT `name` FROM "items"', os.getpid())]
     assert "items(name text)" in tool.description
+    assert (await tool.execute("SELECT name FROM main.items")).error is None
     assert "there is no table" in (await tool.execute("SELECT 1 FROM other")).error
 
 

@@ -37,7 +37,8 @@ ANY_ENGINE = words(
     array_to_string string_to_array cardinality unnest generate_series generate_subscripts regexp_replace
     regexp_match regexp_matches regexp_split_to_array regexp_split_to_table regexp_count regexp_like regexp_substr
     regexp_instr regexp_extract regexp_extract_all regexp_full_match grouping width_bucket num_nulls num_nonnulls
-    all some any acosh asinh atanh cot regr_avgx regr_avgy regr_count regr_sxx regr_sxy regr_syy gen_random_uuid get_bit sha1 uuid exists
+    all some any
+    acosh asinh atanh cot regr_avgx regr_avgy regr_count regr_sxx regr_sxy regr_syy gen_random_uuid get_bit sha1 uuid exists
     """
 )
 BY_ENGINE = {

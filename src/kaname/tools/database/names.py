@@ -38,7 +38,7 @@ class Known(NamedTuple):
         """The table of these folded parts: [catalog,] [schema,] name."""
         wanted = list(reversed(parts))
         for table in self.tables:
-            own = [table.name, table.schema, table.catalog]
+            own = [table.name, table.schema or ("public" if self.dialect == "postgres" else "main"), table.catalog]
             if self.dialect != "postgres":
                 own = [small(part) for part in own]
             if wanted == own[: len(wanted)]:

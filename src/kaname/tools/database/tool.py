@@ -15,7 +15,7 @@ from ...core.language import say
 from ...core.messages import ToolResult
 from ...kernel.offload import off_loop
 from .describe import described
-from .engine import Engine, Limits, QueryFailed, Rows, Table
+from .engine import Engine, Limits, QueryFailed, Rows, Table, need
 from .names import no_such_tables
 from .opening import engine_for
 from .plain import Refused
@@ -56,6 +56,7 @@ class DatabaseTool:
             raise ConfigError("max_rows, max_characters, timeout and max_memory are positive numbers")
         if isinstance(tables, str) or isinstance(functions, str):
             raise ConfigError("tables and functions are lists of names")
+        need("sqlglot", "database")
         self.name = name
         self._limits = Limits(max_rows, max_characters, timeout)
         self._told: str | None = None
