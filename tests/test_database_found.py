@@ -176,6 +176,7 @@ STOPPED = {
     ],
 }
 EVERYWHERE = [
+    "SELECT " + "date(" * 20 + "1" + ")" * 20,
     "WITH RECURSIVE\u00a0keys_hidden AS (SELECT 1) SELECT * FROM keys_hidden x, (SELECT * FROM keys_hidden) y JOIN main.keys_hidden z",
     "WITH a AS (SELECT 1) SELECT * FROM (WITH keys_hidden AS (SELECT 1) SELECT 1) x, keys_hidden",
     "WITH keys_hidden AS (SELECT * FROM keys_hidden) SELECT * FROM keys_hidden",
@@ -370,9 +371,9 @@ def test_what_the_model_is_told(tools):
 
 
 HEAVY = {
-    "date(": ("sqlite", "SELECT " + "date(" * 40 + "1" + ")" * 40),
-    "text(": ("postgres", "SELECT " + "text(" * 40 + "1" + ")" * 40),
-    "struct(": ("duckdb", "SELECT " + "struct(" * 40 + "1" + ")" * 40),
+    "date(": ("sqlite", "SELECT " + "date(abs(" * 20 + "1" + "))" * 20),
+    "text(": ("postgres", "SELECT " + "text(abs(" * 20 + "1" + "))" * 20),
+    "struct(": ("duckdb", "SELECT " + "struct(abs(" * 20 + "1" + "))" * 20),
     "[1]": ("postgres", "SELECT a" + "[1]" * 1200),
     "rows of megabytes": (
         "sqlite",
@@ -387,6 +388,10 @@ HEAVY = {
         "sqlite",
         "WITH RECURSIVE n(x, s) AS (SELECT 1, printf('%9000s', 'a') UNION ALL SELECT x + 1, printf('%9000s', x) FROM n) "
         "SELECT x FROM n ORDER BY s",
+    ),
+    "groups": (
+        "duckdb",
+        "SELECT count(DISTINCT hash(a.id, b.id, c.id, d.id, e.id, f.id)) FROM orders a, orders b, orders c, orders d, orders e, orders f",
     ),
     "lists": ("duckdb", "SELECT len(list(a.range)) FROM range(100000) a, range(100000) b"),
 }
@@ -413,6 +418,7 @@ async def test_heavy_questions_end(sources, what):
     assert (await tool.execute("SELECT count(*) AS n FROM customers")).output == {"rows": [{"n": 24}]}, (
         "the next one is answered"
     )
+    assert {one.name for one in Path(sources["sqlite"]).parent.iterdir()} == {"shop.db", "shop.duckdb"}
     tool.close()
 
 

@@ -16,6 +16,7 @@ _SETTINGS: dict[str, Any] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
+    "temp_directory": "",
     "max_temp_directory_size": "0KB",
     "memory_limit": "512MB",
     "threads": "2",

@@ -11,6 +11,10 @@ from ...core.language import say
 
 LONGEST = 10_000  # characters
 _DEEPEST = 60  # brackets inside each other
+_TYPE_IN_TYPE = re.compile(  # each level takes the parser twice as long
+    r"(?:\b(?:date|time|timestamp|datetime|int|integer|text|json|jsonb|struct|xml|char|varchar|decimal|numeric|float)\s*\(\s*){9}",
+    re.IGNORECASE,
+)
 _SPACES = "\u3000\u00a0"  # those that people type without seeing it
 _TEXT = "'(?:[^']|'')*'"
 _PIECES = {
@@ -165,5 +169,7 @@ def _not_too_deep(text: str) -> None:
     for char in text:
         depth += (char in "([{") - (char in ")]}")
         deepest = max(deepest, depth)
+    if _TYPE_IN_TYPE.search(text):
+        raise Refused(say("types are nested too deeply in each other", "型の入れ子が深すぎます"))
     if deepest > _DEEPEST:
         raise Refused(say(f"it is nested more than {_DEEPEST} levels deep", f"入れ子が {_DEEPEST} 段を超えています"))
