@@ -101,7 +101,7 @@ async def test_honest_questions_are_all_answered(sources, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_hostile_statements_are_all_stopped(sources, engine):
     """Nothing is written, nothing outside is read, and whatever was let through has ended within its limits."""
-    tool, before = tool_for(sources, engine, timeout=0.25), contents(sources, engine)
+    tool, before = tool_for(sources, engine, timeout=0.15), contents(sources, engine)
     all_, answered = list(statements(f"hostile_{engine}.txt")), []
     for label, sql in all_:
         result = await tool.execute(sql)
@@ -117,7 +117,7 @@ async def test_hostile_statements_are_all_stopped(sources, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_the_second_wall_stands_alone(sources, engine):
     """Writes that no parser has looked at are stopped by the engine itself."""
-    tool, before = without_the_first_wall(tool_for(sources, engine, timeout=0.25)), contents(sources, engine)
+    tool, before = without_the_first_wall(tool_for(sources, engine, timeout=0.15)), contents(sources, engine)
     kinds = ("write", "ddl", "cte", "stacked", "pragma", "copy")
     tried = [(label, sql) for label, sql in statements(f"hostile_{engine}.txt") if any(kind in label.lower() for kind in kinds)]
     assert len(tried) > 50

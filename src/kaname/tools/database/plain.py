@@ -49,9 +49,14 @@ class Missing(Refused):
     """There is no such table or column; it may have been made since."""
 
 
-def plain(sql: str, dialect: str) -> str:
+def not_too_long(sql: str) -> str:
     if len(sql) > LONGEST:
         raise Refused(say(f"the statement is longer than {LONGEST:,} characters", f"SQL が {LONGEST:,} 文字を超えています"))
+    return sql
+
+
+def plain(sql: str, dialect: str) -> str:
+    not_too_long(sql)
     odd = next(
         (char for char in sql if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in "\n\t\r"), ""
     )

@@ -18,7 +18,7 @@ from .describe import described
 from .engine import Engine, Limits, QueryFailed, Rows, Table, need
 from .names import no_such_tables
 from .opening import engine_for
-from .plain import Refused
+from .plain import Refused, not_too_long
 from .process import Call, Workers
 from .session import Session
 
@@ -116,7 +116,7 @@ class DatabaseTool:
 
     def _execute(self, sql: str, call: Call) -> ToolResult:
         try:
-            found = self._asked(_unfenced(sql), call)
+            found = self._asked(not_too_long(_unfenced(sql)), call)
         except Refused as problem:
             told = say(f"not run: {problem}", f"実行しませんでした: {problem}")
             return ToolResult(error=told, retryable=False)
