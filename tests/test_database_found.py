@@ -79,7 +79,7 @@ def directly(sources, engine):
     elif engine == "duckdb":
         import duckdb
 
-        connection = duckdb.connect(sources["duckdb"], read_only=True)
+        connection = duckdb.connect(sources["duckdb"], read_only=True, config={"threads": "1"})
     else:
         import psycopg
 
@@ -120,6 +120,8 @@ def test_what_is_run_means_what_was_written(sources, tools, engine):
             if RANDOM.search(sql):
                 continue
             (_, rows), (names_now, rows_now) = run(sql), run(made)
+            for _ in range(20 if "mode(" in sql else 0):  # of several that are as frequent, any one
+                rows = rows if same(rows, rows_now) else run(sql)[1]
             names, _ = run(plain(sql, engine))  # SQLite has comments in its names
             if not same(rows, rows_now) and not same(sorted(rows, key=repr), sorted(rows_now, key=repr)):
                 different.append((sql, made, rows[:3], rows_now[:3]))
