@@ -4,11 +4,15 @@ import hashlib
 import re
 import sqlite3
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, call
-from kaname.tools.database.tool import DatabaseTool, engine_for
+from kaname.tools.database.engine import Column, Table
+from kaname.tools.database.names import Known
+from kaname.tools.database.process import START, Workers
+from kaname.tools.database.tool import DatabaseTool
 from kaname.tools.database.wall import Refused, check
 
 from .postgres import cluster, program
@@ -58,6 +62,19 @@ def tool_for(sources, engine, **more):
     return DatabaseTool(sources[engine], **more)
 
 
+def without_the_first_wall(tool):
+    """A tool whose worker hands every statement to the engine as it is."""
+    unchecked = (
+        "import kaname.tools.database.session as session; session.check = lambda sql, known: sql.strip().removesuffix(';')"
+    )
+    tool._workers = Workers(tool._workers._opening, START.replace("main()", f"{unchecked}; main()"))
+    return tool
+
+
+def customers(dialect="postgres"):
+    return Known(dialect, [Table("customers", (Column("id", "integer"), Column("name", "text")), "", "public")])
+
+
 def contents(sources, engine):
     """All that could have changed."""
     if engine != "postgres":
@@ -84,7 +101,7 @@ async def test_honest_questions_are_all_answered(sources, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_hostile_statements_are_all_stopped(sources, engine):
     """Nothing is written, nothing outside is read, and whatever was let through has ended within its limits."""
-    tool, before = tool_for(sources, engine, timeout=0.25), contents(sources, engine)
+    tool, before = tool_for(sources, engine, timeout=0.15), contents(sources, engine)
     all_, answered = list(statements(f"hostile_{engine}.txt")), []
     for label, sql in all_:
         result = await tool.execute(sql)
@@ -98,15 +115,14 @@ async def test_hostile_statements_are_all_stopped(sources, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_the_second_wall_stands_alone(sources, engine, monkeypatch):
+async def test_the_second_wall_stands_alone(sources, engine):
     """Writes that no parser has looked at are stopped by the engine itself."""
-    tool, before = tool_for(sources, engine, timeout=0.25), contents(sources, engine)
-    monkeypatch.setattr("kaname.tools.database.tool.check", lambda sql, *_: sql.strip().removesuffix(";"))
+    tool, before = without_the_first_wall(tool_for(sources, engine, timeout=0.15)), contents(sources, engine)
     kinds = ("write", "ddl", "cte", "stacked", "pragma", "copy")
     tried = [(label, sql) for label, sql in statements(f"hostile_{engine}.txt") if any(kind in label.lower() for kind in kinds)]
     assert len(tried) > 50
-    for _, sql in tried:
-        await tool.execute(sql)
+    told = [(await tool.execute(sql)).error or "" for _, sql in tried]
+    assert not [one for one in told if "not run" in one], "no parser was asked"
     assert contents(sources, engine) == before
 
 
@@ -133,7 +149,6 @@ async def test_comments_of_postgres_are_seen(sources):
         ("SELECT naem_en FROM customers", "did you mean 'name_en'"),
         ("DELETE FROM customers", "only SELECT is allowed, not DELETE"),
         ("SELECT 1; SELECT 2", "exactly one statement"),
-        ("SELECT 1 -- all", "without comments"),
         ("SELECT load_extension('x')", "load_extension() is not allowed"),
         ("", "there is no statement"),
         ("SELECT (((", "cannot be read as SQL"),
@@ -177,7 +192,7 @@ async def test_limits(sources):
 )
 def test_ways_round_the_first_wall_are_closed(sql):
     with pytest.raises(Refused):
-        check(sql, "postgres", ["customers"], (), ["id", "name"])
+        check(sql, customers())
 
 
 def test_a_name_of_ones_own_can_be_seen_where_it_is_defined():
@@ -187,7 +202,7 @@ def test_a_name_of_ones_own_can_be_seen_where_it_is_defined():
         "SELECT * FROM (WITH a AS (SELECT id FROM customers) SELECT a.id FROM a) q",
         "WITH a AS (SELECT 1) SELECT * FROM customers WHERE id IN (SELECT * FROM a)",
     ):
-        check(sql, "postgres", ["customers"], (), ["id", "name"])
+        check(sql, customers())
 
 
 async def test_parallel_questions(sources):
@@ -228,10 +243,12 @@ def test_a_password_is_never_told():
 
 
 async def test_heavy_functions_of_sqlite(sources):
-    tool = DatabaseTool(sources["sqlite"], timeout=1)
+    tool = DatabaseTool(sources["sqlite"], timeout=0.5)
     long = "WITH t(s) AS (SELECT group_concat(printf('%9000s', 'a')) FROM (SELECT 1 FROM orders LIMIT 20))"
     for expression in ("trim(s, s)", "s LIKE '%' || substr(s, 1, 70000) || 'b%'", "instr(s, s || 'b')", "replace(s, 'a', s)"):
+        start = monotonic()
         await tool.execute(f"{long} SELECT length({expression}) FROM t")
+        assert monotonic() - start < 5
 
 
 async def test_in_a_run(sources):
@@ -240,25 +257,10 @@ async def test_in_a_run(sources):
     assert '{"rows": [{"n": ' in result.steps[0].observation
 
 
-@pytest.mark.parametrize("pattern", ["a%", "%b", "%a%b%", "_b_", "a_%", "%", "", "a\\%c", "%_%_%", "ÄÖ%", "%ß"])
-@pytest.mark.parametrize("text", ["", "a", "abc", "ABC", "xaxbx", "a%c", "äö", "ÄÖü", "straße", "b\nb"])
-def test_our_like_is_sqlites_like(sources, pattern, text):
-    engine = engine_for(sources["sqlite"])
-    from kaname.tools.database.sqlite import _glob, _like
-
-    plain = sqlite3.connect(":memory:")
-    assert _like(pattern, text) == plain.execute("SELECT ? LIKE ?", (text, pattern)).fetchone()[0]
-    assert _like(pattern, text, "\\") == plain.execute("SELECT ? LIKE ? ESCAPE '\\'", (text, pattern)).fetchone()[0]
-    globbed = pattern.replace("%", "*").replace("_", "?")
-    assert _glob(globbed, text) == plain.execute("SELECT ? GLOB ?", (text, globbed)).fetchone()[0]
-    plain.close()
-    assert engine.dialect == "sqlite"
-
-
 def test_mistakes_are_told_at_once(tmp_path):
     with pytest.raises(ConfigError, match="there is no database"):
         DatabaseTool(tmp_path / "none.db")
     with pytest.raises(ConfigError, match="did you mean 'postgresql'"):
         DatabaseTool("postgresq://x")
     with pytest.raises(Refused):
-        check("SELECT * FROM nowhere", "sqlite", [])
+        check("SELECT * FROM nowhere", Known("sqlite", []))

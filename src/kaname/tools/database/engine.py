@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 from ...core.errors import ConfigError
@@ -24,6 +25,7 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     comment: str = ""
     schema: str = ""
+    catalog: str = ""
 
 
 class Rows(NamedTuple):
@@ -50,6 +52,15 @@ class Engine(Protocol):
     def run(self, sql: str, limits: Limits) -> Rows: ...
 
 
+class BuiltIn(Engine, Protocol):
+    """One that comes with kaname: it runs in a process of its own, which opens it by its address."""
+
+    address: str
+
+    def load(self) -> None:
+        """Import what it needs, before there are limits."""
+
+
 def out_of_time(limits: Limits) -> QueryFailed:
     return QueryFailed(
         say(
@@ -57,6 +68,11 @@ def out_of_time(limits: Limits) -> QueryFailed:
             f"{limits.seconds:g} 秒を超えたため中止しました。範囲を絞ってください",
         )
     )
+
+
+def too_large() -> QueryFailed:
+    told = say("the query needs more memory than it may use; ask for less", "メモリの上限を超えました。範囲を絞ってください")
+    return QueryFailed(told)
 
 
 def row_too_long(limits: Limits) -> QueryFailed:
@@ -70,16 +86,21 @@ def row_too_long(limits: Limits) -> QueryFailed:
 
 def unique(names: list[str]) -> list[str]:
     """Column names, none twice: the second `id` becomes `id_2`."""
-    seen: dict[str, int] = {}
-    made = []
+    taken, seen, made = set(names), set(), []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        made.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+        number, free = 2, name
+        while free in seen or (free != name and free in taken):
+            free, number = f"{name}_{number}", number + 1
+        seen.add(free)
+        made.append(free)
     return made
 
 
-def missing(package: str, extra: str) -> ConfigError:
-    return ConfigError(
+def need(package: str, extra: str) -> None:
+    """Without importing it: that is for the process that runs it."""
+    if find_spec(package) is not None:
+        return
+    raise ConfigError(
         say(
             f"{package} is not installed: pip install 'kaname[{extra}]'",
             f"{package} がありません: pip install 'kaname[{extra}]'",
@@ -87,11 +108,20 @@ def missing(package: str, extra: str) -> ConfigError:
     )
 
 
+def as_hex(value: bytes) -> str:
+    """Bytes as PostgreSQL shows them, from every engine."""
+    return "\\x" + value.hex()
+
+
 def read_rows(texts: list[str], limits: Limits) -> Rows:
     """Rows that the engine has written as JSON: columns of one name are told apart, and numbers keep all their digits."""
     if any(len(text) > limits.characters for text in texts):
         raise row_too_long(limits)
-    made = [json.loads(text, object_pairs_hook=_row, parse_float=_exact, parse_constant=str) for text in texts]
+    try:
+        made = [json.loads(text, object_pairs_hook=_row, parse_float=_exact, parse_constant=str) for text in texts]
+    except (ValueError, RecursionError, ArithmeticError) as problem:
+        told = say(f"a row cannot be read as JSON: {problem}", f"行を JSON として読めません: {problem}")
+        raise QueryFailed(told) from problem
     return Rows(made[: limits.rows], len(made) > limits.rows)
 
 

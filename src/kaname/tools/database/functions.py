@@ -1,30 +1,16 @@
-"""Functions that only calculate. What the parser knows as a function of standard SQL is allowed, unless it stands in `REFUSED`;
-of all others, only those that are listed here. An engine's own functions read files, sleep, send mail."""
+"""Functions that only calculate: those that are listed here, and no other. Engines have some that read files, or sleep."""
 
 from __future__ import annotations
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Classes of the parser that do more than calculate
-REFUSED = {
-    "ReadCSV",
-    "ReadParquet",
-    "ReadJSON",
-    "LoadData",
-    "NextValueFor",
-    "CurrentUser",
-    "SessionUser",
-    "CurrentCatalog",
-    "Version",
-    "CurrentVersion",
-    "Levenshtein",  # quadratic, and no clock is looked at meanwhile
-    "JarowinklerSimilarity",
-}
+# What the parser knows by itself, without a call, and what tells more than the tables do
+REFUSED = {"CurrentUser", "SessionUser", "CurrentCatalog", "CurrentRole", "CurrentSchema", "CurrentDatabase", "NextValueFor"}
 
-ANY_ENGINE = _words(
+ANY_ENGINE = words(
     """
     abs ceil ceiling floor round trunc sign sqrt cbrt power pow exp ln log log2 log10 mod greatest least degrees
     radians sin cos tan asin acos atan atan2 sinh cosh tanh pi random lower upper length char_length
@@ -51,17 +37,20 @@ ANY_ENGINE = _words(
     array_to_string string_to_array cardinality unnest generate_series generate_subscripts regexp_replace
     regexp_match regexp_matches regexp_split_to_array regexp_split_to_table regexp_count regexp_like regexp_substr
     regexp_instr regexp_extract regexp_extract_all regexp_full_match grouping width_bucket num_nulls num_nonnulls
+    all some any
+    acosh asinh atanh cot regr_avgx regr_avgy regr_count regr_sxx regr_sxy regr_syy gen_random_uuid get_bit sha1 uuid exists
     """
 )
 BY_ENGINE = {
-    "sqlite": _words(
+    "sqlite": words(
         """
-    likelihood likely unlikely substring_index jsonb jsonb_extract glob like
+    likelihood likely unlikely substring_index jsonb jsonb_extract glob like zeroblob sqlite_version
     """
     ),
-    "postgres": _words(
+    "postgres": words(
         """
-    pg_typeof jsonb_path_query_array quote_literal quote_ident quote_nullable
+    pg_typeof timezone row version jsonb_contains jsonb_exists like overlaps
+    jsonb_path_query_array quote_literal quote_ident quote_nullable
     factorial gcd lcm scale min_scale trim_scale div normalize string_to_table to_ascii convert_from sha224 sha384
     sha512 date_bin clock_timestamp statement_timestamp timeofday isfinite make_timestamptz lower_inc upper_inc
     isempty range_merge daterange int4range int8range numrange tsrange tstzrange multirange array_dims array_fill
@@ -72,7 +61,7 @@ BY_ENGINE = {
     width host masklen family inet_same_family network
     """
     ),
-    "duckdb": _words(
+    "duckdb": words(
         """
     list list_value list_aggregate list_aggr list_sort list_distinct list_contains list_has list_filter
     list_transform list_reduce list_sum list_avg list_min list_max list_count list_concat list_extract
@@ -92,25 +81,63 @@ BY_ENGINE = {
     count_star geomean geometric_mean bitstring_agg any_value first last
     union_value union_extract union_tag isodow weekday nanosecond
     microsecond millisecond unbin bin hex base64 from_base64 to_base64 url_encode url_decode
+    columns grouping_id weighted_avg equi_width_bins version
+    apply array_concat array_has array_has_all array_has_any array_intersect
+    array_reverse array_reverse_sort current_localtimestamp dayofmonth filter from_hex from_json get_current_time
+    list_cosine_distance list_distance reduce split to_binary
     greatest_common_divisor gcd lcm factorial trunc fdiv fmod add subtract multiply divide
     """
     )
     - {"error"},
 }
-# Those whose numbers say how much they make
+# Those that make as much as one of their arguments says, and which it is; of formats, the widths in them
 SIZED = {
-    **dict.fromkeys(_words("repeat zeroblob randomblob printf format lpad rpad pad space bar array_fill"), 10_000),
-    **dict.fromkeys(_words("generate_series exploding_generate_series range"), 10_000_000),
+    **dict.fromkeys(words("zeroblob randomblob space"), 0),
+    **dict.fromkeys(words("repeat lpad rpad pad array_fill"), 1),
+    "bar": 3,
+    "printf": 0,
+    "format": 0,
 }
+MOST_MADE = 10_000
+# Those that make rows, or a list of them
+LISTS = words("generate_series range")
+MOST_ROWS = 10_000_000
 TABLE_FUNCTIONS = {
-    "sqlite": frozenset({"json_each", "json_tree", "generate_series"}),
-    "postgres": _words(
+    "sqlite": frozenset({"json_each", "json_tree"}),
+    "postgres": words(
         """
-    generate_series exploding_generate_series unnest explode json_array_elements jsonb_array_elements
+    generate_series unnest json_array_elements jsonb_array_elements
     json_array_elements_text jsonb_array_elements_text json_each jsonb_each json_each_text jsonb_each_text
     jsonb_object_keys json_object_keys regexp_split_to_table string_to_table regexp_matches jsonb_path_query
     jsonb_to_recordset json_to_recordset generate_subscripts
     """
     ),
-    "duckdb": _words("range generate_series unnest explode json_each json_tree exploding_generate_series"),
+    "duckdb": words("range generate_series unnest json_each json_tree"),
 }
+# Words that a bracket may follow, without being functions; and words that no plain question has
+BEFORE_BRACKETS = words(
+    """
+    all and any array as asc between by case cast cube desc distinct else end escape except exclude exists extract filter for
+    from group grouping having ilike in intersect interval is join lambda lateral left like limit map not nulls of offset on or
+    order outer over partition percent pivot position recursive replace rename right rollup rows select sets similar some
+    struct substring table tablesample then to trim try_cast union unnest unpivot using values when where window with within
+    decimal numeric varchar char bpchar character nchar timestamp timestamptz time timetz bit varbit float real double precision
+    text blob bernoulli system reservoir regexp glob match qualify positional asof anti semi cross inner natural full
+    materialized ordinality overlay placing columns include ignore respect sample repeatable zone returning union_type enum
+    integer int bigint smallint varying first last
+    """
+)
+NEVER = words(
+    """
+    into current_user session_user user current_role current_catalog current_schema system_user insert update delete merge
+    create drop alter truncate grant revoke attach detach pragma copy vacuum install load call execute prepare operator
+    """
+)
+# PostgreSQL's types that its parser does not know, and that hold nothing but values
+TYPES = words(
+    """
+    tsvector tsquery point box circle line lseg path polygon macaddr macaddr8 cidr inet bit varbit oid bpchar citext hstore
+    int4range int8range numrange tsrange tstzrange daterange int4multirange int8multirange nummultirange tsmultirange
+    tstzmultirange datemultirange jsonpath money name text record
+    """
+)

@@ -11,18 +11,29 @@ from typing import Any
 from urllib.parse import unquote
 
 from ...core.language import say
-from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, missing, out_of_time, read_rows
+from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, need, out_of_time, read_rows
 
 _COLUMNS = """
 SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class'), a.attname, format_type(a.atttypid, a.atttypmod),
        col_description(c.oid, a.attnum),
        (SELECT s.most_common_vals::text::text[] FROM pg_stats s
         WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname
-          AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) AND s.n_distinct BETWEEN 1 AND 12)
+          AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) AND s.n_distinct BETWEEN 1 AND 12),
+       current_database()
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND a.attnum > 0 AND NOT a.attisdropped
-  AND n.nspname = ANY (current_schemas(false)) AND has_table_privilege(c.oid, 'SELECT')
-ORDER BY c.relname, a.attnum
+  AND n.nspname = ANY (current_schemas(false)) AND has_column_privilege(c.oid, a.attnum, 'SELECT')
+ORDER BY array_position(current_schemas(false), n.nspname), c.relname, a.attnum
+"""
+# What does more than to calculate, or is not the server's own, and can be called with one argument; types that tell names
+_CALLS = """
+SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+WHERE p.pronargs > 0 AND (p.provolatile <> 'i' OR n.nspname <> 'pg_catalog')
+UNION SELECT t.typname FROM pg_type t WHERE t.typname ~ '^(reg|pg_|xml)'
+"""
+_TYPES = """
+SELECT t.typname FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE t.typtype IN ('e', 'd') AND n.nspname = ANY (current_schemas(false))
 """
 
 
@@ -30,22 +41,27 @@ class PostgresEngine:
     dialect = "postgres"
 
     def __init__(self, address: str) -> None:
-        try:
-            import psycopg  # noqa: F401
-        except ImportError as problem:
-            raise missing("psycopg", "postgres") from problem
-        self._address = address
+        need("psycopg", "postgres")
+        self.address = address
+
+    def load(self) -> None:
+        import psycopg  # noqa: F401
 
     def _open(self, limits: Limits) -> Any:
         import psycopg
+        from psycopg.conninfo import conninfo_to_dict
 
         milliseconds = int(limits.seconds * 1000)
-        options = (
+        ours = (
             f"-c default_transaction_read_only=on -c statement_timeout={milliseconds} -c lock_timeout={milliseconds} "
-            f"-c idle_in_transaction_session_timeout={milliseconds * 2} -c work_mem=32MB -c max_parallel_workers_per_gather=0"
+            f"-c idle_in_transaction_session_timeout={milliseconds * 2} -c work_mem=32MB -c max_parallel_workers_per_gather=0 "
+            "-c standard_conforming_strings=on"
         )
         try:
-            return psycopg.connect(self._address, options=options, connect_timeout=10, application_name="kaname")
+            theirs = conninfo_to_dict(self.address)
+            given: dict[str, Any] = {"application_name": "kaname", "connect_timeout": 10, **theirs}
+            given["options"] = f"{theirs.get('options') or ''} {ours}".strip()  # of two settings the last one counts
+            return psycopg.connect(**given)
         except psycopg.OperationalError as problem:
             told = self._masked(_first_line(problem))
             raise QueryFailed(say(f"no connection: {told}", f"接続できません: {told}")) from None
@@ -54,24 +70,33 @@ class PostgresEngine:
 
     def _masked(self, text: str) -> str:
         """Without the password, as it is written in the address or as it is meant."""
-        found = re.search(r"://[^:/@]*:([^@/]*)@", self._address)
+        found = re.search(r"://[^:/@]*:([^@/]*)@", self.address)
         for secret in (found[1], unquote(found[1])) if found and found[1] else ():
             text = text.replace(secret, "***")
         return text
 
     def tables(self) -> list[Table]:
+        found: dict[tuple[str, str], tuple[list[Column], str, str]] = {}
+        for schema, table, told, column, kind, comment, samples, catalog in self._asked(_COLUMNS)[0]:
+            columns, _, _ = found.setdefault((schema, table), ([], told or "", catalog))
+            columns.append(Column(column, kind, comment or "", tuple((samples or [])[:6])))
+        return [
+            Table(name, tuple(columns), told, schema, catalog) for (schema, name), (columns, told, catalog) in found.items()
+        ]
+
+    def names(self) -> tuple[frozenset[str], frozenset[str]]:
+        """What is a function after a dot, and the types that users have made."""
+        calls, types = self._asked(_CALLS, _TYPES)
+        return frozenset({name for (name,) in calls}), frozenset({name for (name,) in types})
+
+    def _asked(self, *questions: str) -> list[list[Any]]:
         import psycopg
 
-        found: dict[str, tuple[list[Column], str, str]] = {}
         with self._open(Limits(0, 0, 10.0)) as connection:
             try:
-                rows = connection.execute(_COLUMNS, ()).fetchall()
+                return [connection.execute(question, ()).fetchall() for question in questions]
             except psycopg.Error as problem:
                 raise QueryFailed(_first_line(problem)) from problem
-        for schema, table, told, column, kind, comment, samples in rows:
-            columns, _, _ = found.setdefault(table, ([], told or "", schema))
-            columns.append(Column(column, kind, comment or "", tuple((samples or [])[:6])))
-        return [Table(name, tuple(columns), told, schema) for name, (columns, told, schema) in found.items()]
 
     def run(self, sql: str, limits: Limits) -> Rows:
         import psycopg

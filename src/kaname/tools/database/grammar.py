@@ -1,0 +1,90 @@
+"""The parser: sqlglot's grammar of the engine, with calls kept as they are written. Functions that it knows it would translate,
+and translations differ in small things: the type of a number, the name of a column."""
+
+from __future__ import annotations
+
+import logging
+import re
+from functools import cache
+from typing import Any
+
+from ...core.errors import ConfigError
+from ...core.language import say
+from .plain import Refused
+
+_MOST_TOKENS = 4_000
+_OWN_GRAMMAR = {  # calls with words between their arguments
+    "sqlite": ("CAST",),
+    "postgres": ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"),
+    "duckdb": ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"),
+}
+
+
+def parsed(text: str, dialect: str) -> tuple[Any, list[Any]]:
+    """The one statement as a tree, and its tokens."""
+    glot, grammar = _sqlglot(), _grammar(dialect)
+    try:
+        tokens = list(glot.tokenize(text, dialect=grammar))
+        if len(tokens) > _MOST_TOKENS:
+            raise Refused(say("it is too long", "長すぎます"))
+        trees = glot.parse(text, dialect=grammar)
+    except (glot.errors.SqlglotError, RecursionError, ValueError) as problem:
+        if isinstance(problem, Refused):
+            raise
+        told = re.sub(r"\x1b\[[0-9;]*m", "", str(problem)).split("\n")[0] or type(problem).__name__
+        raise Refused(say(f"it cannot be read as SQL: {told[:200]}", f"SQL として読めません: {told[:200]}")) from None
+    if len(trees) != 1 or trees[0] is None:
+        raise Refused(say("write exactly one statement", "文は一つだけ書いてください"))
+    _set_right(trees[0], dialect)
+    return trees[0], tokens
+
+
+def _set_right(tree: Any, dialect: str) -> None:
+    """Two things that the grammar of calls in general takes for others."""
+    from sqlglot import exp
+
+    for distinct in list(tree.find_all(exp.Distinct)):  # f(DISTINCT a, b) has two arguments, not one of two parts
+        order = distinct.parent if isinstance(distinct.parent, exp.Order) else None
+        call = distinct.parent if order is None else order.parent
+        first, *others = distinct.expressions or [None]
+        if others and isinstance(call, exp.Anonymous):
+            distinct.set("expressions", [first])
+            if order is not None:
+                others[-1] = exp.Order(this=others[-1], expressions=order.expressions)
+            call.set("expressions", [distinct, *others])
+    for arrow in list(tree.find_all(exp.Lambda)) if dialect == "duckdb" else ():  # f(a -> 'x') looks into JSON
+        if not arrow.args.get("colon") and isinstance(arrow.this, exp.Literal) and len(arrow.expressions) == 1:
+            into = f"SELECT {generated(arrow.expressions[0], dialect)} -> {generated(arrow.this, dialect)}"
+            arrow.replace(parsed(into, dialect)[0].expressions[0])
+
+
+def generated(tree: Any, dialect: str) -> str:
+    glot = _sqlglot()
+    try:
+        return str(tree.sql(dialect, identify=True, comments=False, normalize_functions=False))
+    except (glot.errors.SqlglotError, RecursionError, ValueError, TypeError, AttributeError, KeyError) as problem:
+        raise not_plainly() from problem
+
+
+def not_plainly() -> Refused:
+    return Refused(say("it cannot be written plainly; write it in a simpler way", "もっと簡単な書き方にしてください"))
+
+
+@cache
+def _grammar(dialect: str) -> Any:
+    base = _sqlglot().Dialect.get_or_raise(dialect).__class__
+    grammar = base.parser_class
+    kept = {name: own for name, own in grammar.FUNCTION_PARSERS.items() if name in _OWN_GRAMMAR[dialect]}
+    parser = type("Parser", (grammar,), {"FUNCTIONS": {}, "FUNCTION_PARSERS": kept})
+    return type(f"Kaname{base.__name__}", (base,), {"Parser": parser})
+
+
+def _sqlglot() -> Any:
+    try:
+        import sqlglot
+    except ImportError as problem:
+        raise ConfigError(
+            say("the database tool needs a parser: pip install 'kaname[database]'", "pip install 'kaname[database]' が必要です")
+        ) from problem
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what is refused here anyway
+    return sqlglot

@@ -1,0 +1,48 @@
+"""The last look at what is going to be run: a reader of our own, that knows only the plainest form of SQL.
+
+Whatever the parser understood, here every character counts: texts in '…', names in "…", plain numbers, words and signs. In this
+form no engine can read anything else than what was checked: no comments, no other quotes, no escapes, no second statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ...core.language import say
+from .functions import BEFORE_BRACKETS, NEVER
+from .plain import Refused
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ ]+)
+    | (?P<bytes>[xX]'(?:[0-9a-fA-F]{2})*' | [bB]'[01]*')
+    | (?P<text>'(?:[^'\x00]|'')*')
+    | (?P<name>"(?:[^"\x00]|"")+" | `[^`"'\x00]+`)
+    | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w'"$]))
+    | (?P<word>[A-Za-z_][A-Za-z0-9_]*(?!['"$`]|&['"]))
+    | (?P<sign>[-+*/%<>=!|&^~@\#?:.,()\[\]{}])""",
+    re.VERBOSE | re.ASCII,
+)
+
+
+def proofread(text: str, functions: Collection[str]) -> None:
+    """`Refused` unless all of it is plain. `functions`: the names that may stand before a bracket, in small letters."""
+    place, word = 0, ""
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None or text.startswith(("--", "/*", "*/"), place):
+            raise Refused(_told(text[place : place + 20]))
+        place = found.end()
+        kind, piece = found.lastgroup, found[0]
+        if kind == "space":
+            continue
+        if word and piece == "(" and word not in BEFORE_BRACKETS and word not in functions:
+            raise Refused(say(f"the function {word}() is not allowed here", f"関数 {word}() は使えません"))
+        word = piece.lower() if kind == "word" else ""
+        if word in NEVER and word not in functions and not text.startswith("INTO NAME ", found.start()):
+            raise Refused(_told(piece))
+
+
+def _told(piece: str) -> str:
+    return say(
+        f"it cannot be written plainly at {piece!r}; write it in a simpler way", f"{piece!r} の所をもっと簡単に書いてください"
+    )

@@ -1,0 +1,87 @@
+"""An engine with the wall in front of it: in this process for an engine of the user's own, else in the worker's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from ...core.errors import nearest
+from ...core.language import say
+from .engine import Engine, Limits, QueryFailed, Rows, Table
+from .names import Known, chosen, small
+from .plain import Missing
+from .wall import check
+
+_MISSING = re.compile(
+    r"no such (table|column): ([\w.\"]+)|(relation|column) \"?([\w.]+)\"? does not exist"
+    r"|(Table) with name \"?([\w.]+)\"? does not exist|Referenced (column) \"?([\w.]+)\"? not found",
+    re.IGNORECASE,
+)
+_NO_FUNCTION = re.compile(r"no such function: (\w+)")
+_INSTEAD = {"concat": "a || b", "concat_ws": "a || ', ' || b", "left": "substr(x, 1, n)", "right": "substr(x, -n)"}
+_INSTEAD |= {"string_agg": "group_concat(x, ',')", "now": "datetime('now')", "date_trunc": "strftime('%Y-%m-01', x)"}
+_INSTEAD |= {"regexp": "LIKE or GLOB", "generate_series": "WITH RECURSIVE"}
+_INSTEAD |= {"to_char": "strftime('%Y-%m', x)", "extract": "strftime('%Y', x)", "date_part": "strftime('%Y', x)"}
+_INSTEAD |= {"greatest": "max(a, b)", "least": "min(a, b)", "split_part": "substr and instr", "year": "strftime('%Y', x)"}
+
+
+class Session:
+    """`only`: of the tables, these; `functions`: more that may be used."""
+
+    def __init__(self, engine: Engine, only: Collection[str] | None, functions: Collection[str]) -> None:
+        self._engine, self._only = engine, only
+        self._functions = frozenset({small(name) for name in functions})
+        self._known: Known | None = None
+        self._changed = False
+        self.unknown: list[str] = []  # names that were chosen and are none
+        self.names: list[str] = []  # of all tables, chosen or not
+
+    def tables(self) -> list[Table]:
+        self._known = None
+        return list(self._all().tables)
+
+    def _all(self) -> Known:
+        if self._known is None:
+            there = self._engine.tables()
+            self.names = [table.name for table in there]
+            tables, self.unknown = chosen(there, self._only, self._engine.dialect)
+            asked = getattr(self._engine, "names", None)
+            calls, types = asked() if asked is not None else (None, frozenset())
+            self._known = Known(self._engine.dialect, tables, self._functions, calls, types)
+        return self._known
+
+    def query(self, sql: str, limits: Limits) -> Rows:
+        """`Refused`, or `QueryFailed` with what is near to a name that is not there."""
+        try:
+            return self._engine.run(self._checked(sql), limits)
+        except QueryFailed as problem:
+            raise QueryFailed(f"{problem}{self._hint(str(problem))}") from problem
+
+    def _checked(self, sql: str) -> str:
+        """What is missing is looked for once more among the tables of this moment."""
+        before = self._all()
+        try:
+            return check(sql, before)
+        except Missing:
+            self._known = None
+            if self._all().tables == before.tables:
+                raise
+        self._changed = True
+        return check(sql, self._all())
+
+    def changed(self) -> bool:
+        """Whether there are other tables than when this was last asked."""
+        changed, self._changed = self._changed, False
+        return changed
+
+    def _hint(self, told: str) -> str:
+        if found := _NO_FUNCTION.search(told):
+            instead = _INSTEAD.get(small(found[1]))
+            return say(f"; in this database write {instead}", f"。代わりに {instead} と書いてください") if instead else ""
+        found = _MISSING.search(told)
+        if found is None or "Did you mean" in told or "Candidate" in told:
+            return ""
+        kind, name = [group for group in found.groups() if group]
+        name = name.strip('"').rpartition(".")[2]
+        near = nearest(name, self._all().spelled() if kind.lower() in ("table", "relation") else self._all().columns())
+        return "" if f"{name!r}?" in near else near

@@ -1,0 +1,622 @@
+"""What hostile testers have found in the database tool, and what it must be able to do for honest ones."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import contextmanager
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from kaname import ConfigError
+from kaname.tools.database.engine import Column, Limits, QueryFailed, Rows, Table, read_rows
+from kaname.tools.database.names import Known
+from kaname.tools.database.plain import plain
+from kaname.tools.database.proof import proofread
+from kaname.tools.database.tool import DatabaseTool
+from kaname.tools.database.wall import Refused, check
+
+from .postgres import cluster, program
+from .test_database import ENGINES, SQL, statements, tool_for, without_the_first_wall
+
+SEEN = ("customers", "employees", "order_items", "order_totals", "orders", "products", "売上目標")
+HIDDEN = "CREATE TABLE keys_hidden (id integer, apikey text); INSERT INTO keys_hidden VALUES (1, 'HIDDEN-KEY')"
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """The shop with a table that is not to be seen."""
+    import duckdb
+
+    folder = tmp_path_factory.mktemp("found")
+    connection = sqlite3.connect(folder / "shop.db")
+    connection.executescript((SQL / "schema_sqlite.sql").read_text("utf-8") + ";" + HIDDEN)
+    connection.close()
+    with duckdb.connect(str(folder / "shop.duckdb")) as duck:
+        duck.execute((SQL / "schema_duckdb.sql").read_text("utf-8"))
+        duck.execute(HIDDEN)
+    found = {"sqlite": str(folder / "shop.db"), "duckdb": str(folder / "shop.duckdb")}
+    if program("initdb") is None:
+        yield found
+        return
+    import psycopg
+
+    with cluster() as address:
+        with psycopg.connect(address) as made:
+            made.execute((SQL / "schema_postgres.sql").read_text("utf-8"))
+            made.execute(HIDDEN)
+        yield {**found, "postgres": address}
+
+
+@pytest.fixture(scope="module")
+def tools(sources):
+    """One for each engine, with its worker; made when it is asked for."""
+    made = {}
+
+    def tool(engine):
+        if engine not in made:
+            made[engine] = tool_for(sources, engine, tables=SEEN, timeout=5)
+        return made[engine]
+
+    yield tool
+    for one in made.values():
+        one.close()
+
+
+@contextmanager
+def directly(sources, engine):
+    """A function that runs a statement on the engine itself: names and rows."""
+    if engine == "sqlite":
+        connection = sqlite3.connect(sources["sqlite"])
+    elif engine == "duckdb":
+        import duckdb
+
+        connection = duckdb.connect(sources["duckdb"], read_only=True, config={"threads": "1"})
+    else:
+        import psycopg
+
+        connection = psycopg.connect(sources["postgres"], autocommit=True)
+
+    def run(sql):
+        cursor = connection.execute(sql)
+        return [column[0] for column in cursor.description], cursor.fetchall()
+
+    try:
+        yield run
+    finally:
+        connection.close()
+
+
+def same(one, other):
+    """Equal rows; a whole number and one with a point after it are not, but PostgreSQL's two kinds of those are."""
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+    if isinstance(one, float | Decimal) and isinstance(other, float | Decimal):
+        return abs(float(one) - float(other)) < 1e-9 or repr(float(one)) == repr(float(other))
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+RANDOM = re.compile(
+    r"\b(random|now|current_|clock_|timeofday|statement_timestamp|today|gen_random_uuid|uuid|tablesample)", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_run_means_what_was_written(sources, tools, engine):
+    """Every honest statement: the one that is generated gives the rows of the one that was written, under the same names."""
+    known = Known(engine, tools(engine).tables, calls=frozenset())
+    different = []
+    with directly(sources, engine) as run:
+        for _, sql in statements(f"honest_{engine}.txt"):
+            made = check(sql, known)
+            if RANDOM.search(sql):
+                continue
+            (_, rows), (names_now, rows_now) = run(sql), run(made)
+            for _ in range(20 if "mode(" in sql else 0):  # of several that are as frequent, any one
+                rows = rows if same(rows, rows_now) else run(sql)[1]
+            names, _ = run(plain(sql, engine))  # SQLite has comments in its names
+            if not same(rows, rows_now) and not same(sorted(rows, key=repr), sorted(rows_now, key=repr)):
+                different.append((sql, made, rows[:3], rows_now[:3]))
+            if names != names_now and engine != "duckdb":  # which names columns by its own reading of them
+                different.append((sql, made, names, names_now))
+    assert different == []
+
+
+KELVIN = "\u212aeys_hidden"
+STOPPED = {
+    "postgres": [
+        "SELECT true and\u00a0$$, pg_read_file('/etc/hostname') AS x$$",
+        "SELECT f.pg_read_file FROM unnest(ARRAY['/etc/hostname']) AS f, (SELECT 1 AS pg_read_file) z",
+        "SELECT f.U&\"pg_read_fil\\0065\" FROM unnest(ARRAY['/etc/hostname']) AS f, (SELECT 1 AS u) z",
+        "SELECT max('a'::text) FROM (SELECT 'b'::text AS \"qualify\") t GROUP BY qualify ||/* = ' */ $$x$$ UNION ALL "
+        "SELECT pg_read_file($$/etc/hostname$$) --'",
+        'WITH "KEYS_HIDDEN" AS (SELECT 1) SELECT * FROM keys_hidden',
+        'WITH "PG_AUTHID" AS (SELECT 1) SELECT rolname FROM pg_authid',
+        f'WITH "{KELVIN}" AS (SELECT 1) SELECT * FROM keys_hidden',
+        "WITH customers AS (SELECT '/etc/hostname'::text AS x) SELECT c.pg_read_file FROM (SELECT x AS y FROM customers) c",
+        "SELECT g::oid::regclass::text FROM generate_series(1, 20000) g",
+        "SELECT 'keys_hidden'::regclass::oid",
+        "SELECT regclass 'keys_hidden'",
+        "SELECT f.regclass FROM unnest(ARRAY['keys_hidden']) f",
+        "SELECT '<a/>'::xml",
+        "SELECT NULL::keys_hidden",
+        "SELECT '1'::pg_lsn",
+        "SELECT 1 OPERATOR(pg_catalog.+) 2",
+        "SELECT (c).name FROM customers c",
+        "SELECT pg_catalog.lower('A')",
+        "SELECT \"pg_read_file\"('/etc/hostname')",
+        "SELECT customers.leak FROM customers",
+    ],
+    "duckdb": [
+        "SELECT true and\u1680$$, (SELECT apikey FROM keys_hidden) AS x$$",
+        "WITH RECURSIVE keys_hidden AS (SELECT * FROM keys_hidden) SELECT * FROM keys_hidden",
+        "SELECT len(range(n)) AS l FROM (SELECT 1000000000 AS n) t",
+        "SUMMARIZE keys_hidden",
+        "DESCRIBE keys_hidden",
+        "PIVOT keys_hidden ON apikey",
+        "FROM shop.main.keys_hidden",
+        "SELECT * FROM 'keys_hidden'",
+        "SELECT * FROM '/etc/hostname'",
+        "SELECT * FROM query('SELECT 1')",
+    ],
+    "sqlite": [
+        "SELECT id FROM customers WHERE (id,'HIDDEN-KEY') IN keys_hidden",
+        "SELECT id FROM customers WHERE (id,'HIDDEN-KEY') IN main.keys_hidden",
+        "SELECT id FROM customers WHERE id IN pragma_table_info('keys_hidden')",
+        "WITH customers AS (SELECT 1) SELECT * FROM main.keys_hidden",
+        "SELECT * FROM [keys_hidden]",
+        "SELECT * FROM `keys_hidden`",
+        "SELECT * FROM sqlite_master",
+    ],
+}
+EVERYWHERE = [
+    "SELECT " + "date(" * 20 + "1" + ")" * 20,
+    "WITH RECURSIVE\u00a0keys_hidden AS (SELECT 1) SELECT * FROM keys_hidden x, (SELECT * FROM keys_hidden) y JOIN main.keys_hidden z",
+    "WITH a AS (SELECT 1) SELECT * FROM (WITH keys_hidden AS (SELECT 1) SELECT 1) x, keys_hidden",
+    "WITH keys_hidden AS (SELECT * FROM keys_hidden) SELECT * FROM keys_hidden",
+    "SELECT * FROM customers，orders",
+    "SELECT 'a' 'b'",
+    "SELECT 1; SELECT 2",
+    "SELECT /* not closed",
+]
+
+
+@pytest.mark.parametrize(
+    ("engine", "sql"),
+    [(engine, sql) for engine in ENGINES for sql in [*STOPPED[engine], *EVERYWHERE]],
+    ids=lambda value: value[:60],
+)
+async def test_ways_to_what_is_hidden_are_closed(tools, engine, sql):
+    result = await tools(engine).execute(sql)
+    assert result.error is not None, result.output
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_name_of_with_never_finds_a_table(tools, engine):
+    """Whatever the engine makes of it, the hidden table's row is not what comes back."""
+    for sql in (
+        "WITH RECURSIVE\u00a0keys_hidden AS (SELECT 1) SELECT * FROM keys_hidden",
+        "WITH RECURSIVE\u3000keys_hidden AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM keys_hidden WHERE a < 3) SELECT * FROM keys_hidden",
+        "WITH keys_hidden(apikey) AS (SELECT 'mine') SELECT keys_hidden.apikey FROM keys_hidden",
+    ):
+        result = await tools(engine).execute(sql)
+        assert result.error is None
+        assert "HIDDEN-KEY" not in json.dumps(result.output)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_the_engine_alone_writes_nothing_for_these(sources, engine):
+    tool = without_the_first_wall(tool_for(sources, engine, timeout=2))
+    for sql in STOPPED[engine]:
+        result = await tool.execute(sql)
+        assert result.error is None or "Traceback" not in result.error
+    tool.close()
+
+
+def test_only_plain_text_is_run():
+    """The last reader takes nothing that an engine could read in another way."""
+    for text in (
+        "SELECT 1 -- x",
+        "SELECT 1 /* x */",
+        "SELECT 1; SELECT 2",
+        "SELECT $$x$$",
+        "SELECT $1",
+        "SELECT E'a'",
+        "SELECT U&'a'",
+        'SELECT U&"a"',
+        "SELECT N'a'",
+        "SELECT x'zz'",
+        "SELECT 'a\x00b'",
+        "SELECT\u00a01",
+        "SELECT 1\n",
+        "SELECT é",
+        "SELECT \\",
+        "SELECT 1_000",
+        "SELECT pg_read_file('x')",
+        "SELECT 'open",
+        'SELECT "open',
+        'SELECT 1 INTO "x"',
+        "SELECT CURRENT_USER",
+    ):
+        with pytest.raises(Refused):
+            proofread(text, {"lower"})
+    proofread(
+        """SELECT lower('it''s -- \\ ; $$ é') AS "a""b", x'00ff', 1.5e3 FROM "main"."t" WHERE "a" -> '$.x' = 1""", {"lower"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "written", "read"),
+    [
+        ("postgres", r"SELECT E'a\n\t\\\'\x41\u3042'", "SELECT 'a\n\t\\''Aあ'"),
+        ("postgres", r"SELECT U&'\3042\\'", "SELECT 'あ\\'"),
+        ("postgres", "SELECT $q$it's$q$ -- why\n", "SELECT 'it''s'"),
+        ("postgres", "SELECT 1 /* a /* b */ c */;;", "SELECT 1"),
+        ("postgres", "SELECT 'a'\n  'b'", "SELECT 'ab'"),
+        ("sqlite", "SELECT [a--b], `c/*d` /* e */", "SELECT [a--b], `c/*d`"),
+        ("sqlite", "SELECT\u3000'\u3000'\u00a0", "SELECT '\u3000'"),
+        ("duckdb", "SELECT $$a$$, [1]", "SELECT 'a', [1]"),
+    ],
+)
+def test_every_way_to_write_a_text_becomes_one(dialect, written, read):
+    assert plain(written, dialect) == read
+
+
+@pytest.mark.parametrize(
+    "written", [r"SELECT E'\q'", r"SELECT E'\xff'", r"SELECT U&'\zz'", r"SELECT E'\u0000'", 'SELECT U&"a"']
+)
+def test_escapes_that_nobody_knows_are_refused(written):
+    with pytest.raises(Refused):
+        plain(written, "postgres")
+
+
+HONEST = {
+    "postgres": [
+        ("SELECT g.g FROM generate_series(1,3) g", [{"g": 1}, {"g": 2}, {"g": 3}]),
+        ("SELECT timezone('Asia/Tokyo', timestamp '2024-01-01') AS t", None),
+        ("SELECT ROW(1,'a') AS r", [{"r": {"f1": 1, "f2": "a"}}]),
+        ("SELECT t.nextval FROM (SELECT 7 AS nextval) t", [{"nextval": 7}]),
+        ("SELECT public.customers.id FROM public.customers WHERE public.customers.id = 1", [{"id": 1}]),
+        ("SELECT count(*) AS n FROM generate_series(20240101,20240103)", [{"n": 3}]),
+        ("SELECT count(*) AS n FROM generate_series(1700000000,1700000120,60)", [{"n": 3}]),
+        ("SELECT repeat('2024010112',2) AS r", [{"r": "20240101122024010112"}]),
+        ("SELECT repeat('x', least(id, 3)) AS r FROM customers WHERE id = 2", [{"r": "xx"}]),
+        ("SELECT string_agg(DISTINCT x, '-' ORDER BY x) AS s FROM (VALUES ('b'), ('a'), ('b')) v(x)", [{"s": "a-b"}]),
+        ("SELECT version() IS NOT NULL AS v", [{"v": True}]),
+        ("VALUES (1, 'a')", [{"column1": 1, "column2": "a"}]),
+        ("SELECT '\\x00ff'::bytea AS b", [{"b": "\\x00ff"}]),
+    ],
+    "sqlite": [
+        ("WITH a AS (SELECT * FROM b), b AS (SELECT 1 AS q) SELECT * FROM a", [{"q": 1}]),
+        ("WITH x AS (SELECT 1) SELECT id FROM customers WHERE id IN x", [{"id": 1}]),
+        ("SELECT printf('%,d', 1234567) AS n", [{"n": "1,234,567"}]),
+        ("SELECT zeroblob(3) AS z, x'00ff' AS b", [{"z": "\\x000000", "b": "\\x00ff"}]),
+        ("SELECT main.customers.id FROM main.CUSTOMERS WHERE Customers.ID = 1", [{"id": 1}]),
+        (
+            "SELECT 'ÄB' LIKE 'äb' AS l, 'ab' LIKE 'AB' AS m, trim('\u3000a ') AS t, replace(12, 1, 3) AS r",
+            [{"l": 0, "m": 1, "t": "\u3000a", "r": "32"}],
+        ),
+        ("SELECT cast('2024' AS NUMERIC) AS n, cast('1.50' AS DECIMAL(10, 2)) AS d", [{"n": 2024, "d": 1.5}]),
+        ("SELECT max(id) FROM customers", [{"max(id)": 24}]),
+        ('SELECT count(*) AS n FROM customers WHERE city = "東京"', [{"n": 3}]),
+        ("VALUES (1)", [{"column1": 1}]),
+        ("SELECT\u3000id FROM customers\u00a0WHERE id = 1", [{"id": 1}]),
+    ],
+    "duckdb": [
+        ("SELECT weighted_avg(price, 1) > 0 AS w FROM products", [{"w": True}]),
+        ("SELECT equi_width_bins(1, 10, 2, true) AS b", [{"b": [5, 10]}]),
+        ("SELECT count(*) AS n FROM shop.main.customers", [{"n": 24}]),
+        ("SELECT format('{:,}', 1234567) AS n", [{"n": "1,234,567"}]),
+        ("SELECT len(range(5)) AS n", [{"n": 5}]),
+        ("SELECT '\\x00\\xFF'::BLOB AS b", [{"b": "\\x00ff"}]),
+        ("SELECT from_json(j -> 'a', '[\"INTEGER\"]') AS a FROM (SELECT '{\"a\": [1]}'::JSON AS j)", [{"a": [1]}]),
+        ("PIVOT (SELECT 1 AS a, 'x' AS b) ON b USING sum(a)", [{"x": 1}]),
+        ("VALUES (1)", [{"col0": 1}]),
+    ],
+}
+ALIKE = [
+    ("SELECT count(*) AS n FROM customers -- all of them", [{"n": 24}]),
+    ("/* first */ SELECT 1 AS one", [{"one": 1}]),
+    ("SELECT 1.50 AS n", [{"n": 1.5}]),
+]
+
+
+@pytest.mark.parametrize(
+    ("engine", "sql", "rows"),
+    [(engine, *one) for engine in ENGINES for one in [*HONEST[engine], *ALIKE]],
+    ids=lambda value: value[:60] if isinstance(value, str) else "",
+)
+async def test_honest_questions(tools, engine, sql, rows):
+    result = await tools(engine).execute(sql)
+    assert result.error is None, result.error
+    assert rows is None or result.output["rows"] == rows
+
+
+@pytest.mark.parametrize(
+    ("engine", "sql", "words"),
+    [
+        ("sqlite", "SELECT concat('a', 'b')", "write a || b"),
+        ("sqlite", "SELECT naem FROM customers", "did you mean 'name'"),
+        ("postgres", "SELECT Repeat('x', id) FROM customers", "Repeat() is to make"),
+        ("postgres", "SELECT * FROM custmers", "did you mean 'customers'"),
+        ("duckdb", "SELECT repeat('x', 100000000)", "too much for repeat()"),
+        ("duckdb", "SELECT printf('%99999999d', 1)", "too much for printf()"),
+        ("postgres", "SELECT price", 'column "price" does not exist'),
+        ("sqlite", "SELECT 1 FROM customers（", "outside of quotes"),
+    ],
+)
+async def test_reasons(tools, engine, sql, words):
+    told = (await tools(engine).execute(sql)).error
+    assert words in told
+    assert told.count("price") < 2 or "did you mean 'price'" not in told
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_no_column_is_lost(tools, engine):
+    (row,) = (await tools(engine).execute("SELECT 1 AS a, 2 AS a, 3 AS a_2")).output["rows"]
+    assert (row["a"], row["a_2"], sorted(row.values())) == (1, 3, [1, 2, 3])
+
+
+def test_what_the_model_is_told(tools):
+    described = tools("sqlite").description
+    assert "at most 100 rows and 5 seconds" in described
+    assert described.count("\ncustomers(") == 1
+    assert "keys_hidden" not in described
+
+
+HEAVY = {
+    "date(": ("sqlite", "SELECT " + "date(abs(" * 20 + "1" + "))" * 20),
+    "text(": ("postgres", "SELECT " + "text(abs(" * 20 + "1" + "))" * 20),
+    "struct(": ("duckdb", "SELECT " + "struct(abs(" * 20 + "1" + "))" * 20),
+    "[1]": ("postgres", "SELECT a" + "[1]" * 1200),
+    "rows of megabytes": (
+        "sqlite",
+        f"SELECT {','.join(['s'] * 1900)} FROM (SELECT replace(printf('%9999s','a'),' ',printf('%90s','b')) AS s)",
+    ),
+    "like": (
+        "sqlite",
+        "WITH RECURSIVE d(s,n) AS (SELECT 'a',0 UNION ALL SELECT s||s,n+1 FROM d WHERE n<17), t(s) AS (SELECT s FROM d ORDER BY n "
+        f"DESC LIMIT 1) SELECT count(*) FROM t, orders o, orders p WHERE s||o.id||p.id LIKE '%_{'a' * 900}b%'",
+    ),
+    "sorting": (
+        "sqlite",
+        "WITH RECURSIVE n(x, s) AS (SELECT 1, printf('%9000s', 'a') UNION ALL SELECT x + 1, printf('%9000s', x) FROM n) "
+        "SELECT x FROM n ORDER BY s",
+    ),
+    "groups": (
+        "duckdb",
+        "SELECT count(DISTINCT hash(a.id, b.id, c.id, d.id, e.id, f.id)) FROM orders a, orders b, orders c, orders d, orders e, orders f",
+    ),
+    "lists": ("duckdb", "SELECT len(list(a.range)) FROM range(100000) a, range(100000) b"),
+}
+
+
+@pytest.mark.parametrize("what", HEAVY)
+async def test_heavy_questions_end(sources, what):
+    """In time, with a reason; meanwhile the caller's loop goes on, and nothing is left on disk or in memory here."""
+    engine, sql = HEAVY[what]
+    tool = tool_for(sources, engine, timeout=1.0, max_memory=300_000_000)
+    ticks, start = [], monotonic()
+
+    async def tick():
+        while True:
+            ticks.append(monotonic())
+            await asyncio.sleep(0.05)
+
+    ticking = asyncio.create_task(tick())
+    result = await tool.execute(sql)
+    ticking.cancel()
+    assert result.error is not None
+    assert monotonic() - start < 8
+    assert max([after - before for before, after in pairwise(ticks)], default=0) < 2
+    assert (await tool.execute("SELECT count(*) AS n FROM customers")).output == {"rows": [{"n": 24}]}, (
+        "the next one is answered"
+    )
+    assert {one.name for one in Path(sources["sqlite"]).parent.iterdir()} == {"shop.db", "shop.duckdb"}
+    tool.close()
+
+
+async def test_two_tools_on_one_duckdb_file(sources):
+    one, other = (DatabaseTool(sources["duckdb"]) for _ in range(2))
+    told = await asyncio.gather(*[tool.execute("SELECT count(*) AS n FROM customers") for tool in (one, other, one, other)])
+    assert [result.error for result in told] == [None] * 4
+    one.close()
+    other.close()
+
+
+async def test_a_cancelled_question_leaves_nothing_running(sources):
+    tool = DatabaseTool(sources["sqlite"], timeout=30)
+    await tool.execute("SELECT 1")
+    worker = tool._workers._idle[0]._process
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    asking = asyncio.create_task(tool.execute(endless))
+    await asyncio.sleep(0.3)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert worker.wait(timeout=5) == -signal.SIGKILL
+    assert (await tool.execute("SELECT 1 AS one")).output == {"rows": [{"one": 1}]}
+    tool.close()
+
+
+ORPHAN = """
+import asyncio, sys
+from kaname.tools.database.tool import DatabaseTool
+tool = DatabaseTool(sys.argv[1], timeout=60)
+async def main():
+    await tool.execute("SELECT 1")
+    print(tool._workers._idle[0]._process.pid, flush=True)
+    await tool.execute("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n")
+asyncio.run(main())
+"""
+
+
+def alive(pid):
+    """Not a process that has ended and is only still in the table."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_worker_does_not_outlive_its_parent(sources):
+    """Killed in the middle of a query, without a chance to say anything."""
+    parent = subprocess.Popen([sys.executable, "-c", ORPHAN, sources["sqlite"]], stdout=subprocess.PIPE, text=True)
+    worker = int(parent.stdout.readline())
+    end = monotonic() + 0.5
+    while monotonic() < end:
+        pass
+    assert alive(worker)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    end = monotonic() + 10
+    while alive(worker) and monotonic() < end:
+        pass
+    assert not alive(worker)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+async def test_nothing_secret_on_the_command_line(sources):
+    tool = tool_for(sources, "postgres")
+    await tool.execute("SELECT 1")
+    pid = tool._workers._idle[0]._process.pid
+    assert "postgresql" not in Path(f"/proc/{pid}/cmdline").read_text()
+    tool.close()
+
+
+def test_chosen_tables(sources):
+    assert [table.name for table in DatabaseTool(sources["sqlite"], tables=["main.Customers"]).tables] == ["customers"]
+    assert [table.name for table in DatabaseTool(sources["duckdb"], tables=["shop.main.customers"]).tables] == ["customers"]
+    with pytest.raises(ConfigError, match="'custmers'.*did you mean 'customers'"):
+        DatabaseTool(sources["sqlite"], tables=["orders", "custmers"])
+    with pytest.raises(ConfigError, match="lists of names"):
+        DatabaseTool(sources["sqlite"], tables="orders")
+
+
+@pytest.fixture(scope="module")
+def archive(sources):
+    """Two schemas, a name with capitals, and a role that may read two columns."""
+    if "postgres" not in sources:
+        pytest.skip("POSTGRESQL WAS NOT TRIED: it is not installed here (Debian: apt-get install postgresql)")
+    import psycopg
+
+    with psycopg.connect(sources["postgres"]) as made:
+        made.execute(
+            """
+            CREATE SCHEMA archive; CREATE TABLE archive.customers (id integer, old text); INSERT INTO archive.customers VALUES (7, 'x');
+            CREATE TABLE "Mixed" (id integer); CREATE TABLE mixed (other integer); CREATE TYPE mood AS ENUM ('glad', 'sad');
+            CREATE ROLE clerk LOGIN; GRANT USAGE ON SCHEMA public TO clerk; GRANT SELECT (id, name) ON customers TO clerk;
+            CREATE FUNCTION leak(c customers) RETURNS text LANGUAGE sql AS 'SELECT apikey FROM keys_hidden';
+            """
+        )
+    return sources["postgres"]
+
+
+async def test_options_of_the_address_are_kept(archive):
+    tool = DatabaseTool(archive + "&options=-c%20search_path%3Darchive,public")
+    assert (await tool.execute("SELECT id FROM customers")).output == {"rows": [{"id": 7}]}
+    assert (await tool.execute("SELECT count(*) AS n FROM public.customers")).output == {"rows": [{"n": 24}]}
+    assert "\ncustomers(id integer, old text)" in tool.description
+    assert "\npublic.customers(id integer, name text" in tool.description
+    both = "SELECT customers.old, p.id FROM customers JOIN public.customers p ON p.id = customers.id"
+    assert (await tool.execute(both)).output == {"rows": [{"old": "x", "id": 7}]}
+    tool.close()
+    only = DatabaseTool(archive + "&options=-c%20search_path%3Darchive,public", tables=["public.customers"])
+    assert [(table.schema, table.name) for table in only.tables] == [("public", "customers")]
+    only.close()
+
+
+async def test_a_role_sees_the_columns_it_may_read(archive):
+    tool = DatabaseTool(archive + "&options=-c%20role%3Dclerk")
+    assert [(table.name, [column.name for column in table.columns]) for table in tool.tables] == [("customers", ["id", "name"])]
+    assert (await tool.execute("SELECT id FROM customers WHERE id = 1")).output == {"rows": [{"id": 1}]}
+    assert "permission denied" in (await tool.execute("SELECT * FROM customers")).error
+    tool.close()
+
+
+async def test_names_of_postgres_as_they_are(archive):
+    tool = DatabaseTool(archive, tables=["Mixed", "customers"])
+    assert sorted([table.name for table in tool.tables]) == ["Mixed", "customers"]
+    assert (await tool.execute('SELECT id FROM "Mixed"')).error is None
+    assert "there is no table" in (await tool.execute("SELECT other FROM Mixed")).error
+    assert "there is no column" in (await tool.execute("SELECT c.leak FROM customers c")).error
+    assert (await tool.execute("SELECT 'glad'::mood AS m, '{1,2}'::int[] AS a")).output == {
+        "rows": [{"m": "glad", "a": [1, 2]}]
+    }
+    tool.close()
+
+
+async def test_a_table_made_meanwhile(tmp_path):
+    made = sqlite3.connect(tmp_path / "a.db")
+    made.execute("CREATE TABLE a (x)")
+    tool = DatabaseTool(tmp_path / "a.db")
+    assert "b(" not in tool.description
+    made.execute("CREATE TABLE b (y)")
+    made.commit()
+    assert (await tool.execute("SELECT count(*) AS n FROM b")).output == {"rows": [{"n": 0}]}
+    assert "b(y)" in tool.description
+    tool.close()
+    made.close()
+
+
+async def test_a_log_beside_the_database(tmp_path):
+    """In write-ahead mode others go on writing, and what they have written is seen."""
+    made = sqlite3.connect(tmp_path / "wal.db", isolation_level=None)
+    made.execute("PRAGMA journal_mode = WAL")
+    made.execute("CREATE TABLE a (x)")
+    tool = DatabaseTool(tmp_path / "wal.db")
+    assert (await tool.execute("SELECT count(*) AS n FROM a")).output == {"rows": [{"n": 0}]}
+    made.execute("INSERT INTO a VALUES (1)")
+    assert (await tool.execute("SELECT count(*) AS n FROM a")).output == {"rows": [{"n": 1}]}
+    tool.close()
+    made.close()
+
+
+def test_rows_that_are_no_json_are_a_failed_query():
+    for text in ("{", "[" * 5000, '{"a": ' + "9" * 5000 + "}"):
+        with pytest.raises(QueryFailed):
+            read_rows([text], Limits(10, 1_000_000, 1.0))
+
+
+class Own:
+    """An engine of the user's, in this process."""
+
+    dialect = "sqlite"
+
+    def __init__(self):
+        self.asked = []
+
+    def tables(self):
+        return [Table("items", (Column("name", "text"),))]
+
+    def run(self, sql, limits):
+        self.asked.append((sql, os.getpid()))
+        return Rows([{"name": "cup"}], False)
+
+
+async def test_an_engine_of_ones_own_runs_here():
+    engine = Own()
+    tool = DatabaseTool(engine)
+    assert (await tool.execute("SELECT name FROM items")).output == {"rows": [{"name": "cup"}]}
+    assert engine.asked == [('SELECT `name` FROM "items"', os.getpid())]
+    assert "items(name text)" in tool.description
+    assert (await tool.execute("SELECT name FROM main.items")).error is None
+    assert "there is no table" in (await tool.execute("SELECT 1 FROM other")).error
+
+
+async def test_reasons_in_the_language_of_the_moment(sources, monkeypatch):
+    tool = DatabaseTool(sources["sqlite"])
+    assert "there is no table" in (await tool.execute("SELECT * FROM x")).error
+    monkeypatch.setenv("KANAME_LANG", "ja")
+    assert "テーブル 'x' はありません" in (await tool.execute("SELECT * FROM x")).error
+    tool.close()
