@@ -620,3 +620,138 @@ async def test_reasons_in_the_language_of_the_moment(sources, monkeypatch):
     monkeypatch.setenv("KANAME_LANG", "ja")
     assert "テーブル 'x' はありません" in (await tool.execute("SELECT * FROM x")).error
     tool.close()
+
+
+INNER = {
+    "sqlite": '(SELECT max(""apikey"") FROM ""keys_hidden"")',
+    "duckdb": '(SELECT max(""apikey"") FROM ""keys_hidden"")',
+    "postgres": '(SELECT max(""apikey"") FROM ""keys_hidden"")',
+}
+FRAMES = [
+    'SELECT CAST(1 AS "zz) || {} || CAST(1 AS zz") AS x',
+    'SELECT CAST(1 AS DECIMAL("1)) || {} || CAST(1 AS DECIMAL(1")) AS x',
+    'SELECT CAST(1 AS VARCHAR("1)) || {} || CAST(1 AS VARCHAR(1")) AS x',
+    'SELECT EXTRACT("YEAR FROM CURRENT_DATE) || {} || EXTRACT(YEAR" FROM CURRENT_DATE) AS x',
+    'SELECT make_interval("days => 1) || {} || make_interval(days" => 3) AS x',
+    "SELECT INTERVAL '1' YEAR TO \"MONTH, {}\" AS x",
+    'SELECT \'a\' COLLATE "C", {} AS "x" AS y',
+    'SELECT CAST(1 AS STRUCT("a INTEGER), {} AS x, CAST(1 AS STRUCT(a" INTEGER)) AS y',
+    'SELECT * FROM customers TABLESAMPLE "BERNOULLI (10), {}" (5)',
+    'SELECT sum(1) OVER (ROWS BETWEEN "1 PRECEDING AND CURRENT ROW), {} AS x, sum(1) OVER (ROWS BETWEEN 1" PRECEDING AND CURRENT ROW)',
+    'SELECT 1 AS x ORDER BY 1 "DESC, {}"',
+    "SELECT JSON_OBJECT('a': 1 FORMAT \"JSON), {} AS x\")",
+    "SELECT TRIM(\"BOTH 'a' FROM 'b'), {} AS x\" 'a' FROM 'b')",
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_quoted_name_in_the_place_of_a_word_carries_nothing(tools, engine):
+    for frame in FRAMES:
+        for inner in (INNER[engine], INNER[engine].upper()):
+            result = await tools(engine).execute(frame.format(inner))
+            assert "HIDDEN-KEY" not in json.dumps(result.output), frame
+
+
+async def test_no_function_of_postgres_is_carried_by_the_name_of_an_argument(tools, sources):
+    if "postgres" not in sources:
+        pytest.skip("no PostgreSQL here")
+    frame = 'SELECT make_interval("days => 1) || CAST({} AS TEXT) || make_interval(days" => 3) AS x'
+    for call in (
+        '""pg_read_file""(\'/etc/hostname\')',
+        '""current_setting""(\'data_directory\')',
+        "\"\"set_config\"\"('statement_timeout', '0', false)",
+        '(SELECT ""rolname"" FROM ""pg_authid"" LIMIT 1)',
+        '""pg_advisory_lock""(1)',
+    ):
+        assert (await tools("postgres").execute(frame.format(call))).is_error, call
+
+
+@pytest.mark.parametrize(
+    ("engine", "sql"),
+    [
+        ("postgres", "SELECT (DATE '2024-01-01' + INTERVAL '1 day 12:00:00')::text AS x"),
+        ("postgres", "SELECT (INTERVAL '1 day ago')::text AS x, (INTERVAL '-1 day +02:00')::text AS y"),
+        ("postgres", "SELECT (INTERVAL '1' YEAR)::text AS x, (INTERVAL '3' MONTH + INTERVAL '2 days')::text AS y"),
+        ("duckdb", "SELECT CAST(DATE '2024-01-01' + INTERVAL '1 day 12:00:00' AS VARCHAR) AS x"),
+        ("duckdb", "SELECT CAST(DATE '2024-01-01' + INTERVAL 2 DAY AS VARCHAR) AS x, CAST(INTERVAL '1' DAY AS VARCHAR) AS y"),
+        ("duckdb", "SELECT list(name ORDER BY name)[1] AS x, list(DISTINCT name ORDER BY name)[1:2] AS y FROM products"),
+        ("duckdb", "SELECT id NOT IN (1, 2) = (id > 2) AS x FROM products ORDER BY id"),
+        ("sqlite", "SELECT id, id NOT IN (1, 2) < id AS x, id NOT BETWEEN 1 AND 2 = 1 AS y FROM products ORDER BY id"),
+    ],
+)
+async def test_what_the_parser_would_misread_is_answered_as_the_engine_does(tools, sources, engine, sql):
+    if engine not in sources:
+        pytest.skip("no PostgreSQL here")
+    result = await tools(engine).execute(sql)
+    with directly(sources, engine) as run:
+        _, wanted = run(sql)
+    assert result.error is None
+    assert [list(row.values()) for row in result.output["rows"]] == [list(row) for row in wanted]
+
+
+@pytest.mark.parametrize("call", ["last_value(name IGNORE NULLS)", "lag(name IGNORE NULLS)"])
+async def test_what_would_be_left_out_is_not_run(tools, call):
+    result = await tools("duckdb").execute(f"SELECT {call} OVER (ORDER BY id) AS x FROM products")
+    assert "cannot be written plainly" in result.error
+
+
+async def test_a_function_or_operator_that_somebody_has_made_is_not_taken_for_the_servers(sources):
+    if "postgres" not in sources:
+        pytest.skip("no PostgreSQL here")
+    import psycopg
+
+    own = """
+        CREATE FUNCTION lower(integer) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT max(apikey) FROM keys_hidden';
+        CREATE FUNCTION leak(text, integer) RETURNS text LANGUAGE sql AS 'SELECT max(apikey) FROM keys_hidden';
+        CREATE OPERATOR <<< (LEFTARG = text, RIGHTARG = integer, FUNCTION = leak);
+        CREATE OPERATOR + (LEFTARG = text, RIGHTARG = integer, FUNCTION = leak);
+    """
+    undo = (
+        "DROP OPERATOR + (text, integer); DROP OPERATOR <<< (text, integer); DROP FUNCTION leak; DROP FUNCTION lower(integer)"
+    )
+    with psycopg.connect(sources["postgres"], autocommit=True) as made:
+        made.execute(own)
+        try:
+            tool = DatabaseTool(sources["postgres"], tables=SEEN)
+            for sql in ("SELECT lower(5) AS x", "SELECT 'a'::text + 1 AS x"):
+                result = await tool.execute(sql)
+                assert result.is_error
+                assert "of this database's own" in result.error
+            assert (await tool.execute("SELECT upper('a') || 'b' AS x")).output == {"rows": [{"x": "Ab"}]}
+            tool.close()
+        finally:
+            made.execute(undo)
+
+
+async def test_a_wide_database_is_told_quickly_and_cancelled_calls_cost_nothing(tmp_path):
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "wide.duckdb")) as made:
+        for number in range(60):
+            made.execute(f"CREATE TABLE t{number} ({', '.join([f'c{column} VARCHAR' for column in range(50)])})")
+    tool = DatabaseTool(tmp_path / "wide.duckdb", timeout=20)
+    assert "60 tables in all" in tool.description
+    calls = [asyncio.create_task(tool.execute("SELECT 1 AS x")) for _ in range(50)]
+    await asyncio.sleep(0.01)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert (await tool.execute("SELECT 1 AS x")).output == {"rows": [{"x": 1}]}
+    tool.close()
+
+
+def test_a_server_that_does_not_answer_is_not_asked_twice_at_once(monkeypatch):
+    tool = DatabaseTool("postgresql://nobody@127.0.0.1:1/none?connect_timeout=1", timeout=1)
+    asked = []
+    monkeypatch.setattr(tool, "_look", lambda: (asked.append(1), (_ for _ in ()).throw(QueryFailed("no line")))[1])
+    assert tool.description == tool.description
+    assert "not reachable now: no line" in tool.description
+    assert len(asked) == 1
+
+
+async def test_no_part_of_a_password_is_told():
+    tool = DatabaseTool("postgresql://u:s3cr3t@PW@127.0.0.1:1/none?connect_timeout=1", timeout=2)
+    told = (await tool.execute("SELECT 1")).error
+    assert "s3cr3t" not in told
+    assert "PW@" not in told
+    tool.close()

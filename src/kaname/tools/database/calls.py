@@ -30,6 +30,12 @@ def check_calls(tree: Any, known: Known, text: str) -> None:
         unknown = isinstance(node, exp.Anonymous | exp.AnonymousAggFunc | exp.CombinedAggFunc)
         if name not in names and (unknown or type(node).__name__ in REFUSED):
             raise Refused(say(f"the function {written}() is not allowed here", f"関数 {written}() は使えません"))
+        if name in known.own_functions and name not in known.functions:
+            told = say(
+                f"{written}() is also a function of this database's own",
+                f"{written}() はこのデータベース独自の関数でもあります",
+            )
+            raise Refused(told + say('; allow it with functions=["…"]', '。functions=["…"] で許可できます'))
         if unknown:
             if not _PLAIN.fullmatch(name):
                 raise Refused(say(f"the function {written}() is not allowed here", f"関数 {written}() は使えません"))
@@ -137,6 +143,8 @@ def _check_format(written: str, arguments: list[Any]) -> None:
             f"write the format of {written}() as a text, without *", f"{written}() の書式は文字列で書いてください (* は不可)"
         )
         raise Refused(told)
+    if re.search(r"\{[^}]*\{", str(form.this).replace("{{", "")):  # a width that is another argument
+        raise Refused(_too_much(form, written))
     widths = [int(digits) for found in _WIDTHS.findall(str(form.this)) for digits in found if digits]
     if max([*widths, 0]) > MOST_MADE:
         raise Refused(_too_much(form, written))

@@ -13,6 +13,8 @@ from ...core.language import say
 from .plain import Refused
 
 _MOST_TOKENS = 4_000
+_UNITS = r"(?:year|month|week|day|hour|minute|second|quarter|decade|century|centurie|millennium|millisecond|microsecond)s?"
+_SIMPLE = re.compile(r"'[+-]?[0-9]+(?:\.[0-9]+)? (?:year|month|week|day|hour|minute|second)s?'", re.IGNORECASE)
 _OWN_GRAMMAR = {  # calls with words between their arguments
     "sqlite": ("CAST",),
     "postgres": ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"),
@@ -25,6 +27,7 @@ def parsed(text: str, dialect: str) -> tuple[Any, list[Any]]:
     glot, grammar = _sqlglot(), _grammar(dialect)
     try:
         tokens = list(glot.tokenize(text, dialect=grammar))
+        text = _said_otherwise(text, tokens, dialect)
         if len(tokens) > _MOST_TOKENS:
             raise Refused(say("it is too long", "長すぎます"))
         trees = glot.parse(text, dialect=grammar)
@@ -39,9 +42,29 @@ def parsed(text: str, dialect: str) -> tuple[Any, list[Any]]:
     return trees[0], tokens
 
 
+def _said_otherwise(text: str, tokens: list[Any], dialect: str) -> str:
+    """Two things that the parser would misread: INTERVAL '1 day 12:00' is more than a number and a unit; list(x)[1] no type."""
+    made, place = [], 0
+    for token, after, later in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
+        kind, following = token.token_type.name, after.token_type.name
+        written = text[after.start : after.end + 1]
+        with_unit = later is not None and re.fullmatch(_UNITS, later.text, re.IGNORECASE) is not None
+        if kind == "INTERVAL" and following == "STRING" and not with_unit and not _SIMPLE.fullmatch(written):
+            made += [text[place : token.start], f"CAST({written} AS INTERVAL)"]
+            place = after.end + 1
+        elif dialect == "duckdb" and token.text.lower() == "list" and following == "L_PAREN" and text[token.start] != '"':
+            made += [text[place : token.start], "array_agg"]
+            place = token.end + 1
+    return "".join([*made, text[place:]])
+
+
 def _set_right(tree: Any, dialect: str) -> None:
-    """Two things that the grammar of calls in general takes for others."""
+    """What the grammar of calls in general takes for something else, or would write without its brackets."""
     from sqlglot import exp
+
+    for no in list(tree.find_all(exp.Not)):  # x NOT IN (…) < y
+        if isinstance(no.parent, exp.Binary | exp.In | exp.Between | exp.Cast) and not isinstance(no.parent, exp.Connector):
+            no.replace(exp.Paren(this=no.copy()))
 
     for distinct in list(tree.find_all(exp.Distinct)):  # f(DISTINCT a, b) has two arguments, not one of two parts
         order = distinct.parent if isinstance(distinct.parent, exp.Order) else None

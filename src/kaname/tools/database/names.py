@@ -19,13 +19,16 @@ def small(text: str) -> str:
 
 class Known(NamedTuple):
     """What there is: the tables in the order in which a bare name finds them; `functions`: more that may be used; `calls`:
-    names that are functions when they stand after a dot, in PostgreSQL (`None`: nobody knows); `types`: of the user's own."""
+    names that are functions when they stand after a dot, in PostgreSQL (`None`: nobody knows); `types`, `own_functions` and
+    `own_operators`: that somebody has made in this database, beside the server's and those of its extensions."""
 
     dialect: str
     tables: Sequence[Table]
     functions: frozenset[str] = frozenset()
     calls: frozenset[str] | None = None
     types: frozenset[str] = frozenset()
+    own_functions: frozenset[str] = frozenset()
+    own_operators: frozenset[str] = frozenset()
 
     def folded(self, identifier: Any) -> str:
         """An identifier of the parser as the engine compares it: PostgreSQL takes quoted names exactly, the others no case."""

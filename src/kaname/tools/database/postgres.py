@@ -35,6 +35,14 @@ _TYPES = """
 SELECT t.typname FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype IN ('e', 'd') AND n.nspname = ANY (current_schemas(false))
 """
+# A function of the same name as the server's, for other types, would be called in its place; extensions may have such
+_OWN = """
+SELECT o.{name} FROM {table} o JOIN pg_namespace n ON n.oid = o.{schema}
+WHERE n.nspname = ANY (current_schemas(false)) AND NOT EXISTS (
+    SELECT FROM pg_depend d WHERE d.classid = '{table}'::regclass AND d.objid = o.oid AND d.deptype = 'e')
+"""
+_OWN_FUNCTIONS = _OWN.format(name="proname", table="pg_proc", schema="pronamespace")
+_OWN_OPERATORS = _OWN.format(name="oprname", table="pg_operator", schema="oprnamespace")
 
 
 class PostgresEngine:
@@ -70,8 +78,9 @@ class PostgresEngine:
 
     def _masked(self, text: str) -> str:
         """Without the password, as it is written in the address or as it is meant."""
-        found = re.search(r"://[^:/@]*:([^@/]*)@", self.address)
-        for secret in (found[1], unquote(found[1])) if found and found[1] else ():
+        found = re.search(r"://[^:/]*:(.*)@", self.address)  # an @ in a password should be %40, and is not always
+        parts = [found[1], unquote(found[1]), *found[1].split("@")] if found else []
+        for secret in sorted([part for part in parts if part], key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 
@@ -84,10 +93,11 @@ class PostgresEngine:
             Table(name, tuple(columns), told, schema, catalog) for (schema, name), (columns, told, catalog) in found.items()
         ]
 
-    def names(self) -> tuple[frozenset[str], frozenset[str]]:
-        """What is a function after a dot, and the types that users have made."""
-        calls, types = self._asked(_CALLS, _TYPES)
-        return frozenset({name for (name,) in calls}), frozenset({name for (name,) in types})
+    def names(self) -> dict[str, frozenset[str]]:
+        """What is a function after a dot; and types, functions and operators that users have made."""
+        found = self._asked(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS)
+        kinds = ("calls", "types", "own_functions", "own_operators")
+        return {kind: frozenset({name for (name,) in rows}) for kind, rows in zip(kinds, found, strict=True)}
 
     def _asked(self, *questions: str) -> list[list[Any]]:
         import psycopg

@@ -117,6 +117,10 @@ class Call:
             if self._off and child is not None:
                 child.kill()
 
+    @property
+    def is_off(self) -> bool:
+        return self._off
+
     def off(self) -> None:
         with self._lock:
             self._off = True
@@ -151,6 +155,8 @@ class Workers:
 
     def _asked(self, request: dict[str, Any], limits: Limits, call: Call) -> dict[str, Any]:
         with self._free:
+            if call.is_off:  # before its turn came
+                raise QueryFailed(say("called off", "取り消されました"))
             child = self._taken()
             call.holds(child)
             try:

@@ -12,6 +12,7 @@ from ...core.language import say
 from .functions import BEFORE_BRACKETS, NEVER
 from .plain import Refused
 
+_OPERATORS = frozenset("+-*/<>=~!@#%^&|?")
 _TOKEN = re.compile(
     r"""(?P<space>[ ]+)
     | (?P<bytes>[xX]'(?:[0-9a-fA-F]{2})*' | [bB]'[01]*')
@@ -24,15 +25,20 @@ _TOKEN = re.compile(
 )
 
 
-def proofread(text: str, functions: Collection[str]) -> None:
-    """`Refused` unless all of it is plain. `functions`: the names that may stand before a bracket, in small letters."""
-    place, word = 0, ""
+def proofread(text: str, functions: Collection[str], operators: Collection[str] = ()) -> None:
+    """`Refused` unless all of it is plain. `functions`: the names that may stand before a bracket, in small letters.
+    `operators`: those that are somebody's own functions in this database."""
+    place, word, signs = 0, "", ""
     while place < len(text):
         found = _TOKEN.match(text, place)
         if found is None or text.startswith(("--", "/*", "*/"), place):
             raise Refused(_told(text[place : place + 20]))
         place = found.end()
         kind, piece = found.lastgroup, found[0]
+        signs = signs + piece if kind == "sign" and piece in _OPERATORS else ""
+        if signs in operators and text[place : place + 1] not in _OPERATORS:
+            told = say(f"{signs} is an operator of this database's own", f"{signs} はこのデータベース独自の演算子です")
+            raise Refused(told)
         if kind == "space":
             continue
         if word and piece == "(" and word not in BEFORE_BRACKETS and word not in functions:

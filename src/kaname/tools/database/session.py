@@ -46,8 +46,8 @@ class Session:
             self.names = [table.name for table in there]
             tables, self.unknown = chosen(there, self._only, self._engine.dialect)
             asked = getattr(self._engine, "names", None)
-            calls, types = asked() if asked is not None else (None, frozenset())
-            self._known = Known(self._engine.dialect, tables, self._functions, calls, types)
+            known = Known(self._engine.dialect, tables, self._functions)
+            self._known = known if asked is None else known._replace(**asked())
         return self._known
 
     def query(self, sql: str, limits: Limits) -> Rows:

@@ -35,6 +35,25 @@ def rewrite(tree: Any, known: Known) -> None:
         cte.args["alias"].set("this", exp.to_identifier(given[id(cte)], quoted=True))
 
 
+def only_full_names(tree: Any, known: Known) -> None:
+    """Of what was rewritten and read again: each table is one of ours, or a real one by its full and exact name."""
+    from sqlglot import exp
+
+    ours = {cte.alias for cte in tree.find_all(exp.CTE)}
+    for name in ours:
+        if not name.startswith(_OURS):
+            raise Refused(say(f"there is no table {name!r}", f"テーブル {name!r} はありません"))
+    full = {(table.catalog if known.dialect == "duckdb" else "", table.schema, table.name) for table in known.tables}
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Func):
+            if _called(table.this) not in TABLE_FUNCTIONS[known.dialect]:
+                raise Refused(say(f"{table.this.name}() cannot be read from here", f"{table.this.name}() はここでは使えません"))
+        elif (table.catalog, table.db, table.name) not in full and not (table.name in ours and len(table.parts) == 1):
+            raise Refused(say(f"there is no table {table.name!r}", f"テーブル {table.name!r} はありません"))
+    if known.dialect == "sqlite" and any(node.args.get("field") is not None for node in tree.find_all(exp.In)):
+        raise Refused(say("after IN write a list or a SELECT in brackets", "IN の後は括弧で囲んでください"))
+
+
 def _called(function: Any) -> str:
     from sqlglot import exp
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from ...core.errors import ConfigError
@@ -23,6 +24,7 @@ from .process import Call, Workers
 from .session import Session
 
 __all__ = ["DatabaseTool", "engine_for"]
+_PAUSE = 30.0  # seconds
 
 
 class DatabaseTool:
@@ -60,6 +62,7 @@ class DatabaseTool:
         self.name = name
         self._limits = Limits(max_rows, max_characters, timeout)
         self._told: str | None = None
+        self._again, self._unreachable = 0.0, ""
         self._workers: Workers | None = None
         if isinstance(source, str | Path):
             engine = engine_for(source)
@@ -94,12 +97,16 @@ class DatabaseTool:
     def description(self) -> str:
         """With what there is to be asked: tables, columns, their types, remarks and a few values."""
         if self._told is None:
+            if monotonic() < self._again:  # it has just been tried, in a thread; here it would hold up everybody
+                return self._unreachable
             limits = f"at most {self._limits.rows} rows and {self._limits.seconds:g} seconds"
             head = f"Query a {self._dialect} database with one SELECT; {limits}. Tables:\n"
             try:
                 self._told = head + described(self.tables)
             except QueryFailed as problem:
-                return f"{head}(not reachable now: {problem})"  # it may be, the next time
+                self._again = monotonic() + _PAUSE
+                self._unreachable = f"{head}(not reachable now: {problem})"  # it may be, the next time
+                return self._unreachable
         return self._told
 
     def close(self) -> None:

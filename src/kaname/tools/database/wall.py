@@ -18,7 +18,8 @@ from .labels import label
 from .names import Known, small
 from .plain import Refused, plain
 from .proof import proofread
-from .sources import rewrite
+from .sources import only_full_names, rewrite
+from .words import only_plain_words
 
 __all__ = ["Refused", "check"]
 
@@ -38,15 +39,20 @@ def check(sql: str, known: Known) -> str:
     if known.dialect != "duckdb" and re.match(r"from\b", text, re.IGNORECASE):
         raise Refused(say("begin with SELECT", "SELECT から始めてください"))
     tree, tokens = parsed(text, known.dialect)
-    _only_reading(tree, known.dialect)
-    check_calls(tree, known, text)
-    if known.dialect == "postgres":
-        no_hidden_calls(tree, known, allowed(known))
-    _check_types(tree, known)
+    _judge(tree, known, text)
     label(tree, text, tokens, known.dialect)
     rewrite(tree, known)
     _exact_names(tree, known)
     return _written(tree, known)
+
+
+def _judge(tree: Any, known: Known, text: str) -> None:
+    _only_reading(tree, known.dialect)
+    only_plain_words(tree)
+    check_calls(tree, known, text)
+    if known.dialect == "postgres":
+        no_hidden_calls(tree, known, allowed(known))
+    _check_types(tree, known)
 
 
 def _only_select(what: str) -> str:
@@ -117,14 +123,26 @@ def _exact_names(tree: Any, known: Known) -> None:
 
 def _written(tree: Any, known: Known) -> str:
     text = generated(tree, known.dialect)
-    again, _ = parsed(text, known.dialect)
+    if any(words in _spoken(tree) and words not in text for words in ("IGNORE NULLS", "RESPECT NULLS")):
+        raise not_plainly()
+    again, _ = parsed(text, known.dialect)  # what the engine will read, judged as if somebody had written it
     _check_types(again, known)
     if generated(again, known.dialect).replace(" (", "(") != text.replace(" (", "("):
         raise not_plainly()
+    only_full_names(again, known)
+    _judge(again, known, text)
     if known.dialect == "sqlite":
         text = _sure(tree)
-    proofread(text, allowed(known))
+    proofread(text, allowed(known), known.own_operators)
     return text
+
+
+def _spoken(tree: Any) -> str:
+    """What the generator leaves out where it thinks that the engine does not know it."""
+    from sqlglot import exp
+
+    kinds = {exp.IgnoreNulls: "IGNORE NULLS", exp.RespectNulls: "RESPECT NULLS"}
+    return "; ".join([words for kind, words in kinds.items() if tree.find(kind)])
 
 
 def _sure(tree: Any) -> str:
