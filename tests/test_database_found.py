@@ -706,9 +706,7 @@ async def test_a_function_or_operator_that_somebody_has_made_is_not_taken_for_th
         CREATE OPERATOR <<< (LEFTARG = text, RIGHTARG = integer, FUNCTION = leak);
         CREATE OPERATOR + (LEFTARG = text, RIGHTARG = integer, FUNCTION = leak);
     """
-    undo = (
-        "DROP OPERATOR + (text, integer); DROP OPERATOR <<< (text, integer); DROP FUNCTION leak; DROP FUNCTION lower(integer)"
-    )
+    undo = "DROP OPERATOR + (text, integer); DROP OPERATOR <<< (text, integer); DROP FUNCTION leak(text, integer); DROP FUNCTION lower(integer)"
     with psycopg.connect(sources["postgres"], autocommit=True) as made:
         made.execute(own)
         try:
