@@ -72,11 +72,20 @@ class Label:
     word: str = ""
     capital: bool = True  # or has no case
     open_bold: bool = False  # the line began bold, and the label did not end it
+    indented: bool = False  # as code is
 
 
 def label_of(line: str) -> Label | None:
     """The label that the line begins with."""
+    label = _label(line)
+    indented = line.startswith(("    ", "\t"))
+    return replace(label, indented=True) if label is not None and indented else label
+
+
+def _label(line: str) -> Label | None:
     start = line[:_WIDTH]
+    if re.match(r"-[^\W\d_]", start):
+        return None  # of a patch: `-Action: search`
     if (found := _BOXED.match(start)) is not None:
         return _made(found, "boxed", line)
     before = _BEFORE.match(start)
