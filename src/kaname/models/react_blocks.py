@@ -7,7 +7,7 @@ import re
 
 from .react_labels import Label
 
-_TILDES = re.compile(r"[ \t]{0,3}~~~")
+TILDES = re.compile(r"[ \t]{0,3}~~~")
 _TRIPLE = re.compile(r"\"\"\"|'''")
 _MOST_TRIES = 3  # inputs that are looked at as JSON: the first call counts
 
@@ -18,7 +18,7 @@ class Blocks:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._ticks = sum([line.count("```") for line in lines])
-        self._tildes = sum([_TILDES.match(line) is not None for line in lines])
+        self._tildes = sum([TILDES.match(line) is not None for line in lines])
         self._inside = self._waved = False
         self._until = -1  # the last line of a value
         self._tries = 0
@@ -34,7 +34,7 @@ class Blocks:
         ticks = line.count("```")
         self._ticks -= ticks
         self._inside = self._inside != bool(ticks % 2)
-        if _TILDES.match(line) is not None:
+        if TILDES.match(line) is not None:
             self._tildes -= 1
             self._waved = not self._waved
         self._look(place, label.rest if label is not None else line, label)

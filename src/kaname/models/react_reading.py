@@ -15,6 +15,7 @@ from ..core.record import record, replace
 from ..core.values import plain_text
 from .react_arguments import apart, arguments_for, bracketed, described, fitted, typed
 from .react_cleaning import cleaned
+from .react_doubt import ends_call, is_thought
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
 from .react_sections import Section, has_labels, sections, without_number
@@ -22,7 +23,7 @@ from .react_tags import first_label_tag, tagged_call, with_labels
 
 BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"  # before a reply
 _THINK = re.compile(r"[\s\ufeff\u200b]*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</think(?:ing)?>(?!(?<=`</think>)`|(?<=`</thinking>)`)", re.IGNORECASE)
 _FENCED = re.compile(r"```([\w-]*)[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _GLUED = re.compile(r"(?:final answer|最終回答)[ \t]{0,8}[:：][ \t]{0,8}(?=\S)", re.IGNORECASE)
 _SPEAKER = re.compile(r"\Aassistant[ \t]{0,4}[:：]\s{0,8}", re.IGNORECASE)
@@ -80,7 +81,7 @@ def _read(text: str, tools: Tools) -> Reading:
         return found
     if (first := _first_object(text, tools)) is not None:
         return first
-    if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole):
+    if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole) and not _is_json(whole):
         return Reading(problem=_problem("the JSON was broken off or not valid"))
     if "\n" not in text and text[:8].lower() == "thought:":
         text = whole = _ESCAPED.sub("\n", text)
@@ -89,11 +90,15 @@ def _read(text: str, tools: Tools) -> Reading:
     )
     kinds = [part.kind for part in parts]
     seen = parts[: kinds.index("observation")] if "observation" in kinds else parts
+    if not seen and not any(kind in ("thought", "action", "answer") for kind in kinds[1:]) and len(text.split("\n")) > 1:
+        return Reading(answer=undecorated(text))  # a report of what somebody has seen
     if not seen:
         return Reading(problem=_problem("it began with an observation, which only the user gives"))
     if all(part.kind == "bare" for part in seen):
         return _bare(seen[0].body, tools)
-    return _labelled(seen, tools)
+    reading = _labelled(seen, tools)
+    told = seen[0].kind == "bare" and not is_thought(seen[0].body)
+    return Reading(answer=undecorated(text)) if told and reading.problem and "input" not in kinds else reading
 
 
 def _tagged(text: str, tools: Tools) -> Reading | None:
@@ -108,7 +113,7 @@ def _tagged(text: str, tools: Tools) -> Reading | None:
             return Reading(thought, name, arguments_for(call.body, tools.get(name), called=True))
         properties = (tools.get(name) or {}).get("properties") or {}
         return Reading(thought, name, {key: typed(value, properties.get(key)) for key, value in call.pairs})
-    found = _from_json(call.body, tools)
+    found = _from_json(call.body, tools, tagged=True)
     if found is None:
         return Reading(problem=_problem("the tool call was no readable JSON"))
     return replace(found, thought=found.thought or thought)
@@ -126,6 +131,8 @@ def _first_object(text: str, tools: Tools) -> Reading | None:
     inside = text[place:end]
     found = json_call(inside)
     if found is None or not (_is_known(found.name, tools) or (found.named == "tool" and found.name.lower() in ENDS)):
+        return None
+    if not is_thought(text[:place]) or not ends_call(text[end:]):
         return None
     reading = _from_json(inside, tools)
     return None if reading is None else replace(reading, thought=reading.thought or text[:place].strip())
@@ -254,7 +261,7 @@ def _unwrapped_answer(given: str) -> str:
     return given.strip()
 
 
-def _from_json(text: str, tools: Tools) -> Reading | None:
+def _from_json(text: str, tools: Tools, *, tagged: bool = False) -> Reading | None:
     found = json_call(text)
     if found is None:
         return None
@@ -264,7 +271,7 @@ def _from_json(text: str, tools: Tools) -> Reading | None:
             return Reading(found.thought, problem=_problem("the final answer was empty"))
         return Reading(found.thought, answer=answer.strip())
     action = tool_named(found.name, tools)
-    if action not in tools and not _means_a_call(found):
+    if action not in tools and not (tagged or _means_a_call(found)):
         return None
     if isinstance(found.given, Mapping):
         return Reading(found.thought, action, fitted(found.given, tools.get(action)))
@@ -273,7 +280,9 @@ def _from_json(text: str, tools: Tools) -> Reading | None:
 
 def _means_a_call(found: JsonCall) -> bool:
     """Of a tool that is not known: whether the JSON can be anything but a call."""
-    return not (found.named == "name" and found.given_as == "input") and (bool(found.given_as) or found.given is None)
+    if found.more or (found.named == "name" and found.given_as in ("input", "parameters")):
+        return False
+    return bool(found.given_as) or found.given is None
 
 
 def _as_text(value: Any) -> str:
@@ -291,7 +300,7 @@ def _bare(text: str, tools: Tools) -> Reading:
         call = bracketed(one, to_the_end=True)
         if call is None and start == 0 and lines[0].strip().lower().startswith("finish["):
             call = bracketed(one)  # with kind words after it
-        if call is None:
+        if call is None or not is_thought("\n".join(lines[:start])):
             continue
         name = plain_name(call[0])
         if _is_tool_call(name, tools) or name.lower() in ("finish", "final answer"):
@@ -313,6 +322,8 @@ def _in_fence(fenced: re.Match[str], text: str, tools: Tools) -> Reading | None:
         if call is not None and _is_known(call[0], tools):
             return replace(_acted(call[0], call[1], tools, called=True), thought=text[: fenced.start()].strip())
     found = _from_json(inside, tools)
+    if found is not None and not (is_thought(text[: fenced.start()]) and ends_call(text[fenced.end() :])):
+        return None
     if found is not None and not (found.answer and not alone) and (alone or found.action in tools):
         return replace(found, thought=found.thought or text[: fenced.start()].strip())
     broken = found is None and inside[:1] == "{" and _LOOKS_LIKE_ACTION.search(inside) and not _is_json(inside)

@@ -152,6 +152,8 @@ class _Settling:
             return False
         if named_in(section.body, self._tools):
             return label.style != "dash" or fed or "[" in label.rest
+        if not self._in_use and not fed and label.style in ("bold", "heading") and " " in section.body.split("\n", 1)[0].strip():
+            return False  # a heading
         if label.strong and label.style != "dash":
             return self._in_use or not self.out or fed or _is_unknown_call(label)
         return fed and (self._in_use or not self.out) and (label.strong or _is_name(section.body))
