@@ -9,6 +9,7 @@ from .react_labels import Label
 
 TILDES = re.compile(r"[ \t]{0,3}~~~")
 _TRIPLE = re.compile(r"\"\"\"|'''")
+_OPENING = re.compile(r"(`{3,}|~{3,})[\w-]{0,20}[ \t]{0,8}\n")
 _MOST_TRIES = 3  # inputs that are looked at as JSON: the first call counts
 
 
@@ -74,3 +75,20 @@ def _quotes_end(text: str, width: int) -> int:
         if place > width:
             return place
     return -1
+
+
+def fenced_whole(text: str) -> str | None:
+    """What stands in the code block that the text begins with. Blocks in it are its text: of as many marks, or set off by others."""
+    opening = _OPENING.match(text)
+    if opening is None:
+        return None
+    depth, bare, last = 1, 0, -1
+    for fence in re.finditer(rf"^[ \t]{{0,3}}{opening[1]}(?!{opening[1][0]})([^\n`]*)$", text[opening.end() :], re.MULTILINE):
+        named = bool(fence[1].strip())
+        if depth == 0 and named:
+            break  # another block
+        depth = max(depth + (1 if named else -1), 0)
+        bare += not named
+        if depth == 0 and (last < 0 or bare % 2):
+            last = opening.end() + fence.start()
+    return None if last < 0 else text[opening.end() : max(last - 1, opening.end())]

@@ -111,7 +111,10 @@ def _label(line: str) -> Label | None:
 def _made(found: re.Match[str], style: str, line: str) -> Label:
     word = found["label"]
     kind, strong = _KINDS[re.sub(r"[ \t\xa0\u3000_\-]+", "", word).lower()]
-    return Label(kind, strong, style, line[found.end() :].lstrip(), word, capital=not word[:1].islower())
+    rest = line[found.end() :].lstrip()
+    if kind in ("action", "input") and (again := re.match(rf"{re.escape(word)}[ \t]{{0,4}}[:：][ \t]{{0,4}}", rest)) is not None:
+        rest = rest[again.end() :]  # said twice
+    return Label(kind, strong, style, rest, word, capital=not word[:1].islower())
 
 
 def _with_bold(label: Label) -> Label:

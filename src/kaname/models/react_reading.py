@@ -13,12 +13,13 @@ from typing import Any
 
 from ..core.record import record, replace
 from ..core.values import plain_text
-from .react_arguments import apart, arguments_for, bracketed, described, fitted, typed
+from .react_arguments import apart, arguments_for, bracketed, described, fitted
 from .react_cleaning import cleaned
 from .react_doubt import ends_call, is_thought
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
 from .react_sections import Section, has_labels, sections, without_number
+from .react_values import typed
 from .react_tags import first_label_tag, tagged_call, with_labels
 
 BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"  # before a reply
@@ -207,7 +208,7 @@ def _action(body: str, given: str | None, tools: Tools, *, answered: bool) -> Re
         if text[:1] == "{":
             return Reading(problem=_problem("the JSON of the action was not valid"))
     first, _, rest = text.partition("\n")
-    if given and given.strip() and _is_known(described(first), tools):
+    if given and given.strip() and not says_none(given) and _is_known(described(first), tools):
         return _acted(described(first), given, tools)
     call = bracketed(text)
     if call is not None and (_is_known(call[0], tools) or not says_none(call[0])):
@@ -218,7 +219,7 @@ def _action(body: str, given: str | None, tools: Tools, *, answered: bool) -> Re
     if given is None and not known and (split := _BESIDE.search(first)) is not None:
         return _action(first[: split.start()], first[split.end() :] + f"\n{rest}", tools, answered=answered)
     loose = apart(text) if given is None and not known else None
-    if loose is not None and _is_known(loose[0], tools):
+    if loose is not None and (_is_known(loose[0], tools) or loose[0] in ("終了", "回答", "最終回答")):
         return _acted(loose[0], loose[1], tools, called=True)
     if not name or (not known and says_none(first.strip("`*\"' "))):
         return None

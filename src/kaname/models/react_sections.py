@@ -165,7 +165,7 @@ class _Settling:
         if not (label.strong and fed and follows.strong):
             if self.out and not is_thought(self.out[-1].body):
                 return False
-            if is_form(self._found[place + 1] if fed else section, self._tools, fed=fed):
+            if is_form(section, self._tools) or (fed and _has_form(self._found[place + 1].body)):
                 return False
         return fed or label.strong or section.on_its_line
 
@@ -213,22 +213,26 @@ class _Settling:
 
 def _may_end(section: Section) -> bool:
     """Whether a word of every day can end it: not in the middle of a text of several lines."""
-    if section.on_its_line:
+    if section.on_its_line or section.kind == "action":
         return True
     body = section.body
-    return "\n" not in body or body.endswith(("}", "]", ")", "```", "~~~")) or body.count("\n\n") > 0
+    return not section.last_line.strip() or (body[:1] in "{[`~" and body[-1:] in "}]`~")
 
 
-def is_form(section: Section, tools: Mapping[str, Any], *, fed: bool) -> bool:
+def is_form(section: Section, tools: Mapping[str, Any]) -> bool:
     """`Action: Search`, `Owner: Ken`: lines of a form, none of them an argument of the tool."""
     first, _, rest = section.body.partition("\n")
-    if fed or not rest.strip():
-        lines = [line for line in rest.split("\n") if line.strip()]
-        return bool(lines) and bool(foreign(lines[0])) and not foreign(first) and first[:1] not in "{[`"
+    line = next((line for line in rest.split("\n") if line.strip()), "")
     schema = tools.get(tool_named(plain_name(first), tools)) or {}
-    line = next(line for line in rest.split("\n") if line.strip())
     word = foreign(line)
     return bool(word) and word.strip("\"' ") not in (schema.get("properties") or {})
+
+
+def _has_form(given: str) -> bool:
+    """An input on one line, and after it lines of a form."""
+    first, _, rest = given.partition("\n")
+    line = next((line for line in rest.split("\n") if line.strip()), "")
+    return bool(foreign(line)) and not foreign(first) and first[:1] not in "{[`"
 
 
 def _is_unknown_call(label: Label) -> bool:
