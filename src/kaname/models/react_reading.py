@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..core.record import record, replace
 from ..core.values import plain_text
 from .react_arguments import apart, arguments_for, bracketed, described, fitted
+from .react_careful import MEANT, TOLD, is_whole, kept_whole, labelled_is, tagged_is
 from .react_cleaning import cleaned
 from .react_doubt import ends_call, is_thought
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
 from .react_sections import Section, has_labels, sections, without_number
 from .react_values import typed
-from .react_tags import first_label_tag, tagged_call, with_labels
+from .react_tags import TaggedCall, first_label_tag, tagged_call, with_labels
 
 BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"  # before a reply
 _THINK = re.compile(r"[\s\ufeff\u200b]*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -33,6 +34,8 @@ _GLUED_ACTION = re.compile(r"\b(?:Action|Act) \d{1,3}[:：] {0,4}(?=\S)")
 WHOLE_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _LOOKS_LIKE_ACTION = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
 _ESCAPED = re.compile(r"\\n(?=(?:Action|Action Input|Final Answer|Thought|行動|入力|最終回答)[:：])")
+_BROKEN = "the JSON was broken off or not valid"
+_UNCLEAR = "it is not clear where the input of the action ends. Write it as one JSON object, with nothing after it"
 _ONE_TEXT: Mapping[str, Any] = {"properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
@@ -51,7 +54,8 @@ Tools = Mapping[str, Mapping[str, Any]]
 """The parameters' schemas of the tools, by name."""
 
 
-def read(text: str, tools: Tools) -> Reading:
+def read(text: str, tools: Tools, careful: Collection[str] = ()) -> Reading:
+    """`careful`: the tools that change something. They are called only if it is clear that this, and all of this, is meant."""
     text = cleaned(text)
     thought = ""
     if (think := _THINK.match(text)) is not None:
@@ -61,7 +65,7 @@ def read(text: str, tools: Tools) -> Reading:
     elif (end := _THOUGHT_END.search(text)) is not None and not _answered(text[: end.start()], tools):
         before = sections(text[: end.start()], tools)
         thought, text = "\n".join([one.body for one in before]).strip(), text[end.end() :]
-    reading = _read(text.lstrip(BLANK).rstrip(), tools)
+    reading = _read(text.lstrip(BLANK).rstrip(), tools, careful)
     return reading if not thought else replace(reading, thought=reading.thought or thought)
 
 
@@ -69,21 +73,21 @@ def _answered(text: str, tools: Tools) -> bool:
     return any(one.kind == "answer" for one in sections(text, tools))
 
 
-def _read(text: str, tools: Tools) -> Reading:
+def _read(text: str, tools: Tools, careful: Collection[str]) -> Reading:
     text = _SPEAKER.sub("", text, count=1)
     if not text:
         return Reading(problem=_problem("the reply was empty"))
-    if (tagged := _tagged(text, tools)) is not None:
+    if (tagged := _tagged(text, tools, careful)) is not None:
         return tagged
     if (place := first_label_tag(text)) >= 0 and not _answered(text[:place], tools):
         text = with_labels(text, place).strip()
     whole = unfenced(text)
     if whole[:1] in ("{", "[") and (found := _from_json(whole, tools)) is not None:
-        return found
+        return found if found.action not in careful or is_whole(whole) else Reading(problem=_problem(_BROKEN))
     if (first := _first_object(text, tools)) is not None:
         return first
     if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole) and not _is_json(whole):
-        return Reading(problem=_problem("the JSON was broken off or not valid"))
+        return Reading(problem=_problem(_BROKEN))
     if "\n" not in text and text[:8].lower() == "thought:":
         text = whole = _ESCAPED.sub("\n", text)
     parts = sections(
@@ -98,15 +102,30 @@ def _read(text: str, tools: Tools) -> Reading:
     if all(part.kind == "bare" for part in seen):
         return _bare(seen[0].body, tools)
     reading = _labelled(seen, tools)
+    if reading.action in careful and "action" in kinds:
+        schema = tools.get(reading.action) or {}
+        reading = replace(reading, args=kept_whole(parts, reading.args, schema))
+        return _judged(reading, labelled_is(parts, schema), text)
     told = seen[0].kind == "bare" and not is_thought(seen[0].body)
     return Reading(answer=undecorated(text)) if told and reading.problem and "input" not in kinds else reading
 
 
-def _tagged(text: str, tools: Tools) -> Reading | None:
+def _judged(reading: Reading, verdict: str, text: str) -> Reading:
+    if verdict == TOLD:
+        return Reading(answer=undecorated(text))
+    return reading if verdict == MEANT else Reading(reading.thought, problem=_problem(_UNCLEAR))
+
+
+def _tagged(text: str, tools: Tools, careful: Collection[str]) -> Reading | None:
     call = tagged_call(text)
     if call is None or _answered(call.before, tools):
         return None
     parts = sections(call.before, tools)
+    reading = _from_tags(call, parts, tools)
+    return _judged(reading, tagged_is(call, text, parts), text) if reading.action in careful else reading
+
+
+def _from_tags(call: TaggedCall, parts: list[Section], tools: Tools) -> Reading:
     thought = "\n".join([one.body for one in parts if one.kind in ("bare", "thought")]).strip()
     if call.name:
         name = tool_named(call.name, tools)
@@ -328,7 +347,7 @@ def _in_fence(fenced: re.Match[str], text: str, tools: Tools) -> Reading | None:
     if found is not None and not (found.answer and not alone) and (alone or found.action in tools):
         return replace(found, thought=found.thought or text[: fenced.start()].strip())
     broken = found is None and inside[:1] == "{" and _LOOKS_LIKE_ACTION.search(inside) and not _is_json(inside)
-    return Reading(problem=_problem("the JSON was broken off or not valid")) if broken else None
+    return Reading(problem=_problem(_BROKEN)) if broken else None
 
 
 def _is_json(text: str) -> bool:

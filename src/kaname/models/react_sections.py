@@ -142,7 +142,7 @@ class _Settling:
         if label.kind == "observation":
             return self._is_observation(label, now, last) or self._is_call(last)
         if label.kind in ("answer", "closing"):
-            return self._is_answer(label, now, last)
+            return self._is_answer(section, now, last)
         return False
 
     def _is_action(self, place: int, section: Section) -> bool:
@@ -181,7 +181,8 @@ class _Settling:
             return False
         return self._calls(last.body)
 
-    def _is_answer(self, label: Label, now: str, last: Section | None) -> bool:
+    def _is_answer(self, section: Section, now: str, last: Section | None) -> bool:
+        label = section.label
         if label.strong:
             return True
         if label.style in ("bullet", "numbered") and (last is None or last.label.style != label.style):
@@ -190,7 +191,10 @@ class _Settling:
             return label.capital and _may_end(last)
         if now == "thought" or label.kind == "closing":
             return now == "thought"
-        return now == "start" or (self._answers == 1 and last is not None and not _ASKED.search(last.body))
+        if now == "start" or last is None:
+            return True
+        asked = last.body.endswith(("?", "？")) or _ASKED.search(last.body) is not None
+        return self._answers == 1 and not asked and not (foreign(last.last_line) and "\n\n" in section.body)
 
     def _ends_answer(self, place: int, section: Section, answer: Section) -> bool:
         """A new turn: a thought, an observation, an action that names a tool. All else is the answer's own text."""

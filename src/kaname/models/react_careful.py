@@ -1,0 +1,116 @@
+"""Calls of tools that change something: run only if it is clear that they are meant, and where their input ends.
+
+Whoever is asked again loses a moment. Whoever deletes what an answer only spoke of, or sends half a letter, loses more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .react_arguments import arguments_for, bracketed
+from .react_blocks import fenced_whole
+from .react_doubt import ends_call, foreign, is_thought, speaks_of_the_protocol
+from .react_input import json_call, json_value, unfenced
+from .react_sections import Section
+from .react_tags import TaggedCall
+
+MEANT, TOLD, UNCLEAR = "meant", "told", "unclear"
+_FENCES = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
+
+
+def tagged_is(call: TaggedCall, text: str, before: list[Section]) -> str:
+    """Of a call between tags."""
+    if _is_told(before):
+        return TOLD
+    rest = re.split(r"</(?:tool_call|function_calls|invoke|function)>", text)[-1]
+    return MEANT if rest == text or ends_call(rest) else UNCLEAR
+
+
+def labelled_is(parts: list[Section], schema: Mapping[str, Any]) -> str:
+    """Of the first action under a label. `parts` are all sections of the reply."""
+    place = next((place for place, part in enumerate(parts) if part.kind == "action"), -1)
+    if place < 0:
+        return UNCLEAR
+    if _is_told(parts[:place]):
+        return TOLD
+    if not schema.get("properties"):
+        return MEANT  # it takes nothing
+    action, given = parts[place], parts[place + 1] if place + 1 < len(parts) else None
+    if given is None or given.kind != "input":
+        return _action_is(action, schema, given)
+    return _input_is(given, schema, parts[place + 2] if place + 2 < len(parts) else None)
+
+
+def kept_whole(parts: list[Section], args: Mapping[str, Any] | str, schema: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """The arguments with all that stands in the input, polite words as well."""
+    place = next(place for place, part in enumerate(parts) if part.kind == "action")
+    given = parts[place + 1] if place + 1 < len(parts) else None
+    if given is None or given.kind != "input" or _value_end(given.body) >= 0 or bracketed(parts[place].body) is not None:
+        return args
+    return arguments_for(given.body, schema, kept=True)
+
+
+def is_whole(text: str) -> bool:
+    """Of JSON: whether nothing had to be added at its end."""
+    try:
+        json_value(text, whole=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_told(before: list[Section]) -> bool:
+    """Prose, and no thought under a label, stands before it."""
+    said = [part for part in before if part.kind == "bare" and not is_thought(part.body)]
+    return bool(said) and not any(part.kind == "thought" for part in before)
+
+
+def _action_is(action: Section, schema: Mapping[str, Any], after: Section | None) -> str:
+    """Without an input under a label of its own."""
+    text = unfenced(action.body)
+    if text[:1] in ("{", "["):
+        return MEANT if is_whole(text) and json_call(text) is not None else UNCLEAR
+    first, _, rest = text.partition("\n")
+    if (call := bracketed(text)) is not None:
+        opening = re.search(r"[\[(［（]", text)
+        end = (opening.end() if opening else 0) + len(call[1]) + 1
+        return MEANT if ends_call(text[end:]) else UNCLEAR
+    if _value_end(rest.strip()) == len(rest.strip()) > 0:
+        return MEANT
+    if rest.strip() or (after is not None and not after.label.strong):
+        return UNCLEAR
+    return MEANT if not schema.get("required") or re.search(r"[:：\"'「『“`]|->|→|=>|\|", first) else UNCLEAR
+
+
+def _input_is(given: Section, schema: Mapping[str, Any], after: Section | None) -> str:
+    body = given.body.partition("<observation>")[0].rstrip()
+    if (end := _value_end(body)) >= 0:
+        return MEANT if ends_call(body[end:].lstrip("}])")) else UNCLEAR
+    if body[:1] == "{" or len(_FENCES.findall(body)) % 2:
+        return UNCLEAR
+    if speaks_of_the_protocol(body.rsplit("\n", 1)[-1]):
+        return UNCLEAR
+    if "\n" not in body:
+        return MEANT if after is None or after.label.strong else UNCLEAR
+    properties = schema.get("properties") or {}
+    named = len(properties) > 1 and foreign(body.split("\n", 1)[0]) in properties
+    if given.label.rest.strip() and "\n" not in body.partition("\n\n")[0] and not named and "\n\n" in body:
+        return UNCLEAR
+    return MEANT if after is None or (after.label.strong and not given.last_line.strip()) else UNCLEAR
+
+
+def _value_end(body: str) -> int:
+    """Where the JSON or the code block ends that the input begins with; -1 if it begins with none, or nobody can tell."""
+    if body[:1] == "{":
+        try:
+            return json.JSONDecoder(strict=False).raw_decode(body)[1]
+        except (ValueError, RecursionError):
+            return len(body) if is_whole(body) and isinstance(json_value(body, whole=True), Mapping) else -1
+    inside = fenced_whole(body)
+    if inside is None or (len(_FENCES.findall(body)) > 2 and body[:4] not in ("````", "~~~~")):
+        return -1
+    mark = re.match(r"`+|~+", body)
+    return body.index(inside) + len(inside) + 1 + len(mark[0] if mark else "") if inside else len(body)
