@@ -201,7 +201,8 @@ def _named(text: str, properties: Mapping[str, Any], required: list[str], called
     if literal is not None:
         return literal
     either = "|".join([re.escape(name) for name in names])
-    marks = list(re.finditer(rf"(?:\A|[,;\n、，；]|[ \t]and(?=[ \t]))[ \t\-*]{{0,8}}[\"'`]?({either})[\"'`]?[ \t]{{0,8}}[:=：＝][ \t]{{0,8}}", text))
+    before, after = r"(?:\A|[,;\n、，；]|[ \t]and(?=[ \t]))[ \t\-*]{0,8}[\"'`]?", r"[\"'`]?[ \t]{0,8}[:=：＝][ \t]{0,8}"
+    marks = list(re.finditer(f"{before}({either}){after}", text))
     if not marks or marks[0].start() > 0:
         return None
     known = {mark[1] for mark in marks}

@@ -47,11 +47,12 @@ class Blocks:
         if not self._opened or place <= self._until or not said.strip():
             return
         self._opened = False
-        if self._tries >= _MOST_TRIES:
+        is_json = said.lstrip()[:1] == "{"
+        if self._tries >= _MOST_TRIES or not (is_json or _TRIPLE.search(said)):
             return
         rest = "\n".join([said, *self._lines[place + 1 :]])
         self._tries += 1
-        end = _json_end(rest) if said.lstrip()[:1] == "{" else _quotes_end(rest, len(said))
+        end = _json_end(rest) if is_json else _quotes_end(rest, len(said))
         if end > 0:
             self._until = place + rest.count("\n", 0, end)
 
@@ -78,7 +79,7 @@ def _quotes_end(text: str, width: int) -> int:
 
 
 def fenced_whole(text: str) -> str | None:
-    """What stands in the code block that the text begins with. Blocks in it are its text: of as many marks, or set off by others."""
+    """What stands in the code block that the text begins with. Blocks in it are its text."""
     opening = _OPENING.match(text)
     if opening is None:
         return None

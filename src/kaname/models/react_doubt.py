@@ -1,6 +1,6 @@
 """Whether a call in a reply is meant: an answer that speaks of a call must not be run as one.
 
-Before a call that has no label stand thoughts, and after it the protocol. Prose that explains a call to the reader is an answer.
+Before a call that has no label stand thoughts, and after it the protocol. Prose that explains a call is an answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _TOLD = re.compile(
     r"|例えば|たとえば|ください|しないで|してはいけ|禁止|場合",
     re.IGNORECASE,
 )
-_FOREIGN = re.compile(r"[ \t*_\-・•>]{0,8}(?P<word>[^\W\d][^:：\n`\"'{}\[\]()=]{0,40}?)[*_ \t]{0,4}[:：](?!//)[*_]{0,4}(?:[ \t　]|\b|\Z)")
+_FOREIGN = re.compile(
+    r"[ \t*_\-・•>]{0,8}(?P<word>[^\W\d][^:：\n`\"'{}\[\]()=]{0,40}?)[*_ \t]{0,4}[:：](?!//)[*_]{0,4}(?:[ \t\u3000]|\b|\Z)"
+)
 _WAITING = re.compile(
     r"pause|stop|-{3,}|\*{3,}|={3,}|\*{0,2}observation\*{0,2}[.…]*|観察|✿RESULT✿"
     r"|[(\[*_]{0,3}(?:now )?(?:i will|i'll|i’ll|i am|i'm|let me|let us|let's|we will|we'll|please|waiting|wait|pausing)\b"
@@ -32,7 +34,9 @@ _AFTERWORD = re.compile(
     r"[^\n]{0,200}",
     re.IGNORECASE,
 )
-_OF_THE_PROTOCOL = re.compile(r"\b(?:observations?|PAUSE)\b|観察|✿RESULT✿|\bwait(?:ing)?\b[^\n]{0,60}\b(?:tool|result|output)", re.I)
+_OF_THE_PROTOCOL = re.compile(
+    r"\b(?:observations?|PAUSE)\b|観察|✿RESULT✿|\bwait(?:ing)?\b[^\n]{0,60}\b(?:tool|result|output)", re.IGNORECASE
+)
 
 
 def is_thought(text: str) -> bool:

@@ -112,8 +112,8 @@ def _made(found: re.Match[str], style: str, line: str) -> Label:
     word = found["label"]
     kind, strong = _KINDS[re.sub(r"[ \t\xa0\u3000_\-]+", "", word).lower()]
     rest = line[found.end() :].lstrip()
-    if kind in ("action", "input") and (again := re.match(rf"{re.escape(word)}[ \t]{{0,4}}[:：][ \t]{{0,4}}", rest)) is not None:
-        rest = rest[again.end() :]  # said twice
+    twice = re.match(rf"{re.escape(word)}[ \t]{{0,4}}[:：][ \t]{{0,4}}", rest) if kind in ("action", "input") else None
+    rest = rest[twice.end() :] if twice is not None else rest
     return Label(kind, strong, style, rest, word, capital=not word[:1].islower())
 
 

@@ -20,8 +20,8 @@ from .react_doubt import ends_call, is_thought
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
 from .react_sections import Section, has_labels, sections, without_number
-from .react_values import typed
 from .react_tags import TaggedCall, first_label_tag, tagged_call, with_labels
+from .react_values import typed
 
 BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"  # before a reply
 _THINK = re.compile(r"[\s\ufeff\u200b]*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)

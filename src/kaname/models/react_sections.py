@@ -20,6 +20,7 @@ from .react_names import ENDS, plain_name, tool_named
 SET_OFF = ("bullet", "numbered", "heading", "quote")
 _NO_LABEL = Label("bare", strong=False, style="plain", rest="")
 _ASKED = re.compile(r"^\W{0,8}(?:Q|問|question)\d{0,3}\W{0,3}[:：.]", re.MULTILINE | re.IGNORECASE)
+_TAIL = 40  # lines that are looked at for what a text means to say
 Calls = Callable[[str], bool]
 
 
@@ -49,6 +50,11 @@ class Section:
     def on_its_line(self) -> bool:
         """Whether all of it stands on the label's own line."""
         return bool(self.label.rest.strip()) and not any(line.strip() for line in self._lines[1:])
+
+    @property
+    def tail(self) -> str:
+        """Its last lines."""
+        return "\n".join(self._lines[-_TAIL:]).strip()
 
     @property
     def last_line(self) -> str:
@@ -152,18 +158,18 @@ class _Settling:
             return False
         if named_in(section.body, self._tools):
             return label.style != "dash" or fed or "[" in label.rest
-        if not self._in_use and not fed and label.style in ("bold", "heading") and " " in section.body.split("\n", 1)[0].strip():
-            return False  # a heading
+        if not self._in_use and not fed and label.style in ("bold", "heading") and " " in section.body.split("\n", 1)[0]:
+            return False  # the heading of a text
         if label.strong and label.style != "dash":
             return self._in_use or not self.out or fed or _is_unknown_call(label)
         return fed and (self._in_use or not self.out) and (label.strong or _is_name(section.body))
 
     def _begins_protocol(self, place: int, section: Section) -> bool:
-        """An action that nothing of the protocol stands before. Minutes and manuals have actions, too: `Owner: Ken` after them."""
+        """An action that nothing of the protocol stands before. Minutes and manuals have actions, too."""
         label, follows = section.label, self._follows(place)
         fed = follows.kind == "input"
         if not (label.strong and fed and follows.strong):
-            if self.out and not is_thought(self.out[-1].body):
+            if self.out and not is_thought(self.out[-1].tail):
                 return False
             if is_form(section, self._tools) or (fed and _has_form(self._found[place + 1].body)):
                 return False
@@ -193,8 +199,9 @@ class _Settling:
             return now == "thought"
         if now == "start" or last is None:
             return True
-        asked = last.body.endswith(("?", "？")) or _ASKED.search(last.body) is not None
-        return self._answers == 1 and not asked and not (foreign(last.last_line) and "\n\n" in section.body)
+        if self._answers > 1 or last.tail.endswith(("?", "？")) or (foreign(last.last_line) and "\n\n" in section.body):
+            return False
+        return _ASKED.search(last.body) is None
 
     def _ends_answer(self, place: int, section: Section, answer: Section) -> bool:
         """A new turn: a thought, an observation, an action that names a tool. All else is the answer's own text."""
@@ -217,6 +224,8 @@ class _Settling:
 
 def _may_end(section: Section) -> bool:
     """Whether a word of every day can end it: not in the middle of a text of several lines."""
+    if section.grown:
+        return not section.last_line.strip()
     if section.on_its_line or section.kind == "action":
         return True
     body = section.body

@@ -32,9 +32,9 @@ from ..core.values import plain_text
 from ..kernel.ports import Emit, Model
 from .describing import described
 from .offer import CUT_OFF
+from .react_form import reply_in_form
 from .react_labels import label_of
 from .react_reading import Reading, ends_whole, read
-from .react_form import reply_in_form
 from .react_stream import ReactStream
 
 STOPS = ["\nObservation:", "\n観察:"]
