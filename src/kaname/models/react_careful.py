@@ -12,8 +12,9 @@ from typing import Any
 
 from .react_arguments import arguments_for, bracketed
 from .react_blocks import fenced_whole
-from .react_doubt import ends_call, foreign, is_thought, speaks_of_the_protocol
+from .react_doubt import ends_call, foreign, is_about_to, is_thought, speaks_of_the_protocol
 from .react_input import json_call, json_value, unfenced
+from .react_labels import label_of
 from .react_sections import Section
 from .react_tags import TaggedCall
 
@@ -23,10 +24,15 @@ _FENCES = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
 
 def tagged_is(call: TaggedCall, text: str, before: list[Section]) -> str:
     """Of a call between tags."""
-    if _is_told(before):
-        return TOLD
+    if (verdict := _after(before)) != MEANT:
+        return verdict
     rest = re.split(r"</(?:tool_call|function_calls|invoke|function)>", text)[-1]
     return MEANT if rest == text or ends_call(rest) else UNCLEAR
+
+
+def bare_is(text: str, thought: str) -> str:
+    """Of a call without a label, after these words."""
+    return MEANT if not text.startswith(thought) or is_about_to(thought) else UNCLEAR
 
 
 def labelled_is(parts: list[Section], schema: Mapping[str, Any]) -> str:
@@ -34,14 +40,14 @@ def labelled_is(parts: list[Section], schema: Mapping[str, Any]) -> str:
     place = next((place for place, part in enumerate(parts) if part.kind == "action"), -1)
     if place < 0:
         return UNCLEAR
-    if _is_told(parts[:place]):
-        return TOLD
+    if (verdict := _after(parts[:place])) != MEANT:
+        return verdict
     if not schema.get("properties"):
         return MEANT  # it takes nothing
-    action, given = parts[place], parts[place + 1] if place + 1 < len(parts) else None
-    if given is None or given.kind != "input":
-        return _action_is(action, schema, given)
-    return _input_is(given, schema, parts[place + 2] if place + 2 < len(parts) else None)
+    action, following = parts[place], parts[place + 1 :]
+    if not following or following[0].kind != "input":
+        return _action_is(action, schema, following)
+    return _input_is(following[0], schema, following[1:])
 
 
 def kept_whole(parts: list[Section], args: Mapping[str, Any] | str, schema: Mapping[str, Any]) -> Mapping[str, Any] | str:
@@ -62,13 +68,17 @@ def is_whole(text: str) -> bool:
     return True
 
 
-def _is_told(before: list[Section]) -> bool:
-    """Prose, and no thought under a label, stands before it."""
-    said = [part for part in before if part.kind == "bare" and not is_thought(part.body)]
-    return bool(said) and not any(part.kind == "thought" for part in before)
+def _after(before: list[Section]) -> str:
+    """What a call is after these sections. Prose tells of it, unless it says that it happens now."""
+    said = [part.body for part in before if part.kind == "bare"]
+    said = [words for words in said if (label := label_of(words)) is None or label.kind != "question"]
+    if all(is_about_to(words) for words in said):
+        return MEANT
+    thought = any(part.kind == "thought" for part in before)
+    return UNCLEAR if thought or all(is_thought(words) for words in said) else TOLD
 
 
-def _action_is(action: Section, schema: Mapping[str, Any], after: Section | None) -> str:
+def _action_is(action: Section, schema: Mapping[str, Any], following: list[Section]) -> str:
     """Without an input under a label of its own."""
     text = unfenced(action.body)
     if text[:1] in ("{", "["):
@@ -80,26 +90,33 @@ def _action_is(action: Section, schema: Mapping[str, Any], after: Section | None
         return MEANT if ends_call(text[end:]) else UNCLEAR
     if _value_end(rest.strip()) == len(rest.strip()) > 0:
         return MEANT
-    if rest.strip() or (after is not None and not after.label.strong):
+    if rest.strip() or (following and not following[0].label.strong):
         return UNCLEAR
     return MEANT if not schema.get("required") or re.search(r"[:：\"'「『“`]|->|→|=>|\|", first) else UNCLEAR
 
 
-def _input_is(given: Section, schema: Mapping[str, Any], after: Section | None) -> str:
+def _input_is(given: Section, schema: Mapping[str, Any], following: list[Section]) -> str:
     body = given.body.partition("<observation>")[0].rstrip()
     if (end := _value_end(body)) >= 0:
-        return MEANT if ends_call(body[end:].lstrip("}])")) else UNCLEAR
-    if body[:1] == "{" or len(_FENCES.findall(body)) % 2:
+        rest = body[end:].lstrip("}])")
+        return MEANT if ends_call(rest) and not _FENCES.search(rest) else UNCLEAR
+    if body[:1] == "{" or len(_FENCES.findall(body)) % 2 or speaks_of_the_protocol(body.rsplit("\n", 1)[-1]):
         return UNCLEAR
-    if speaks_of_the_protocol(body.rsplit("\n", 1)[-1]):
-        return UNCLEAR
-    if "\n" not in body:
-        return MEANT if after is None or after.label.strong else UNCLEAR
     properties = schema.get("properties") or {}
     named = len(properties) > 1 and foreign(body.split("\n", 1)[0]) in properties
-    if given.label.rest.strip() and "\n" not in body.partition("\n\n")[0] and not named and "\n\n" in body:
+    if given.label.rest.strip() and "\n\n" in body and "\n" not in body.partition("\n\n")[0] and not named:
         return UNCLEAR
-    return MEANT if after is None or (after.label.strong and not given.last_line.strip()) else UNCLEAR
+    return MEANT if not following or _is_end(given, following) else UNCLEAR
+
+
+def _is_end(given: Section, following: list[Section]) -> bool:
+    """Whether the label after an input of plain text is the protocol's, and not a line of the text."""
+    after = following[0].label
+    if after.kind == "observation" and not after.word:
+        return not given.last_line.strip() or given.on_its_line
+    if not after.strong or (after.kind == "thought" and len(following) == 1):
+        return False
+    return given.on_its_line or not given.last_line.strip() or after.style == given.label.style == "heading"
 
 
 def _value_end(body: str) -> int:
@@ -109,8 +126,8 @@ def _value_end(body: str) -> int:
             return json.JSONDecoder(strict=False).raw_decode(body)[1]
         except (ValueError, RecursionError):
             return len(body) if is_whole(body) and isinstance(json_value(body, whole=True), Mapping) else -1
-    inside = fenced_whole(body)
-    if inside is None or (len(_FENCES.findall(body)) > 2 and body[:4] not in ("````", "~~~~")):
+    inside, mark = fenced_whole(body), re.match(r"`+|~+", body)
+    if inside is None or mark is None:
         return -1
-    mark = re.match(r"`+|~+", body)
-    return body.index(inside) + len(inside) + 1 + len(mark[0] if mark else "") if inside else len(body)
+    end = body.find("\n", body.find(inside, mark.end()) + len(inside) + 1)
+    return len(body) if end < 0 else end

@@ -14,8 +14,14 @@ _INTENT = re.compile(
     r"\bI\b|\bI['’](?:ll|m|ve|d)\b|\b(?i:let me|let us|let['’]s|we|we['’]ll|sure|okay|ok|certainly|of course|first|now|next)\b"
     r"|(?:ます|よう|する|たい|必要|べき|だ|ました)(?:です)?[。．….：:]{0,3}\s*\Z"
 )
+_ABOUT_TO = re.compile(
+    r"\bI(?: (?:will|shall|need|should|must|have to|am going|can now|now)\b|['’]ll\b|['’]m going\b)"
+    r"|\b(?i:let me|let us|let['’]s|we need|we will|we['’]ll|sure|okay|ok|certainly|of course)\b"
+    r"|(?:ます|よう|する|たい|必要|べき|だ|しました)(?:です)?[。．….：:]{0,3}\s*\Z"
+)
 _TOLD = re.compile(
-    r"\b(?:never|don['’]t|do not|must not|should not|shouldn['’]t|avoid|would|example|e\.g\.|if you|you|your|usage)\b"
+    r"\b(?:let me|i will|i'll) (?:explain|show|describe|illustrate|tell|note)\b"
+    r"|\b(?:never|don['’]t|do not|must not|should not|shouldn['’]t|avoid|would|example|e\.g\.|if you|you|your|usage)\b"
     r"|例えば|たとえば|ください|しないで|してはいけ|禁止|場合",
     re.IGNORECASE,
 )
@@ -45,6 +51,11 @@ def is_thought(text: str) -> bool:
     if not said:
         return True
     return "```" not in said and _TOLD.search(said) is None and _INTENT.search(said.rsplit("\n\n", 1)[-1]) is not None
+
+
+def is_about_to(text: str) -> bool:
+    """The same for a tool that changes something: they say that it happens now."""
+    return is_thought(text) and (not text.strip() or _ABOUT_TO.search(text.strip()[-_LONGEST:]) is not None)
 
 
 def is_waiting(line: str) -> bool:

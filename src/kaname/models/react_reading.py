@@ -14,7 +14,7 @@ from typing import Any
 from ..core.record import record, replace
 from ..core.values import plain_text
 from .react_arguments import apart, arguments_for, bracketed, described, fitted
-from .react_careful import MEANT, TOLD, is_whole, kept_whole, labelled_is, tagged_is
+from .react_careful import MEANT, TOLD, bare_is, is_whole, kept_whole, labelled_is, tagged_is
 from .react_cleaning import cleaned
 from .react_doubt import ends_call, is_thought
 from .react_input import JsonCall, json_call, json_value, unfenced
@@ -35,7 +35,10 @@ WHOLE_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _LOOKS_LIKE_ACTION = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
 _ESCAPED = re.compile(r"\\n(?=(?:Action|Action Input|Final Answer|Thought|行動|入力|最終回答)[:：])")
 _BROKEN = "the JSON was broken off or not valid"
-_UNCLEAR = "it is not clear where the input of the action ends. Write it as one JSON object, with nothing after it"
+_UNCLEAR = (
+    "it is not clear whether a tool is to be called, or where its input ends. To call it, write the input as one JSON object, "
+    "with nothing after it"
+)
 _ONE_TEXT: Mapping[str, Any] = {"properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
@@ -74,7 +77,7 @@ def _answered(text: str, tools: Tools) -> bool:
 
 
 def _read(text: str, tools: Tools, careful: Collection[str]) -> Reading:
-    text = _SPEAKER.sub("", text, count=1)
+    text = written = _SPEAKER.sub("", text, count=1)
     if not text:
         return Reading(problem=_problem("the reply was empty"))
     if (tagged := _tagged(text, tools, careful)) is not None:
@@ -85,7 +88,7 @@ def _read(text: str, tools: Tools, careful: Collection[str]) -> Reading:
     if whole[:1] in ("{", "[") and (found := _from_json(whole, tools)) is not None:
         return found if found.action not in careful or is_whole(whole) else Reading(problem=_problem(_BROKEN))
     if (first := _first_object(text, tools)) is not None:
-        return first
+        return _judged(first, bare_is(text, first.thought), written) if first.action in careful else first
     if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole) and not _is_json(whole):
         return Reading(problem=_problem(_BROKEN))
     if "\n" not in text and text[:8].lower() == "thought:":
@@ -100,14 +103,15 @@ def _read(text: str, tools: Tools, careful: Collection[str]) -> Reading:
     if not seen:
         return Reading(problem=_problem("it began with an observation, which only the user gives"))
     if all(part.kind == "bare" for part in seen):
-        return _bare(seen[0].body, tools)
+        reading = _bare(seen[0].body, tools)
+        return _judged(reading, bare_is(text, reading.thought), written) if reading.action in careful else reading
     reading = _labelled(seen, tools)
     if reading.action in careful and "action" in kinds:
         schema = tools.get(reading.action) or {}
         reading = replace(reading, args=kept_whole(parts, reading.args, schema))
-        return _judged(reading, labelled_is(parts, schema), text)
+        return _judged(reading, labelled_is(parts, schema), written)
     told = seen[0].kind == "bare" and not is_thought(seen[0].body)
-    return Reading(answer=undecorated(text)) if told and reading.problem and "input" not in kinds else reading
+    return Reading(answer=undecorated(written)) if told and reading.problem and "input" not in kinds else reading
 
 
 def _judged(reading: Reading, verdict: str, text: str) -> Reading:
