@@ -55,7 +55,7 @@ Final Answer: the answer, in the language of the question"""
 _NOTE = "Your last reply could not be "
 _NOT_NOW = f"{_NOTE}used: it called a tool, or had no answer. {_LAST}"
 _ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
-_STOP_REFUSED = re.compile(r"\bstop(?:\b|_|s\b|[A-Z])|停止")
+_STOP_REFUSED = re.compile(r"\bstop(?:\b|_|s\b|Seq)|停止", re.IGNORECASE)
 _MOST_STOPS = 4  # that providers take
 _PROVIDER = "react_text"
 
