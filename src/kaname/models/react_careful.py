@@ -12,7 +12,7 @@ from typing import Any
 
 from .react_arguments import arguments_for, bracketed
 from .react_blocks import fenced_whole
-from .react_doubt import ends_call, foreign, is_about_to, is_thought, speaks_of_the_protocol
+from .react_doubt import ends_call, foreign, is_about_to, is_told, speaks_of_the_protocol
 from .react_input import json_call, json_value, unfenced
 from .react_labels import label_of
 from .react_sections import Section
@@ -24,10 +24,11 @@ _FENCES = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
 
 def tagged_is(call: TaggedCall, text: str, before: list[Section]) -> str:
     """Of a call between tags."""
-    if (verdict := _after(before)) != MEANT:
-        return verdict
+    verdict = _after(before)
     rest = re.split(r"</(?:tool_call|function_calls|invoke|function)>", text)[-1]
-    return MEANT if rest == text or ends_call(rest) else UNCLEAR
+    if rest == text or ends_call(rest):
+        return verdict
+    return UNCLEAR if verdict == MEANT else TOLD
 
 
 def bare_is(text: str, thought: str) -> str:
@@ -72,10 +73,11 @@ def _after(before: list[Section]) -> str:
     """What a call is after these sections. Prose tells of it, unless it says that it happens now."""
     said = [part.body for part in before if part.kind == "bare"]
     said = [words for words in said if (label := label_of(words)) is None or label.kind != "question"]
-    if all(is_about_to(words) for words in said):
+    said = [words for words in said if not is_about_to(words)]
+    if not said:
         return MEANT
-    thought = any(part.kind == "thought" for part in before)
-    return UNCLEAR if thought or all(is_thought(words) for words in said) else TOLD
+    told = any(is_told(words) or words.endswith((":", "：")) for words in said)
+    return TOLD if told and not any(part.kind == "thought" for part in before) else UNCLEAR
 
 
 def _action_is(action: Section, schema: Mapping[str, Any], following: list[Section]) -> str:

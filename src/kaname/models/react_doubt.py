@@ -12,7 +12,8 @@ from .react_labels import label_of
 _LONGEST = 1_000  # characters of words before a call that are looked at
 _INTENT = re.compile(
     r"\bI\b|\bI['’](?:ll|m|ve|d)\b|\b(?i:let me|let us|let['’]s|we|we['’]ll|sure|okay|ok|certainly|of course|first|now|next)\b"
-    r"|(?:ます|よう|する|たい|必要|べき|だ|ました)(?:です)?[。．….：:]{0,3}\s*\Z"
+    r"|\b(?i:needs?|needed|required|necessary|unknown|(?:look|looked|looking) (?:it |this |that )?up|find out|to answer)\b"
+    r"|調べ|確認|検索し|わからない|不明|(?:ます|よう|する|たい|必要|べき|だ|ました)(?:です)?[。．….：:]{0,3}\s*\Z"
 )
 _ABOUT_TO = re.compile(
     r"\bI(?: (?:will|shall|need|should|must|have to|am going|can now|now)\b|['’]ll\b|['’]m going\b)"
@@ -50,7 +51,13 @@ def is_thought(text: str) -> bool:
     said = text.strip()[-_LONGEST:]
     if not said:
         return True
-    return "```" not in said and _TOLD.search(said) is None and _INTENT.search(said.rsplit("\n\n", 1)[-1]) is not None
+    return not is_told(said) and _INTENT.search(said.rsplit("\n\n", 1)[-1]) is not None
+
+
+def is_told(text: str) -> bool:
+    """Words that explain something to the reader."""
+    said = text.strip()[-_LONGEST:]
+    return "```" in said or _TOLD.search(said) is not None
 
 
 def is_about_to(text: str) -> bool:

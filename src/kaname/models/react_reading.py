@@ -16,7 +16,7 @@ from ..core.values import plain_text
 from .react_arguments import apart, arguments_for, bracketed, described, fitted
 from .react_careful import MEANT, TOLD, bare_is, is_whole, kept_whole, labelled_is, tagged_is
 from .react_cleaning import cleaned
-from .react_doubt import ends_call, is_thought
+from .react_doubt import ends_call, is_thought, is_told
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
 from .react_sections import Section, has_labels, sections, without_number
@@ -324,7 +324,10 @@ def _bare(text: str, tools: Tools) -> Reading:
         call = bracketed(one, to_the_end=True)
         if call is None and start == 0 and lines[0].strip().lower().startswith("finish["):
             call = bracketed(one)  # with kind words after it
-        if call is None or not is_thought("\n".join(lines[:start])):
+        before = "\n".join(lines[:start]).strip()
+        if call is None or not (
+            is_thought(before) or (one.endswith("]") and one[0] != "[" and before.endswith((".", "。")) and not is_told(before))
+        ):
             continue
         name = plain_name(call[0])
         if _is_tool_call(name, tools) or name.lower() in ("finish", "final answer"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from .react_arguments import bracketed
 from .react_blocks import Blocks
-from .react_doubt import foreign, is_thought
+from .react_doubt import foreign, is_thought, is_told
 from .react_input import json_action, unfenced
 from .react_labels import Label, label_of
 from .react_names import ENDS, plain_name, tool_named
@@ -169,11 +169,18 @@ class _Settling:
         label, follows = section.label, self._follows(place)
         fed = follows.kind == "input"
         if not (label.strong and fed and follows.strong):
-            if self.out and not is_thought(self.out[-1].tail):
+            if self.out and not (is_thought(self.out[-1].tail) or self._is_plain_call(section)):
                 return False
             if is_form(section, self._tools) or (fed and _has_form(self._found[place + 1].body)):
                 return False
         return fed or label.strong or section.on_its_line
+
+    def _is_plain_call(self, section: Section) -> bool:
+        """`Action: search[…]` of a known tool, after words that are neither lines of a form nor explain it."""
+        call = bracketed(section.body, to_the_end=True) if section.label.strong else None
+        if call is None or tool_named(plain_name(call[0]), self._tools) not in self._tools:
+            return False
+        return not (is_told(self.out[-1].tail) or foreign(self.out[-1].last_line))
 
     def _is_observation(self, label: Label, now: str, last: Section | None) -> bool:
         if label.strong:
