@@ -25,6 +25,7 @@ _APART = re.compile(
     r"(?P<name>[\w.\-]{1,80})[ \t]{0,4}(?:(?:->|→|=>|\|)[ \t]{0,4}(?P<rest>\S.*)|(?P<quoted>[\"'「『“`].*))", re.DOTALL
 )
 _LONGEST_CODE = 50_000  # characters that Python's own reader is given
+_PLACE = re.compile(r"[^\s\d]+(?:[ \t][^\s\d]+){0,2}|\d+(?:\.\d+)?")  # a name or a number: what stands before others
 ONE_TEXT = "input"
 """What the parameter of a tool is called that takes one text, as it is written."""
 
@@ -126,7 +127,7 @@ def arguments_for(
     named = _named(text[1:-1].strip() if braced else text, properties, required, called)
     if named is not None:
         return named
-    if (placed := _placed(text, properties)) is not None:
+    if not (kept and len(required) < 2) and (placed := _placed(text, properties)) is not None:
         return placed
     if len(only) != 1:
         return text
@@ -186,7 +187,7 @@ def _first_of_several(text: str) -> dict[str, Any] | None:
 def _placed(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
     """`Oslo, 3` in the order of the parameters, if all but the first are numbers or the like."""
     pieces = [piece.strip() for piece in re.split(r"[,、，]", text, maxsplit=len(properties))]
-    if not 1 < len(pieces) <= len(properties) or "\n" in text or not all(pieces):
+    if not 1 < len(pieces) <= len(properties) or "\n" in text or not all(pieces) or not _PLACE.fullmatch(pieces[0]):
         return None
     made = {name: typed(piece, properties[name]) for name, piece in zip(properties, pieces, strict=False)}
     return made if all(isinstance(value, int | float) for value in list(made.values())[1:]) else None

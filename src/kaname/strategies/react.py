@@ -84,7 +84,9 @@ class React:
         if said:
             return self._answer(said[-1], state)
         end = _end(state)  # if it can say nothing, what could not be done is the answer
-        return Finish(end, end.detail) if end.kind == "degraded" else Finish(Stop("incomplete", _unreadable(problem)))
+        if end.kind == "degraded" and self.output is None:
+            return Finish(end, end.detail)
+        return Finish(Stop("incomplete", _unreadable(problem)))
 
     def _answer(self, text: str, state: State) -> Step:
         end = _end(state, text if self.output is None else "")
