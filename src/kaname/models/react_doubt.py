@@ -37,7 +37,7 @@ _WAITING = re.compile(
     re.IGNORECASE,
 )
 _AFTERWORD = re.compile(
-    r"(?:this (?:will|should|query will|search will)|once i|after (?:this|that|i)|then i(?: will|'ll)|let me know|i hope)\b"
+    r"(?:this (?:will|should|query will|search will)|once i|after (?:this|that|i)|(?:and )?then i(?: will|'ll)|let me know|i hope)\b"
     r"[^\n]{0,200}",
     re.IGNORECASE,
 )

@@ -156,7 +156,7 @@ def _first_object(text: str, tools: Tools) -> Reading | None:
     found = json_call(inside)
     if found is None or not (_is_known(found.name, tools) or (found.named == "tool" and found.name.lower() in ENDS)):
         return None
-    if not is_thought(text[:place]) or not ends_call(text[end:]):
+    if _is_known(found.name, tools) and not (is_thought(text[:place]) and ends_call(text[end:])):
         return None
     reading = _from_json(inside, tools)
     return None if reading is None else replace(reading, thought=reading.thought or text[:place].strip())
