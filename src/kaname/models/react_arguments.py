@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import unicodedata
 import warnings
 from collections.abc import Mapping
 from textwrap import dedent
@@ -172,6 +173,7 @@ def _narrow(text: str) -> str:
     """JSON in wide characters: its marks as JSON has them, what is between quotes as it is."""
     text = re.sub(r"”\s{0,4}：\s{0,4}", "”:", text)
     text = re.sub(r"，\s{0,4}(?=[“\"])", ",", text)
+    text = re.sub(r"(?<=:)[０-９]{1,30}", lambda number: unicodedata.normalize("NFKC", number[0]), text)
     return text.translate(str.maketrans("｛｝“”", '{}""'))
 
 

@@ -22,7 +22,8 @@ _ABOUT_TO = re.compile(
 )
 _TOLD = re.compile(
     r"\b(?:let me|i will|i'll) (?:explain|show|describe|illustrate|tell|note)\b"
-    r"|\b(?:never|don['’]t|do not|must not|should not|shouldn['’]t|avoid|would|example|e\.g\.|if you|you|your|usage)\b"
+    r"|\b(?:never|don['’]t|do not|must not|should not|shouldn['’]t|avoid|would|example|e\.g\.|if you|usage)\b"
+    r"|\byou (?:can|could|may|might|should|must|write|call|use|type|run|asked how)\b|\byour (?:own|code|program|script)\b"
     r"|例えば|たとえば|ください|しないで|してはいけ|禁止|場合",
     re.IGNORECASE,
 )
@@ -37,7 +38,8 @@ _WAITING = re.compile(
     re.IGNORECASE,
 )
 _AFTERWORD = re.compile(
-    r"(?:this (?:will|should|query will|search will)|once i|after (?:this|that|i)|(?:and )?then i(?: will|'ll)|let me know|i hope)\b"
+    r"(?:this (?:will|should|query will|search will)|once i|after (?:this|that|i)|(?:and )?then i(?: will|'ll)"
+    r"|let me know|i hope)\b"
     r"[^\n]{0,200}",
     re.IGNORECASE,
 )

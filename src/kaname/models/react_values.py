@@ -37,6 +37,8 @@ def typed(text: str, schema: Any) -> Any:
             return json_value(attempt)
         except ValueError:
             continue
+    if "array" in kinds and text[:1] == "[" and text.endswith("]") and not re.search(r"[\[\]{}\"']", text[1:-1]):
+        return typed(text[1:-1].strip(), schema)
     if "array" in kinds and text[:1] not in ("[", "{"):
         items = schema.get("items")
         return [typed(piece, items) for piece in _pieces(text)]
