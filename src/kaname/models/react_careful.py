@@ -12,7 +12,7 @@ from typing import Any
 
 from .react_arguments import arguments_for, bracketed
 from .react_blocks import fenced_whole
-from .react_doubt import ends_call, foreign, is_about_to, is_told, speaks_of_the_protocol
+from .react_doubt import ends_call, foreign, is_about_to, is_thought, is_told, speaks_of_the_protocol
 from .react_input import json_call, json_value, unfenced
 from .react_labels import label_of
 from .react_sections import Section
@@ -73,11 +73,12 @@ def _after(before: list[Section]) -> str:
     """What a call is after these sections. Prose tells of it, unless it says that it happens now."""
     said = [part.body for part in before if part.kind == "bare"]
     said = [words for words in said if (label := label_of(words)) is None or label.kind != "question"]
-    said = [words for words in said if not is_about_to(words)]
+    thought = any(part.kind == "thought" for part in before)
+    said = [words for words in said if not (is_about_to(words) or (thought and is_thought(words)))]
     if not said:
         return MEANT
     told = any(is_told(words) or words.endswith((":", "：")) for words in said)
-    return TOLD if told and not any(part.kind == "thought" for part in before) else UNCLEAR
+    return TOLD if told and not thought else UNCLEAR
 
 
 def _action_is(action: Section, schema: Mapping[str, Any], following: list[Section]) -> str:

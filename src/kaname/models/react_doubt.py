@@ -17,12 +17,14 @@ _INTENT = re.compile(
 )
 _ABOUT_TO = re.compile(
     r"\bI(?: (?:will|shall|need|should|must|have to|am going|can now|now)\b|['’]ll\b|['’]m going\b)"
-    r"|\b(?i:let me|let us|let['’]s|we need|we will|we['’]ll|sure|okay|ok|certainly|of course)\b"
+    r"|\b(?i:let me|let us|let['’]s|we need|we will|we['’]ll)\b"
     r"|(?:ます|よう|する|たい|必要|べき|だ|しました)(?:です)?[。．….：:]{0,3}\s*\Z"
 )
 _TOLD = re.compile(
     r"\b(?:let me|i will|i'll) (?:explain|show|describe|illustrate|tell|note)\b"
-    r"|\b(?:never|don['’]t|do not|must not|should not|shouldn['’]t|avoid|would|example|e\.g\.|if you|usage)\b"
+    r"|\b(?:never|don['’]t|do not|must not|should not|shouldn['’]t|avoid|would|e\.g\.|if you|usage)\b"
+    r"|\b(?:examples?|samples?|snippet|template|transcript|trace|request body|payload|looks? like)\b"
+    r"|\bhere(?: is|['’]s) (?:how|the|an?)\b"
     r"|\byou (?:can|could|may|might|should|must|write|call|use|type|run|asked how)\b|\byour (?:own|code|program|script)\b"
     r"|例えば|たとえば|ください|しないで|してはいけ|禁止|場合",
     re.IGNORECASE,
