@@ -16,6 +16,7 @@ from kaname import (
     ReActPlanner,
     ScriptedModel,
     ToolResult,
+    max_steps,
     tool,
 )
 from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
@@ -55,6 +56,12 @@ RUNS = {
     "steps": lambda n: "step 1 " * (n // 7),
     "escaped quotes": lambda n: 'Action: search\nAction Input: {"a": ' + '"\\"' * (n // 3),
     "open braces": lambda n: "Action: search\nAction Input: " + '{"a":' * (n // 5),
+    "tags on lines": lambda n: "x\n" + "<action>\n" * (n // 9),
+    "results in an input": lambda n: "Action: search\nAction Input:\nx\n" + "Result: b\n" * (n // 10),
+    "a form": lambda n: "Action: search\n" + "Owner: Ken\n" * (n // 11),
+    "inputs of JSON": lambda n: 'Action: search\nAction Input: {"a": "\n' * (n // 37),
+    "triple quotes": lambda n: 'Action: search("""\n' * (n // 19),
+    "fences in an input": lambda n: "Action: search\nAction Input:\n" + "```\nx\n" * (n // 6),
     "parameters": lambda n: "<function=search>" + "<parameter=a>" * (n // 13),
 }
 
@@ -70,6 +77,7 @@ def work(text):
     sys.setprofile(counting)
     try:
         read(text, TOOLS)
+        read(text, TOOLS, TOOLS)
         stream = ReactStream()
         for place in range(0, len(text), 4):
             stream.feed(text[place : place + 4])
@@ -292,3 +300,117 @@ async def test_our_stop_sequences_come_first_and_yours_are_not_dropped_without_a
     assert asked[0].settings["stop"] == ["\nObservation:", "\n観察:", "A", "B"]
     (said,) = [record.getMessage() for record in caplog.records]
     assert "['C']" in said, "once"
+
+
+DONE = []
+
+
+@tool(effect="irreversible")
+def delete(text: str) -> str:
+    """Deletes."""
+    DONE.append(text)
+    return "deleted"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Minutes, 3 April\n\nTopic: old logs\nAction: Delete\nOwner: Ken",
+        'Never do this:\n\n{"action": "delete", "action_input": "everything"}\n\nIt removes all data.',
+        'To remove it in Python, call the helper:\n\n`delete("all")`',
+    ],
+)
+async def test_an_answer_that_speaks_of_a_call_deletes_nothing(text):
+    DONE.clear()
+    result, said, _ = await told(text, tools=[delete])
+    assert (result.output, said, DONE) == (text, text, [])
+
+
+async def test_who_is_not_clear_about_what_changes_something_is_asked_for_json():
+    DONE.clear()
+    result, _, asked = await told(
+        "Thought: hm\nAction: delete\nAction Input: user 7\n\nIt removes all data.",
+        'Thought: hm\nAction: delete\nAction Input: {"text": "user 7"}',
+        "Final Answer: done",
+        tools=[delete],
+    )
+    assert (result.output, DONE) == ("done", ["user 7"])
+    assert "one JSON object" in asked[1].messages[-1].text
+
+
+@tool(effect="pure")
+def broken(text: str) -> str:
+    """Fails."""
+    raise RuntimeError("boom")
+
+
+async def over_http(*replies, tools=(), **more):
+    async with WireServer([reply(text) for text in replies]) as server:
+        model = OpenAI("small", base_url=server.url, api_key="k", tool_mode="text")
+        handle = Agent(model, list(tools), journal=MemoryJournal(), **more).run("q")
+        seen = [chunk async for chunk in handle]
+        result = await handle
+        await model.close()
+    return result, "".join([chunk["content"] for chunk in seen if chunk.type == "delta"]), server.requests
+
+
+@pytest.mark.parametrize(
+    "text", ["Thought: I know.\nFinal Answer: Oslo", "<think>hm</think>Oslo", "Final Answer: Oslo<|im_end|>", "Oslo"]
+)
+async def test_text_mode_over_http_is_read_alike_without_tools(text):
+    result, said, _ = await over_http(text)
+    assert (result.output, said) == ("Oslo", "Oslo")
+    fallback = [FallbackStrategy(max_retries=0)]
+    result, said, requests = await over_http("Action: broken[x]", text, tools=[broken], policies=fallback)
+    assert (result.stop.kind, result.output, said) == ("degraded", "Oslo", "Oslo")
+    system = requests[-1]["messages"][0]
+    assert (system["role"], "No tool can be used any more" in system["content"]) == ("system", True)
+
+
+async def test_a_model_that_keeps_calling_without_tools_ends_with_what_failed():
+    stubborn = ["Action: broken[x]"] * 4
+    fallback = [FallbackStrategy(max_retries=0)]
+    result, said, _ = await over_http(*stubborn, tools=[broken], policies=fallback)
+    assert (result.stop.kind, said) == ("degraded", "")
+    assert "boom" in result.output
+    runtime = AgentRuntime(ReActPlanner(scripted(*stubborn)[0]), [Broken()], fallback_strategy=FallbackStrategy(backoff=0.001))
+    assert (await runtime.run("q")).stopped_reason == "tool_failure_degraded"
+
+
+async def test_where_no_tool_is_offered_no_action_is_asked_for():
+    fallback = [FallbackStrategy(max_retries=0)]
+    result, _, asked = await told("Action: broken[x]", "", "Final Answer: no", tools=[broken], policies=fallback)
+    assert result.output == "no"
+    note = asked[-1].messages[-1].text
+    assert "the reply was empty" in note
+    assert "Action:" not in note
+    assert all(message.text for message in asked[-1].messages), "an empty message is refused by some servers"
+
+
+@pytest.mark.parametrize("text", ['Final Answer: {"result": 5}', 'Thought: so\nFinal Answer: {"result": 5}', '{"result": 5}'])
+async def test_an_answer_in_a_form_may_have_a_label(text):
+    result, said, asked = await told("Action: population[Oslo]", "Final Answer: five", text, output=int)
+    assert (result.output, said, len(asked)) == (5, 'five{"result": 5}', 3)
+    result, said, _ = await over_http(text, output=int)
+    assert (result.output, said) == (5, '{"result": 5}')
+
+
+async def test_a_call_in_the_last_step_leaves_its_thought_as_the_best_there_is():
+    thought = "Thought: it is probably 14 million\nAction: population[{}]"
+    result, _, asked = await told(*[thought.format(n) for n in range(3)], stops=max_steps(2))
+    assert (result.stop.kind, result.output, len(asked)) == ("max_steps", "it is probably 14 million", 2)
+
+
+async def test_an_error_is_called_one_once():
+    _, _, asked = await told("Action: hammer[x]", "Final Answer: no")
+    assert asked[-1].messages[-1].text == "Observation: Error: there is no tool named 'hammer'; there are: population"
+
+
+@pytest.mark.parametrize("words", ["Stop sequences must be at most 1", "`stop`: not here", "stop_sequences: bad", "got 'stop'"])
+async def test_any_refusal_that_speaks_of_stop_is_tried_without(words):
+    refusal = status(400, {"error": {"message": words}})
+    async with WireServer([refusal, reply("Final Answer: 14")]) as server:
+        model = OpenAI("small", base_url=server.url, api_key="k", tool_mode="text")
+        result = await Agent(model, [population], journal=MemoryJournal()).run("How many?")
+        await model.close()
+    assert (result.output, len(server.requests)) == ("14", 2)

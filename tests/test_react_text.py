@@ -36,7 +36,7 @@ TOOLS = {
 @pytest.mark.requirement("A4")
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_is_read_as_a_person_reads_it(case):
-    reading, expected = read(case["reply"], tools_of(case)), case["expect"]
+    reading, expected = read(case["reply"], tools_of(case), careful_of(case)), case["expect"]
     if "action" in expected:
         assert (reading.action, reading.args) == (expected["action"], expected["args"])
     elif "answer" in expected:
@@ -49,6 +49,10 @@ def test_is_read_as_a_person_reads_it(case):
 
 def tools_of(case):
     return {one["name"]: one["parameters"] for one in case["tools"]} if "tools" in case else TOOLS
+
+
+def careful_of(case):
+    return case.get("careful", ())
 
 
 def streamed(text, sizes):
@@ -68,7 +72,7 @@ def is_beginning(stream, shown, reading):
 @given(st.sampled_from(CASES), st.lists(st.integers(1, 9), max_size=200))
 @settings(max_examples=500, deadline=None)
 def test_what_streams_is_the_beginning_of_the_answer(case, sizes):
-    assert is_beginning(*streamed(case["reply"], sizes), read(case["reply"], tools_of(case)))
+    assert is_beginning(*streamed(case["reply"], sizes), read(case["reply"], tools_of(case), careful_of(case)))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
@@ -76,7 +80,7 @@ def test_all_of_the_corpus_streams_as_it_is_read(size):
     wrong = []
     for case in CASES:
         text = case["reply"]
-        if not is_beginning(*streamed(text, [size] * (len(text) // size)), read(text, tools_of(case))):
+        if not is_beginning(*streamed(text, [size] * (len(text) // size)), read(text, tools_of(case), careful_of(case))):
             wrong.append(case["name"])
     assert wrong == []
 
@@ -154,10 +158,12 @@ WORDS = [
 PIECES = st.sampled_from([*LABELS, *MARKS, *WORDS])
 
 
-@given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=40).map("".join)), st.sampled_from([TOOLS, {}]))
+@given(
+    st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=40).map("".join)), st.sampled_from([TOOLS, {}]), st.booleans()
+)
 @settings(max_examples=1500, deadline=None)
-def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text, tools):
-    reading = read(text, tools)
+def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text, tools, careful):
+    reading = read(text, tools, tools if careful else ())
     assert [bool(reading.action), bool(reading.answer), bool(reading.problem)].count(True) == 1
     for size in (1, 3, 20):
         assert is_beginning(*streamed(text, [size] * (len(text) // size)), reading)

@@ -75,6 +75,8 @@ class OpenAI(ServedModel):
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """A refusal comes before anything was shown, so the next way can be tried at once, and is kept."""
+        if not request.tools and self.tool_mode == "text":
+            return await self._reply_in("text", request, emit)
         if not request.tools:
             return await self._answer(request, emit)
         modes = get_args(ToolMode)[1:] if self.tool_mode == "auto" else (self.tool_mode,)
@@ -94,10 +96,6 @@ class OpenAI(ServedModel):
 
     async def _answer(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """Without tools. A server that takes no schema is told of it in words, once it has said so."""
-        if self.tool_mode == "text" and any(message.role == "tool" for message in request.messages):
-            from .react_text import told
-
-            request = replace(request, messages=told(request))  # it knows nothing of calls and results
         if request.schema is None or not self._schemas:
             return await super().reply(in_words(request), emit)
         shown = Shown(emit)
@@ -122,7 +120,7 @@ class OpenAI(ServedModel):
         self._stops = self._stops or Stops()
         own = {key: value for key, value in self.settings.items() if key == "stop"}  # ours go beside them, not over them
         request = replace(request, settings={**own, **request.settings})
-        return await reply_by_text(super().reply, request, emit, stops=self._stops)
+        return await reply_by_text(self._answer, request, emit, stops=self._stops)
 
     async def _natively(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """A model that writes its call as text is understood, and from then on asked in the way that is made for it."""

@@ -5,36 +5,28 @@ from __future__ import annotations
 import ast
 import json
 import re
+import unicodedata
 import warnings
 from collections.abc import Mapping
+from textwrap import dedent
 from typing import Any
 
 from ..core.values import plain_text
+from .react_blocks import fenced_whole
+from .react_doubt import foreign, is_afterword, is_waiting, speaks_of_the_protocol
 from .react_input import json_value, unfenced
+from .react_values import kinds_of, typed, unquoted
 
 _CALL = re.compile(
     r"[`*\"'@]{0,4}(?P<name>[^\W\d][\w.\-]{0,80}(?: [A-Za-z]{1,30}){0,3})[`*\"']{0,4}(?P<gap>\s{0,8})(?P<open>[\[(［（])"
 )
 _PAIRS = {"[": "]", "(": ")", "［": "］", "（": "）"}
-_QUOTES = {'"': '"', "'": "'", "「": "」", "『": "』", "“": "”", "`": "`"}
 _EMPTY = {"", "none", "null", "n/a", "なし", "無し", "{}", "()"}
-_WAITING = re.compile(
-    r"pause|stop|-{3,}|\*{3,}|={3,}|\*{0,2}observation\*{0,2}[.…]*|観察|✿RESULT✿"
-    r"|[(\[*_]{0,3}(?:now )?(?:i will|i'll|i’ll|i am|i'm|let me|let us|let's|we|please|waiting|wait|pausing)\b"
-    r"[^\n]{0,120}\b(?:wait|waiting|observation|observations|result|results|response|output|tool|provide|pause)\b[^\n]{0,120}"
-    r"|[(\[*_]{1,3}(?:wait|waiting|pause|awaiting)[^\n]{0,80}|(?:観察|結果|応答|実行)[^\n]{0,20}(?:待ち|待つ|待機)[^\n]{0,20}",
-    re.IGNORECASE,
-)
-_AFTERWORD = re.compile(
-    r"(?:this (?:will|should|query will|search will)|once i|after (?:this|that|i)|then i(?: will|'ll)|let me know|i hope)\b"
-    r"[^\n]{0,200}",
-    re.IGNORECASE,
-)
 _APART = re.compile(
     r"(?P<name>[\w.\-]{1,80})[ \t]{0,4}(?:(?:->|→|=>|\|)[ \t]{0,4}(?P<rest>\S.*)|(?P<quoted>[\"'「『“`].*))", re.DOTALL
 )
-_TRUTH = {"true": True, "false": False, "yes": True, "no": False, "はい": True, "いいえ": False}
 _LONGEST_CODE = 50_000  # characters that Python's own reader is given
+_PLACE = re.compile(r"[^\s\d]+(?:[ \t][^\s\d]+){0,2}|\d+(?:\.\d+)?")  # a name or a number: what stands before others
 ONE_TEXT = "input"
 """What the parameter of a tool is called that takes one text, as it is written."""
 
@@ -64,7 +56,11 @@ def apart(text: str) -> tuple[str, str] | None:
 def described(text: str) -> str:
     """The name before a remark in brackets, `search (web search)`; empty if there is none."""
     call = _CALL.match(text)
-    return call["name"] if call is not None and call["gap"] and call["open"] in "(（" else ""
+    if call is None or call["open"] not in "(（":
+        return ""
+    remark = text[call.end() :].strip().rstrip("`*.。")
+    words = remark[-1:] in ")）" and not re.search(r"[\"'「『“`=＝:：{}\[\]]", remark)
+    return call["name"] if call["gap"] or (words and remark.strip("()（） ")) else ""
 
 
 def _closed(text: str, start: int, opening: str, closing: str) -> int:
@@ -85,33 +81,45 @@ def _closed(text: str, start: int, opening: str, closing: str) -> int:
     return end + 1 + rest.rfind(closing) if surplus else end
 
 
-def tidied(given: str) -> str:
-    """The input without what belongs to the telling: a block's fence, bold, the words that the model is waiting now."""
+def tidied(given: str, properties: Mapping[str, Any] | None = None, *, kept: bool = False) -> str:
+    """The input without what belongs to the telling: a block's fence, bold, the words that the model is waiting now.
+
+    `kept`: no words are left out. Nor are they from lines of `name: value`, unless they speak of the protocol.
+    """
     text = given.strip()
     if (tag := text.find("<observation>")) >= 0:
         text = text[:tag].rstrip()
-    while (place := text.rfind("\n")) >= 0:
-        last = text[place + 1 :].strip()
-        if not (_WAITING.fullmatch(last) or (text[:place].endswith("\n") and _AFTERWORD.fullmatch(last))):
-            break
-        text = text[:place].rstrip()
-    fence = re.match(r"```[\w-]{0,20}[ \t]{0,8}\n", text)
-    if fence is not None and (end := text.find("\n```", fence.end() - 1)) >= 0:
-        return text[fence.end() : end].strip()
+    text = text if kept else _without_waiting(text, properties or {})
+    if (inside := fenced_whole(text)) is not None:
+        return dedent(inside).strip()
     if len(text) > 4 and text.startswith("**") and text.endswith("**") and text.count("**") == 2:
         text = text[2:-2].strip()
     return unfenced(text)
 
 
-def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool = False) -> Mapping[str, Any] | str:
+def _without_waiting(text: str, properties: Mapping[str, Any]) -> str:
+    named = len(properties) > 1 and foreign(text.split("\n", 1)[0]) in properties
+    while (place := text.rfind("\n")) >= 0:
+        last = text[place + 1 :].strip()
+        if named and not speaks_of_the_protocol(last):
+            break
+        if not (is_waiting(last) or (text[:place].endswith("\n") and is_afterword(last))):
+            break
+        text = text[:place].rstrip()
+    return text
+
+
+def arguments_for(
+    given: str, schema: Mapping[str, Any] | None, *, called: bool = False, kept: bool = False
+) -> Mapping[str, Any] | str:
     """The arguments that an input spells, for a tool of this schema; the text itself, where it is not clear whose it is."""
-    text = tidied(given)
     properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
+    text = tidied(given, properties, kept=kept)
     if (value := _object(text, properties)) is not None:
         return fitted(value, schema, text)
     if schema is None:
         keywords = _literals(text, None, called) if called else None
-        return _unquoted(text) if keywords is None else keywords
+        return unquoted(text) if keywords is None else keywords
     if not properties:
         return {}
     required = [name for name in schema.get("required") or [] if name in properties]
@@ -120,6 +128,8 @@ def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool 
     named = _named(text[1:-1].strip() if braced else text, properties, required, called)
     if named is not None:
         return named
+    if not (kept and len(required) < 2) and (placed := _placed(text, properties)) is not None:
+        return placed
     if len(only) != 1:
         return text
     if text.lower() in _EMPTY and only[0] not in required:
@@ -135,7 +145,7 @@ def fitted(value: Mapping[str, Any], schema: Mapping[str, Any] | None, text: str
     ((name, kind),) = properties.items()
     if name in value or not value:
         return value
-    if name == ONE_TEXT and _kinds(kind) == {"string"}:
+    if name == ONE_TEXT and kinds_of(kind) == {"string"}:
         return {name: text or plain_text(value)}
     takes = kind.get("properties") if isinstance(kind, Mapping) else None
     return {name: value} if takes and set(value) <= set(takes) else value
@@ -143,8 +153,9 @@ def fitted(value: Mapping[str, Any], schema: Mapping[str, Any] | None, text: str
 
 def _object(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
     """The JSON object that the text is, or that it begins with: models like to add that they are waiting."""
-    if text[:1] != "{":
+    if text[:1] not in ("{", "｛"):
         return None
+    text = _narrow(text) if text[0] == "｛" else text
     for end in (len(text), text.find("}\n\n") + 1, text.find("}\n") + 1):
         try:
             value = json_value(text[:end]) if end else None
@@ -152,51 +163,36 @@ def _object(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
             continue
         if isinstance(value, Mapping):
             return dict(value)
+    if (first := _first_of_several(text)) is not None:
+        return first
     one = re.fullmatch(r"\{\s{0,8}\"(\w{1,40})\"\s{0,8}:\s{0,8}\"([^\n]*)\"\s{0,8}\}", text)  # quotes that were not escaped
     return {one[1]: one[2]} if one is not None and one[1] in properties and '": ' not in one[2] else None
 
 
-def _kinds(schema: Any) -> set[str]:
-    """The JSON types that a parameter takes; none, if it does not say."""
-    if not isinstance(schema, Mapping):
-        return set()
-    kind = schema.get("type")
-    own = {kind} if isinstance(kind, str) else set(kind or ())
-    return own.union(*[_kinds(one) for key in ("anyOf", "oneOf") for one in schema.get(key) or ()])
+def _narrow(text: str) -> str:
+    """JSON in wide characters: its marks as JSON has them, what is between quotes as it is."""
+    text = re.sub(r"”\s{0,4}：\s{0,4}", "”:", text)
+    text = re.sub(r"，\s{0,4}(?=[“\"])", ",", text)
+    text = re.sub(r"(?<=:)[０-９]{1,30}", lambda number: unicodedata.normalize("NFKC", number[0]), text)
+    return text.translate(str.maketrans("｛｝“”", '{}""'))
 
 
-def typed(text: str, schema: Any) -> Any:
-    """The value of one parameter that a text spells."""
-    kinds = _kinds(schema)
-    if not kinds or "string" in kinds:
-        return None if "null" in kinds and text.lower() in ("null", "none") else _unquoted(text)
-    if "boolean" in kinds and text.strip("\"'").lower() in _TRUTH:
-        return _TRUTH[text.strip("\"'").lower()]
-    attempts = [text, f"[{text}]"] if "array" in kinds and text[:1] != "[" else [text]
-    for attempt in reversed(attempts):
-        try:
-            return json_value(attempt)
-        except ValueError:
-            continue
-    return _unquoted(text)
+def _first_of_several(text: str) -> dict[str, Any] | None:
+    """Of objects one after the other the first."""
+    try:
+        value, end = json.JSONDecoder(strict=False).raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and text[end:].lstrip(" \n,;")[:1] == "{" else None
 
 
-def _unquoted(text: str) -> str:
-    """Without the quotes around the whole of it."""
-    text = text.strip()
-    for mark in ('"""', "'''"):
-        if len(text) > 6 and text.startswith(mark) and text.endswith(mark):
-            return text[3:-3].strip()
-    closing = _QUOTES.get(text[:1])
-    if closing is None or len(text) < 2 or not text.endswith(closing) or closing in text[1:-1].replace("\\" + closing, ""):
-        return text
-    if text[0] == '"':
-        try:
-            value = json.loads(text, strict=False)
-        except ValueError:
-            return text[1:-1]
-        return value if isinstance(value, str) else text
-    return text[1:-1].replace("\\" + closing, closing)
+def _placed(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
+    """`Oslo, 3` in the order of the parameters, if all but the first are numbers or the like."""
+    pieces = [piece.strip() for piece in re.split(r"[,、，]", text, maxsplit=len(properties))]
+    if not 1 < len(pieces) <= len(properties) or "\n" in text or not all(pieces) or not _PLACE.fullmatch(pieces[0]):
+        return None
+    made = {name: typed(piece, properties[name]) for name, piece in zip(properties, pieces, strict=False)}
+    return made if all(isinstance(value, int | float) for value in list(made.values())[1:]) else None
 
 
 def _named(text: str, properties: Mapping[str, Any], required: list[str], called: bool) -> dict[str, Any] | None:
@@ -208,9 +204,15 @@ def _named(text: str, properties: Mapping[str, Any], required: list[str], called
     if literal is not None:
         return literal
     either = "|".join([re.escape(name) for name in names])
-    marks = list(re.finditer(rf"(?:\A|[,;\n])[ \t\-*]{{0,8}}[\"'`]?({either})[\"'`]?[ \t]{{0,8}}[:=：][ \t]{{0,8}}", text))
-    if not marks or marks[0].start() > 0 or len({mark[1] for mark in marks}) < len(marks):
+    before, after = r"(?:\A|[,;\n、，；]|[ \t]and(?=[ \t]))[ \t\-*]{0,8}[\"'`]?", r"[\"'`]?[ \t]{0,8}[:=：＝][ \t]{0,8}"
+    marks = list(re.finditer(f"{before}({either}){after}", text))
+    if not marks or marks[0].start() > 0:
         return None
+    known = {mark[1] for mark in marks}
+    if len(known) < len(marks):  # a name that comes again is text of the last value
+        if len({mark[1] for mark in marks[: len(known)]}) < len(known):
+            return None
+        marks = marks[: len(known)]
     if len(names) == 1:
         marks = marks[:1]
     ends = [*[mark.start() for mark in marks[1:]], len(text)]

@@ -31,6 +31,7 @@ class JsonCall:
     thought: str
     named: str
     given_as: str
+    more: bool = False  # there was something else beside them
 
 
 def unfenced(text: str) -> str:
@@ -161,7 +162,8 @@ def _called(value: dict[str, Any]) -> JsonCall | None:
     held = (beside or None) if given is None else value[given]
     if isinstance(held, str):
         held = _unpacked(held)
-    return JsonCall(str(value[named]).strip(), held, _thought(value), named, given or "")
+    more = given is not None and len(beside) > 1
+    return JsonCall(str(value[named]).strip(), held, _thought(value), named, given or "", more)
 
 
 def _declares(given: Any) -> bool:

@@ -72,11 +72,20 @@ class Label:
     word: str = ""
     capital: bool = True  # or has no case
     open_bold: bool = False  # the line began bold, and the label did not end it
+    indented: bool = False  # as code is
 
 
 def label_of(line: str) -> Label | None:
     """The label that the line begins with."""
+    label = _label(line)
+    indented = line.startswith(("    ", "\t"))
+    return replace(label, indented=True) if label is not None and indented else label
+
+
+def _label(line: str) -> Label | None:
     start = line[:_WIDTH]
+    if re.match(r"-[^\W\d_]", start):
+        return None  # of a patch: `-Action: search`
     if (found := _BOXED.match(start)) is not None:
         return _made(found, "boxed", line)
     before = _BEFORE.match(start)
@@ -102,7 +111,10 @@ def label_of(line: str) -> Label | None:
 def _made(found: re.Match[str], style: str, line: str) -> Label:
     word = found["label"]
     kind, strong = _KINDS[re.sub(r"[ \t\xa0\u3000_\-]+", "", word).lower()]
-    return Label(kind, strong, style, line[found.end() :].lstrip(), word, capital=not word[:1].islower())
+    rest = line[found.end() :].lstrip()
+    twice = re.match(rf"{re.escape(word)}[ \t]{{0,4}}[:：][ \t]{{0,4}}", rest) if kind in ("action", "input") else None
+    rest = rest[twice.end() :] if twice is not None else rest
+    return Label(kind, strong, style, rest, word, capital=not word[:1].islower())
 
 
 def _with_bold(label: Label) -> Label:

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..core.record import record, replace
 from ..core.values import plain_text
-from .react_arguments import apart, arguments_for, bracketed, described, fitted, typed
+from .react_arguments import apart, arguments_for, bracketed, described, fitted
+from .react_careful import MEANT, TOLD, bare_is, is_whole, kept_whole, labelled_is, tagged_is
 from .react_cleaning import cleaned
+from .react_doubt import ends_call, is_thought, is_told
 from .react_input import JsonCall, json_call, json_value, unfenced
 from .react_names import ENDS, plain_name, says_none, tool_named
 from .react_sections import Section, has_labels, sections, without_number
-from .react_tags import first_label_tag, tagged_call, with_labels
+from .react_tags import TaggedCall, first_label_tag, tagged_call, with_labels
+from .react_values import typed
 
 BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"  # before a reply
 _THINK = re.compile(r"[\s\ufeff\u200b]*<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_THOUGHT_END = re.compile(r"</think(?:ing)?>(?!(?<=`</think>)`|(?<=`</thinking>)`)", re.IGNORECASE)
 _FENCED = re.compile(r"```([\w-]*)[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _GLUED = re.compile(r"(?:final answer|最終回答)[ \t]{0,8}[:：][ \t]{0,8}(?=\S)", re.IGNORECASE)
 _SPEAKER = re.compile(r"\Aassistant[ \t]{0,4}[:：]\s{0,8}", re.IGNORECASE)
@@ -31,6 +34,11 @@ _GLUED_ACTION = re.compile(r"\b(?:Action|Act) \d{1,3}[:：] {0,4}(?=\S)")
 WHOLE_BOLD = re.compile(r"\*\*([^*\n]{1,200})\*\*")
 _LOOKS_LIKE_ACTION = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
 _ESCAPED = re.compile(r"\\n(?=(?:Action|Action Input|Final Answer|Thought|行動|入力|最終回答)[:：])")
+_BROKEN = "the JSON was broken off or not valid"
+_UNCLEAR = (
+    "it is not clear whether a tool is to be called, or where its input ends. To call it, write the input as one JSON object, "
+    "with nothing after it"
+)
 _ONE_TEXT: Mapping[str, Any] = {"properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
@@ -49,7 +57,8 @@ Tools = Mapping[str, Mapping[str, Any]]
 """The parameters' schemas of the tools, by name."""
 
 
-def read(text: str, tools: Tools) -> Reading:
+def read(text: str, tools: Tools, careful: Collection[str] = ()) -> Reading:
+    """`careful`: the tools that change something. They are called only if it is clear that this, and all of this, is meant."""
     text = cleaned(text)
     thought = ""
     if (think := _THINK.match(text)) is not None:
@@ -59,7 +68,7 @@ def read(text: str, tools: Tools) -> Reading:
     elif (end := _THOUGHT_END.search(text)) is not None and not _answered(text[: end.start()], tools):
         before = sections(text[: end.start()], tools)
         thought, text = "\n".join([one.body for one in before]).strip(), text[end.end() :]
-    reading = _read(text.lstrip(BLANK).rstrip(), tools)
+    reading = _read(text.lstrip(BLANK).rstrip(), tools, careful)
     return reading if not thought else replace(reading, thought=reading.thought or thought)
 
 
@@ -67,21 +76,21 @@ def _answered(text: str, tools: Tools) -> bool:
     return any(one.kind == "answer" for one in sections(text, tools))
 
 
-def _read(text: str, tools: Tools) -> Reading:
-    text = _SPEAKER.sub("", text, count=1)
+def _read(text: str, tools: Tools, careful: Collection[str]) -> Reading:
+    text = written = _SPEAKER.sub("", text, count=1)
     if not text:
         return Reading(problem=_problem("the reply was empty"))
-    if (tagged := _tagged(text, tools)) is not None:
+    if (tagged := _tagged(text, tools, careful)) is not None:
         return tagged
     if (place := first_label_tag(text)) >= 0 and not _answered(text[:place], tools):
         text = with_labels(text, place).strip()
     whole = unfenced(text)
     if whole[:1] in ("{", "[") and (found := _from_json(whole, tools)) is not None:
-        return found
+        return found if found.action not in careful or is_whole(whole) else Reading(problem=_problem(_BROKEN))
     if (first := _first_object(text, tools)) is not None:
-        return first
-    if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole):
-        return Reading(problem=_problem("the JSON was broken off or not valid"))
+        return _judged(first, bare_is(text, first.thought), written) if first.action in careful else first
+    if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole) and not _is_json(whole):
+        return Reading(problem=_problem(_BROKEN))
     if "\n" not in text and text[:8].lower() == "thought:":
         text = whole = _ESCAPED.sub("\n", text)
     parts = sections(
@@ -89,18 +98,38 @@ def _read(text: str, tools: Tools) -> Reading:
     )
     kinds = [part.kind for part in parts]
     seen = parts[: kinds.index("observation")] if "observation" in kinds else parts
+    if not seen and not any(kind in ("thought", "action", "answer") for kind in kinds[1:]) and len(text.split("\n")) > 1:
+        return Reading(answer=undecorated(text))  # a report of what somebody has seen
     if not seen:
         return Reading(problem=_problem("it began with an observation, which only the user gives"))
     if all(part.kind == "bare" for part in seen):
-        return _bare(seen[0].body, tools)
-    return _labelled(seen, tools)
+        reading = _bare(seen[0].body, tools)
+        return _judged(reading, bare_is(text, reading.thought), written) if reading.action in careful else reading
+    reading = _labelled(seen, tools)
+    if reading.action in careful and "action" in kinds:
+        schema = tools.get(reading.action) or {}
+        reading = replace(reading, args=kept_whole(parts, reading.args, schema))
+        return _judged(reading, labelled_is(parts, schema), written)
+    told = seen[0].kind == "bare" and not is_thought(seen[0].body)
+    return Reading(answer=undecorated(written)) if told and reading.problem and "input" not in kinds else reading
 
 
-def _tagged(text: str, tools: Tools) -> Reading | None:
+def _judged(reading: Reading, verdict: str, text: str) -> Reading:
+    if verdict == TOLD:
+        return Reading(answer=undecorated(text))
+    return reading if verdict == MEANT else Reading(reading.thought, problem=_problem(_UNCLEAR))
+
+
+def _tagged(text: str, tools: Tools, careful: Collection[str]) -> Reading | None:
     call = tagged_call(text)
     if call is None or _answered(call.before, tools):
         return None
     parts = sections(call.before, tools)
+    reading = _from_tags(call, parts, tools)
+    return _judged(reading, tagged_is(call, text, parts), text) if reading.action in careful else reading
+
+
+def _from_tags(call: TaggedCall, parts: list[Section], tools: Tools) -> Reading:
     thought = "\n".join([one.body for one in parts if one.kind in ("bare", "thought")]).strip()
     if call.name:
         name = tool_named(call.name, tools)
@@ -108,7 +137,7 @@ def _tagged(text: str, tools: Tools) -> Reading | None:
             return Reading(thought, name, arguments_for(call.body, tools.get(name), called=True))
         properties = (tools.get(name) or {}).get("properties") or {}
         return Reading(thought, name, {key: typed(value, properties.get(key)) for key, value in call.pairs})
-    found = _from_json(call.body, tools)
+    found = _from_json(call.body, tools, tagged=True)
     if found is None:
         return Reading(problem=_problem("the tool call was no readable JSON"))
     return replace(found, thought=found.thought or thought)
@@ -126,6 +155,8 @@ def _first_object(text: str, tools: Tools) -> Reading | None:
     inside = text[place:end]
     found = json_call(inside)
     if found is None or not (_is_known(found.name, tools) or (found.named == "tool" and found.name.lower() in ENDS)):
+        return None
+    if _is_known(found.name, tools) and not (is_thought(text[:place]) and ends_call(text[end:])):
         return None
     reading = _from_json(inside, tools)
     return None if reading is None else replace(reading, thought=reading.thought or text[:place].strip())
@@ -200,7 +231,7 @@ def _action(body: str, given: str | None, tools: Tools, *, answered: bool) -> Re
         if text[:1] == "{":
             return Reading(problem=_problem("the JSON of the action was not valid"))
     first, _, rest = text.partition("\n")
-    if given and given.strip() and _is_known(described(first), tools):
+    if given and given.strip() and not says_none(given) and _is_known(described(first), tools):
         return _acted(described(first), given, tools)
     call = bracketed(text)
     if call is not None and (_is_known(call[0], tools) or not says_none(call[0])):
@@ -211,7 +242,7 @@ def _action(body: str, given: str | None, tools: Tools, *, answered: bool) -> Re
     if given is None and not known and (split := _BESIDE.search(first)) is not None:
         return _action(first[: split.start()], first[split.end() :] + f"\n{rest}", tools, answered=answered)
     loose = apart(text) if given is None and not known else None
-    if loose is not None and _is_known(loose[0], tools):
+    if loose is not None and (_is_known(loose[0], tools) or loose[0] in ("終了", "回答", "最終回答")):
         return _acted(loose[0], loose[1], tools, called=True)
     if not name or (not known and says_none(first.strip("`*\"' "))):
         return None
@@ -254,7 +285,7 @@ def _unwrapped_answer(given: str) -> str:
     return given.strip()
 
 
-def _from_json(text: str, tools: Tools) -> Reading | None:
+def _from_json(text: str, tools: Tools, *, tagged: bool = False) -> Reading | None:
     found = json_call(text)
     if found is None:
         return None
@@ -264,7 +295,7 @@ def _from_json(text: str, tools: Tools) -> Reading | None:
             return Reading(found.thought, problem=_problem("the final answer was empty"))
         return Reading(found.thought, answer=answer.strip())
     action = tool_named(found.name, tools)
-    if action not in tools and not _means_a_call(found):
+    if action not in tools and not (tagged or _means_a_call(found)):
         return None
     if isinstance(found.given, Mapping):
         return Reading(found.thought, action, fitted(found.given, tools.get(action)))
@@ -273,7 +304,9 @@ def _from_json(text: str, tools: Tools) -> Reading | None:
 
 def _means_a_call(found: JsonCall) -> bool:
     """Of a tool that is not known: whether the JSON can be anything but a call."""
-    return not (found.named == "name" and found.given_as == "input") and (bool(found.given_as) or found.given is None)
+    if found.more or (found.named == "name" and found.given_as in ("input", "parameters")):
+        return False
+    return bool(found.given_as) or found.given is None
 
 
 def _as_text(value: Any) -> str:
@@ -291,7 +324,10 @@ def _bare(text: str, tools: Tools) -> Reading:
         call = bracketed(one, to_the_end=True)
         if call is None and start == 0 and lines[0].strip().lower().startswith("finish["):
             call = bracketed(one)  # with kind words after it
-        if call is None:
+        before = "\n".join(lines[:start]).strip()
+        if call is None or not (
+            is_thought(before) or (one.endswith("]") and one[0] != "[" and before.endswith((".", "。")) and not is_told(before))
+        ):
             continue
         name = plain_name(call[0])
         if _is_tool_call(name, tools) or name.lower() in ("finish", "final answer"):
@@ -313,10 +349,12 @@ def _in_fence(fenced: re.Match[str], text: str, tools: Tools) -> Reading | None:
         if call is not None and _is_known(call[0], tools):
             return replace(_acted(call[0], call[1], tools, called=True), thought=text[: fenced.start()].strip())
     found = _from_json(inside, tools)
+    if found is not None and not (is_thought(text[: fenced.start()]) and ends_call(text[fenced.end() :])):
+        return None
     if found is not None and not (found.answer and not alone) and (alone or found.action in tools):
         return replace(found, thought=found.thought or text[: fenced.start()].strip())
     broken = found is None and inside[:1] == "{" and _LOOKS_LIKE_ACTION.search(inside) and not _is_json(inside)
-    return Reading(problem=_problem("the JSON was broken off or not valid")) if broken else None
+    return Reading(problem=_problem(_BROKEN)) if broken else None
 
 
 def _is_json(text: str) -> bool:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from textwrap import dedent
 from typing import Any
 
 from .react_arguments import bracketed
+from .react_blocks import Blocks
+from .react_doubt import foreign, is_thought, is_told
 from .react_input import json_action, unfenced
 from .react_labels import Label, label_of
 from .react_names import ENDS, plain_name, tool_named
@@ -17,6 +20,7 @@ from .react_names import ENDS, plain_name, tool_named
 SET_OFF = ("bullet", "numbered", "heading", "quote")
 _NO_LABEL = Label("bare", strong=False, style="plain", rest="")
 _ASKED = re.compile(r"^\W{0,8}(?:Q|問|question)\d{0,3}\W{0,3}[:：.]", re.MULTILINE | re.IGNORECASE)
+_TAIL = 40  # lines that are looked at for what a text means to say
 Calls = Callable[[str], bool]
 
 
@@ -38,7 +42,24 @@ class Section:
         under = self._lines[1:]
         if self.label.style == "quote" and all(line.lstrip().startswith(">") for line in under if line.strip()):
             under = [re.sub(r"^\s*> ?", "", line) for line in under]
+        if self.kind in ("action", "input") and not self.label.rest.strip():
+            return dedent("\n".join(under)).strip()
         return "\n".join([self.label.rest, *under]).strip()
+
+    @property
+    def on_its_line(self) -> bool:
+        """Whether all of it stands on the label's own line."""
+        return bool(self.label.rest.strip()) and not any(line.strip() for line in self._lines[1:])
+
+    @property
+    def tail(self) -> str:
+        """Its last lines."""
+        return "\n".join(self._lines[-_TAIL:]).strip()
+
+    @property
+    def last_line(self) -> str:
+        """The line right before what follows; empty, if that is the label's own."""
+        return self._lines[-1] if len(self._lines) > 1 or self.label is _NO_LABEL else ""
 
     @property
     def empty(self) -> bool:
@@ -69,14 +90,12 @@ def has_labels(text: str, tools: Mapping[str, Any]) -> bool:
 def _candidates(text: str) -> list[Section]:
     """Every label at a line's beginning. A code block keeps its lines, whatever they say; in an answer even an open one."""
     lines = text.split("\n")
-    left = sum([line.count("```") for line in lines])
+    blocks = Blocks(lines)
     made = [Section(_NO_LABEL, [])]
-    inside = answering = False
+    answering = False
     under: list[str] = []
-    for line in lines:
-        ticks = line.count("```")
-        kept = inside and (answering or left > 0)
-        label = None if kept else label_of(line)
+    for place, line in enumerate(lines):
+        label = None if blocks.keeps(place, answering=answering) else label_of(line)
         if label is not None:
             made[-1] = Section(made[-1].label, under)
             under = [line]
@@ -84,8 +103,7 @@ def _candidates(text: str) -> list[Section]:
             answering = answering or label.kind in ("answer", "closing")
         else:
             under.append(line)
-        left -= ticks
-        inside = inside != bool(ticks % 2)
+        blocks.past(place, label)
     made[-1] = Section(made[-1].label, under)
     return made
 
@@ -128,25 +146,47 @@ class _Settling:
         if label.kind == "input":
             return now == "action" or (label.strong and now not in ("input", "bare"))
         if label.kind == "observation":
-            return self._is_observation(label, now) or self._is_call(last)
+            return self._is_observation(label, now, last) or self._is_call(last)
         if label.kind in ("answer", "closing"):
-            return self._is_answer(label, now, last)
+            return self._is_answer(section, now, last)
         return False
 
     def _is_action(self, place: int, section: Section) -> bool:
         label, follows = section.label, self._follows(place)
         fed = follows.kind == "input" and (follows.strong or label.strong)
+        if not self._in_use and not self._begins_protocol(place, section):
+            return False
         if named_in(section.body, self._tools):
             return label.style != "dash" or fed or "[" in label.rest
+        if not self._in_use and not fed and label.style in ("bold", "heading") and " " in section.body.split("\n", 1)[0]:
+            return False  # the heading of a text
         if label.strong and label.style != "dash":
             return self._in_use or not self.out or fed or _is_unknown_call(label)
         return fed and (self._in_use or not self.out) and (label.strong or _is_name(section.body))
 
-    def _is_observation(self, label: Label, now: str) -> bool:
+    def _begins_protocol(self, place: int, section: Section) -> bool:
+        """An action that nothing of the protocol stands before. Minutes and manuals have actions, too."""
+        label, follows = section.label, self._follows(place)
+        fed = follows.kind == "input"
+        if not (label.strong and fed and follows.strong):
+            if self.out and not (is_thought(self.out[-1].tail) or self._is_plain_call(section)):
+                return False
+            if is_form(section, self._tools) or (fed and _has_form(self._found[place + 1].body)):
+                return False
+        return fed or label.strong or section.on_its_line
+
+    def _is_plain_call(self, section: Section) -> bool:
+        """`Action: search[…]` of a known tool, after words that are neither lines of a form nor explain it."""
+        call = bracketed(section.body, to_the_end=True) if section.label.strong else None
+        if call is None or tool_named(plain_name(call[0]), self._tools) not in self._tools:
+            return False
+        return not (is_told(self.out[-1].tail) or foreign(self.out[-1].last_line))
+
+    def _is_observation(self, label: Label, now: str, last: Section | None) -> bool:
         if label.strong:
             return self._in_use or now == "start"
-        if now in ("action", "input"):
-            return label.capital
+        if now in ("action", "input") and last is not None:
+            return label.capital and _may_end(last)
         return now == "thought" and not label.word.isascii()
 
     def _is_call(self, last: Section | None) -> bool:
@@ -154,24 +194,31 @@ class _Settling:
             return False
         return self._calls(last.body)
 
-    def _is_answer(self, label: Label, now: str, last: Section | None) -> bool:
+    def _is_answer(self, section: Section, now: str, last: Section | None) -> bool:
+        label = section.label
         if label.strong:
             return True
         if label.style in ("bullet", "numbered") and (last is None or last.label.style != label.style):
             return False
-        if now in ("action", "input"):
-            return label.capital
+        if now in ("action", "input") and last is not None:
+            return label.capital and _may_end(last)
         if now == "thought" or label.kind == "closing":
             return now == "thought"
-        return now == "start" or (self._answers == 1 and last is not None and not _ASKED.search(last.body))
+        if now == "start" or last is None:
+            return True
+        if self._answers > 1 or last.tail.endswith(("?", "？")) or (foreign(last.last_line) and "\n\n" in section.body):
+            return False
+        return _ASKED.search(last.body) is None
 
     def _ends_answer(self, place: int, section: Section, answer: Section) -> bool:
         """A new turn: a thought, an observation, an action that names a tool. All else is the answer's own text."""
         label, follows = section.label, self._follows(place)
         if label.kind == "answer" and answer.empty:
             return True
-        if label.style in SET_OFF and label.style != answer.label.style:
+        if (label.style in SET_OFF and label.style != answer.label.style) or (label.indented and not answer.label.indented):
             return False
+        if foreign(answer.last_line):
+            return False  # one line of several: `Hypothesis: …`, `Observation: …`
         if label.kind == "answer":
             return label.strong and not answer.grown and section.body == answer.body
         if not label.strong:
@@ -180,6 +227,32 @@ class _Settling:
             fed = follows.kind == "input" and follows.strong
             return label.style != "dash" and (fed or named_in(section.body, self._tools))
         return label.kind in ("thought", "observation") and label.style != "dash"
+
+
+def _may_end(section: Section) -> bool:
+    """Whether a word of every day can end it: not in the middle of a text of several lines."""
+    if section.grown:
+        return not section.last_line.strip()
+    if section.on_its_line or section.kind == "action":
+        return True
+    body = section.body
+    return not section.last_line.strip() or (body[:1] in "{[`~" and body[-1:] in "}]`~")
+
+
+def is_form(section: Section, tools: Mapping[str, Any]) -> bool:
+    """`Action: Search`, `Owner: Ken`: lines of a form, none of them an argument of the tool."""
+    first, _, rest = section.body.partition("\n")
+    line = next((line for line in rest.split("\n") if line.strip()), "")
+    schema = tools.get(tool_named(plain_name(first), tools)) or {}
+    word = foreign(line)
+    return bool(word) and word.strip("\"' ") not in (schema.get("properties") or {})
+
+
+def _has_form(given: str) -> bool:
+    """An input on one line, and after it lines of a form."""
+    first, _, rest = given.partition("\n")
+    line = next((line for line in rest.split("\n") if line.strip()), "")
+    return bool(foreign(line)) and not foreign(first) and first[:1] not in "{[`"
 
 
 def _is_unknown_call(label: Label) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from .react_blocks import TILDES
 from .react_cleaning import Cleaning
 from .react_labels import Label, label_of, may_be_label
 from .react_reading import BLANK, WHOLE_BOLD
@@ -19,6 +20,7 @@ _CLOSING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _TAGS = ("<think>", "<thinking>", "</think>", "</thinking>")
 _UNSURE = "[{`~>$"  # what a reply begins with that only the whole text can tell: JSON, a code block, a quotation
 _SPEAKER = "assistant"
+_FENCE = 6  # characters in which a fence has begun
 _MAY_WRAP = re.compile(r"\*|\*\*[^*\n]{0,200}|\*\*[^*\n]{1,200}\*")
 Shown = list[tuple[str, str]]
 
@@ -187,8 +189,12 @@ class _Line:
     def __init__(self) -> None:
         self.text, self.open, self.begun, self.fenced = "", False, False, False
         self._ticks = self._fences = 0
+        self._start = ""
+        self._ticked = self._waved = False
 
     def count(self, part: str) -> None:
+        if len(self._start) < _FENCE:
+            self._start += part[:_FENCE]
         if self._ticks or "`" in part:
             for char in part:
                 self._ticks = self._ticks + 1 if char == "`" else 0
@@ -196,8 +202,10 @@ class _Line:
                     self._fences, self._ticks = self._fences + 1, 0
 
     def end(self) -> None:
-        self.fenced = self.fenced != bool(self._fences % 2)
-        self.text, self.open, self._ticks, self._fences = "", False, 0, 0
+        self._ticked = self._ticked != bool(self._fences % 2)
+        self._waved = self._waved != (TILDES.match(self._start) is not None)
+        self.fenced = self._ticked or self._waved
+        self.text, self.open, self._start, self._ticks, self._fences = "", False, "", 0, 0
 
 
 class _Trimmed:

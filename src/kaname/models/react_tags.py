@@ -49,7 +49,7 @@ class TaggedCall:
 
 def tagged_call(text: str) -> TaggedCall | None:
     """The first call between tags."""
-    tag = CALL_TAG.search(text)
+    tag = next((one for one in CALL_TAG.finditer(text) if text[one.start() - 1 : one.start()] != "`"), None)
     if tag is None or tag[0][1:].lower() in ("action>", "tool>", "tool_name>"):
         return None
     before, inside = text[: tag.start()].strip(), text[tag.start() :]
@@ -65,10 +65,15 @@ def tagged_call(text: str) -> TaggedCall | None:
 
 def first_label_tag(text: str) -> int:
     """Where a tag that is as good as a label begins the text, or a line of it, and is closed again; -1 if nowhere."""
+    closed: dict[str, bool] = {}
+    fences = place = 0
     for tag in _LINE_TAG.finditer(text):
-        if text.count("```", 0, tag.start()) % 2:
+        fences, place = fences + text.count("```", place, tag.start()), tag.start()
+        if fences % 2:
             return -1
-        if not tag.start() or (tag[1].lower() in _MIDWAY and f"</{tag[1]}>" in text):
+        if tag[1] not in closed:
+            closed[tag[1]] = f"</{tag[1]}>" in text
+        if not tag.start() or (tag[1].lower() in _MIDWAY and closed[tag[1]]):
             return tag.start()
     return -1
 

@@ -32,6 +32,7 @@ from ..core.values import plain_text
 from ..kernel.ports import Emit, Model
 from .describing import described
 from .offer import CUT_OFF
+from .react_form import reply_in_form
 from .react_labels import label_of
 from .react_reading import Reading, ends_whole, read
 from .react_stream import ReactStream
@@ -54,11 +55,7 @@ Final Answer: the answer, in the language of the question"""
 _NOTE = "Your last reply could not be "
 _NOT_NOW = f"{_NOTE}used: it called a tool, or had no answer. {_LAST}"
 _ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
-_STOP_REFUSED = re.compile(
-    r"(?:support|unknown|unrecogni[sz]ed|unexpected|invalid|extra|additional|permitted|allowed|too many|forbidden)"
-    r".{0,80}\bstop(?:_sequences)?\b|\bstop(?:_sequences)?\b.{0,80}(?:support|permitted|allowed|unknown|invalid|forbidden|extra)",
-    re.IGNORECASE | re.DOTALL,
-)
+_STOP_REFUSED = re.compile(r"\bstop(?:\b|_|s\b|Seq)|停止", re.IGNORECASE)
 _MOST_STOPS = 4  # that providers take
 _PROVIDER = "react_text"
 
@@ -112,21 +109,33 @@ class TextOnly:
 async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: Stops | None = None) -> ModelReply:
     """`ask(request, emit)` is the plain model, which knows nothing of tools."""
     if request.schema is not None:
-        return await ask(replace(request, messages=told(request)), emit)  # type: ignore[no-any-return]
+        return await reply_in_form(ask, replace(request, messages=told(request)), emit)
     stream = ReactStream()
     said = await _asked(ask, request, stream, emit, stops or Stops())
     if said.message.calls:  # it could, after all
         return said
-    reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools})
+    reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools}, _careful(request))
     unsure = not reading.answer or (reading.answer.startswith("{") and not stream.shown)
     if said.stop_reason == "max_tokens" and unsure and not ends_whole(said.message.text):
         reading = Reading(reading.thought, problem=CUT_OFF)
     if not request.tools and not reading.answer:
         reading = _without_tools(reading, said.message.text.strip(), request)
+        reading = replace(reading, problem=_no_call(reading.problem))
     if reading.problem and len(unread := _unread(request)) >= _ASKED_AGAIN:
         best = next((words for words in (reading.thought, *[message.text for message in unread]) if words), "")
         reading = Reading(answer=best) if best else reading
-    return await _replied(said, reading, stream, emit)
+    return await _replied(said, reading, stream, emit, last=request.last)
+
+
+def _careful(request: ModelRequest) -> frozenset[str]:
+    """The tools that change something."""
+    return frozenset([tool.name for tool in request.tools if tool.effect != "pure"])
+
+
+def _no_call(problem: str) -> str:
+    """What was wrong, told to a model that can call nothing."""
+    what, mark, _ = problem.partition(". Write either")
+    return f"{what}.\n{_LAST}" if mark else problem
 
 
 async def _asked(ask: Any, request: ModelRequest, stream: ReactStream, emit: Emit, stops: Stops) -> ModelReply:
@@ -152,9 +161,14 @@ async def _asked(ask: Any, request: ModelRequest, stream: ReactStream, emit: Emi
     return said  # type: ignore[no-any-return]
 
 
+def _is_spoken(request: ModelRequest) -> bool:
+    """Whether the protocol has been in use."""
+    return any(message.role == "tool" for message in request.messages)
+
+
 def _without_tools(reading: Reading, text: str, request: ModelRequest) -> Reading:
     """Nothing but an answer was asked for: a call is none. Where the protocol was never spoken of, any text is the answer."""
-    if not any(message.role == "tool" for message in request.messages):
+    if not _is_spoken(request):
         return Reading(answer=reading.thought or text) if text else reading
     if reading.action:
         return Reading(reading.thought, problem=_NOT_NOW)
@@ -178,7 +192,8 @@ def _as_written(message: Message) -> str | None:
     return str(kept[0].get("written", "")) if kept else None
 
 
-async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit: Emit) -> ModelReply:
+async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit: Emit, *, last: bool) -> ModelReply:
+    """`last`: nobody will read what a tool says. Then the thought is the best that there is to show for it."""
     kept: list[Part] = [part for part in said.message.parts if not isinstance(part, Text)]
     if reading.problem:
         kept.append(Provided(_PROVIDER, {"written": said.message.text.strip()}))
@@ -187,6 +202,7 @@ async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit
     if reading.thought:
         kept.append(Thinking(reading.thought))
     if reading.action:
+        kept += [Text(reading.thought)] if last and reading.thought else []
         kept.append(ToolCall("", reading.action, reading.args))
         return replace(said, message=Message("assistant", tuple(kept)), stop_reason="tool_use")
     if missing := reading.answer.removeprefix(stream.shown) if reading.answer.startswith(stream.shown) else "":
@@ -198,13 +214,15 @@ async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit
 def told(request: ModelRequest) -> tuple[Message, ...]:
     """The conversation as text: tools in the instructions, calls as actions, results as observations."""
     instructions = [message.text for message in request.messages if message.role == "system" and message.text]
-    if request.last or request.tools:
+    last = request.last or (not request.tools and request.schema is None and _is_spoken(request))
+    if last or request.tools:
         tools = "\n".join([described(tool) for tool in request.tools])
-        instructions.append(_LAST if request.last else _HOW.format(tools=tools))
+        instructions.append(_LAST if last else _HOW.format(tools=tools))
     out = [Message("system", (Text("\n\n".join(instructions)),))] if instructions else []
     for message in request.messages:
         if message.role == "assistant":
-            out.append(assistant(_written(message, request.tools)))
+            if written := _written(message, request.tools):  # an empty message is refused by some servers
+                out.append(assistant(written))
         elif message.role == "tool":
             results = [part for part in message.parts if isinstance(part, ToolResult)]
             pictures = [media for part in results for media in part.media]
@@ -213,6 +231,8 @@ def told(request: ModelRequest) -> tuple[Message, ...]:
                 out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n"), *heard))
             else:
                 out.append(Message("user", heard))
+        elif message.role == "user" and message.text.startswith(_NOTE) and out and out[-1].role == "user":
+            out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n"), *message.parts))
         elif message.role == "user":
             out.append(message)
     return tuple(out)
@@ -241,4 +261,5 @@ def _input(call: ToolCall, tools: tuple[ToolSpec, ...]) -> str:
 
 def _heard(result: ToolResult) -> str:
     text = result_text(result)
-    return f"Observation: {'Error: ' if result.is_error else ''}{text or 'nothing'}"
+    error = result.is_error and not text.startswith("Error: ")
+    return f"Observation: {'Error: ' if error else ''}{text or 'nothing'}"

@@ -81,7 +81,12 @@ class React:
             return CallModel(tools=state.replies[-1].step.tools, schema=self._schema, note=problem)
         said = [replied.reply.message.text for replied in state.replies if replied.reply.message.text.strip()]
         said = [text for text in said if not text.lstrip().startswith(("{", "`", "<", "Action"))]  # words, not debris
-        return self._answer(said[-1], state) if said else Finish(Stop("incomplete", _unreadable(problem)))
+        if said:
+            return self._answer(said[-1], state)
+        end = _end(state)  # if it can say nothing, what could not be done is the answer
+        if end.kind == "degraded" and self.output is None:
+            return Finish(end, end.detail)
+        return Finish(Stop("incomplete", _unreadable(problem)))
 
     def _answer(self, text: str, state: State) -> Step:
         end = _end(state, text if self.output is None else "")
