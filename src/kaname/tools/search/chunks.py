@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -61,17 +62,15 @@ def _parts(block: Block) -> Iterator[Block]:
         yield block
         return
     head = _head(block)
-    part, begun, line = "", 0, 0
+    part, begun = "", 0
     for start, joint, sentence in _sentences(block.text, len(head)):
         if part and width(part) + width(sentence) > SIZE:
-            yield _cut(block, head + part, line)
+            yield _cut(block, head + part, begun)
             part = ""
-        if not part:
-            line += block.text.count("\n", begun, start)
-            begun = start
+        begun = begun if part else start
         part = part + joint + sentence if part else sentence
     if part:
-        yield _cut(block, head + part, line)
+        yield _cut(block, head + part, begun)
 
 
 def _head(block: Block) -> str:
@@ -98,11 +97,13 @@ def _sentences(text: str, start: int) -> Iterator[tuple[int, str, str]]:
         start = following
 
 
-def _cut(block: Block, text: str, line: int) -> Block:
+def _cut(block: Block, text: str, start: int) -> Block:
     """A part says in which line it begins."""
     place = block.place
     if place.startswith("line "):
-        place = f"line {int(place.removeprefix('line ')) + line}"
+        after = bisect_right(block.lines, start, key=lambda one: one[0])
+        line = int(place.removeprefix("line ")) + block.text.count("\n", 0, start)
+        place = f"line {block.lines[max(0, after - 1)][1] if block.lines else line}"
     return block._replace(text=text, place=place)
 
 

@@ -86,7 +86,7 @@ def markdown(path: Path) -> Iterator[Block]:
     reader = _Markdown()
     for number, line in enumerate(lines[skipped:], skipped + 1):
         yield from reader.take(number, line)
-    yield from reader.ended()
+    yield from reader.closed()
 
 
 def _front_matter(lines: list[str]) -> int:
@@ -123,10 +123,10 @@ class _Markdown:
             return
         heading, under = _HEADING.fullmatch(line), _UNDERLINE.fullmatch(line)
         if under and len(self._held) == 1 and not _NO_TITLE.match(self._held[0]):
-            self._headings.enter(1 if "=" in under[1] else 2, self._held.pop())
+            yield from self._headings.enter(1 if "=" in under[1] else 2, self._held.pop(), f"line {self._begun}")
         elif heading:
             yield from self.ended()
-            self._headings.enter(len(heading[1]), heading[2] or "")
+            yield from self._headings.enter(len(heading[1]), heading[2] or "", f"line {number}")
         elif not line.strip() or _RULE.fullmatch(line):
             yield from self.ended()
         else:
@@ -136,7 +136,11 @@ class _Markdown:
         text = "\n".join(self._held).rstrip()
         self._held = []
         if text:
-            yield Block(text, str(self._headings), f"line {self._begun}")
+            yield self._headings.block(text, f"line {self._begun}")
+
+    def closed(self) -> Iterator[Block]:
+        yield from self.ended()
+        yield from self._headings.ended()
 
     def _hold(self, number: int, line: str) -> None:
         """In code, blank lines too."""
