@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from ...core.errors import ConfigError
 from ...core.language import say
 from . import opening
-from .chunks import Chunk, query_terms, terms
+from .chunks import Chunk
+from .words import query_terms, terms
 
 _MOST_TERMS = 12
 _MOST_LOOKED_UP = 64  # words of a question
