@@ -13,6 +13,8 @@ from .encodings import decoded
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t\u3000]+(.*?))?(?:[ \t\u3000]+#+)?[ \t\u3000]*")
 _FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_CODE = re.compile(r" {4}| {0,3}\t")
+_BULLET = re.compile(r"\s{0,3}(?:[-*+]|\d{1,9}[.)])\s")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
 _NO_TITLE = re.compile(r"\s*(?:[-*+>|]|\d+[.)]|`{3}|~{3})")
@@ -113,7 +115,7 @@ def _about(lines: list[str]) -> Iterator[str]:
 class _Markdown:
     def __init__(self) -> None:
         self._headings, self._held = Headings(), list[str]()
-        self._begun, self._opened, self._fence = 1, 0, ""
+        self._begun, self._opened, self._fence, self._list = 1, 0, "", False
 
     def take(self, number: int, line: str) -> Iterator[Block]:
         if self._fence or self._opens(number, line):
@@ -148,7 +150,11 @@ class _Markdown:
         self._held.append(line.rstrip())
 
     def _opens(self, number: int, line: str) -> bool:
-        fence = _FENCE.fullmatch(line)
+        """As deep as code is indented, only in a list."""
+        if line.strip():
+            bullet = _BULLET.match(line) is not None
+            self._list = bullet or (self._list and line[0] in " \t")
+        fence = _FENCE.fullmatch(line) if self._list or not _CODE.match(line) else None
         self._fence, self._opened = (fence[1], number) if fence else ("", 0)
         return bool(fence)
 
