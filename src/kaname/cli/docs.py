@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from .main import DONE, FAILED
 from .screen import Screen, columns, cut, width
 
 _BAR = 25
+_FAR = re.compile(r" \(\d+ of \d+\)$")  # how far a large file is
 _ENDINGS = 5  # that are named of those that are not read
 
 
@@ -41,7 +43,9 @@ def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> in
         bar = "█" * (done * size // max(1, total))
         count = f"{done:>{len(str(total))}}/{total}"
         rest = columns() - size - len(count) - 4
-        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(name).name, rest)}" if name else "")
+        whole, far = _FAR.sub("", name), _FAR.search(name)
+        within = far[0] if far else ""
+        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(whole).name, rest - len(within))}{within}" if name else "")
 
     done = pipeline.add(*given.what, progress=show, forget=given.forget)
     for path, problem in done.problems.items():

@@ -78,7 +78,7 @@ def _text(path: Path) -> Iterator[Block]:
 
 
 def _values(path: Path) -> Iterator[Block]:
-    from .lines import values
+    from .values import values
 
     return values(path)
 

@@ -18,7 +18,7 @@ _KEY = re.compile(r"(.+?)[ \t]*[#＃](\d+)\s*", re.DOTALL)
 class Hit(NamedTuple):
     """A passage: the chunk that was found, with its neighbours. `similarity`: the cosine; `score`: with the words that fit.
 
-    `source` is the whole path, `name` as much of it as tells it apart."""
+    `source` is the whole path, `name` as much of it as tells it apart; `found` the chunk itself."""
 
     text: str
     source: str
@@ -28,6 +28,7 @@ class Hit(NamedTuple):
     score: float
     similarity: float
     name: str = ""
+    found: str = ""
 
     @property
     def cite(self) -> str:
@@ -43,7 +44,7 @@ def hit(index: Index, number: int, passage: list[Stored], score: float, similari
     found = next(one for one in passage if one.id == number)
     text = "\n".join([one.text for one in passage])
     name = short_name(found.path, index)
-    return Hit(text, found.path, found.heading, found.place, found.number, score, similarity, name)
+    return Hit(text, found.path, found.heading, found.place, found.number, score, similarity, name, found.text)
 
 
 def short_name(path: str, index: Index) -> str:

@@ -39,6 +39,8 @@ class Looked:
                 self.files.append(path)
             elif kind == "folder":
                 self._folder(path)
+            elif kind == "other":
+                self.problems[str(path)] = say("it is neither a file nor a folder", "ファイルでもフォルダーでもありません")
             elif kind == "nothing":
                 self._absent(path)
         if len(self._missing) == len(paths) and paths:
@@ -57,7 +59,7 @@ class Looked:
         except OSError as problem:
             self.problems[str(path)] = say(f"it cannot be looked at: {problem.strerror}", f"見られません: {problem.strerror}")
             return "unseen"
-        return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "nothing"
+        return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
 
     def _absent(self, path: Path) -> None:
         """A file that was deleted is gone; a folder may be a drive that is not there today."""

@@ -55,12 +55,7 @@ class Index:
         self._size, self._counts = 0, dict[str, int]()
         self._names: dict[str, list[str]] = {}
         if not new and not self.path.exists():
-            raise ConfigError(
-                say(
-                    f"there is no index {path}: kaname docs add FOLDER --index {path}",
-                    f"索引 {path} がありません: kaname docs add フォルダー --index {path}",
-                )
-            )
+            raise opening.no_index(path)
         try:
             with opening.told(self.path):
                 self._db, self._writable = opening.opened(self.path)

@@ -1,14 +1,12 @@
-"""Plain text, tables of values (CSV) and Markdown as blocks, each with the line that it begins in."""
+"""Plain text and Markdown as blocks, each with the line that it begins in."""
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 
-from .blocks import LONGEST_NAME, Block, Headings
+from .blocks import Block, Headings
 from .encodings import decoded
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t\u3000]+(.*?))?(?:[ \t\u3000]+#+)?[ \t\u3000]*")
@@ -20,7 +18,6 @@ _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
 _NO_TITLE = re.compile(r"\s*(?:[-*+>|]|\d+[.)]|`{3}|~{3})")
 _FRONT = re.compile(r"\s*(?:[\w-]+\s*:|- |#|$)|\s+\S")
 _TOLD = re.compile(r"(?:title|subtitle|description|summary|tags|keywords|categories)\s*:", re.IGNORECASE)
-_NUMBER = re.compile(r"\s*[-+]?[\d.,:/ ]*\d%?\s*")
 
 
 def lines_of(path: Path) -> list[str]:
@@ -45,39 +42,6 @@ def paragraphs(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
             held = []
     if held:
         yield begun, held
-
-
-def values(path: Path) -> Iterator[Block]:
-    """CSV: a row is a line of `column: value`, as in Excel; what has one column only is text."""
-    lines = lines_of(path)
-    first = next((line for line in lines if line.strip()), "")
-    separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=first.count)
-    if separator not in first:
-        yield from text(path)
-        return
-    try:
-        rows = list(_rows(lines, separator))
-    except csv.Error:
-        yield from text(path)
-        return
-    head = rows[0][1]
-    filled = [cell for cell in head if cell]
-    named = len(filled) > 1 and len(set(filled)) == len(filled) and not any(_NUMBER.fullmatch(cell) for cell in filled)
-    for place, (line, row) in enumerate(rows):
-        names = [cell[:LONGEST_NAME] for cell in head] if named and place else []
-        pairs = zip_longest(row, names[: len(row)], fillvalue="")
-        cells = [f"{name}: {cell}" if name else cell for cell, name in pairs if cell]
-        yield Block(" | ".join(cells), "", f"line {line}")
-
-
-def _rows(lines: list[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader([line + "\n" for line in lines], delimiter=separator)
-    begun = 1
-    for row in reader:
-        cells = [" ".join(cell.split()) for cell in row]
-        if any(cells):
-            yield begun, cells
-        begun = reader.line_num + 1
 
 
 def markdown(path: Path) -> Iterator[Block]:

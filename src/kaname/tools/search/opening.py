@@ -34,6 +34,10 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
     if path.exists() and not _may_write(path):
         return _as_it_is(path), False
     path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() and not _may_write(path.parent):
+        raise ConfigError(
+            say(f"{path} cannot be made: {path.parent} may only be read", f"{path} を作れません: {path.parent} は読み取り専用です")
+        )
     db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
     try:
         check(db, path)
@@ -51,6 +55,15 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
     except (ConfigError, sqlite3.DatabaseError):
         db.close()
         raise
+
+
+def no_index(path: str | Path) -> ConfigError:
+    return ConfigError(
+        say(
+            f"there is no index {path}: kaname docs add FOLDER --index {path}",
+            f"索引 {path} がありません: kaname docs add フォルダー --index {path}",
+        )
+    )
 
 
 def _may_write(path: Path) -> bool:

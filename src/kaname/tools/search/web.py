@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .blocks import Block, Headings
 from .encodings import decoded
 
-_CHARSET = re.compile(rb"<meta[^>]{1,200}charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
+_CHARSET = re.compile(rb"<(?:meta[^>]{1,200}charset|\?xml[^>]{1,200}encoding)\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BESIDE = {"nav", "footer", "aside"}  # parts of the page; the others stand in the midst of a sentence
 _RUBY = {"rt", "rp"}  # how Japanese words are read, beside them; often not closed
