@@ -14,7 +14,9 @@ from typing import TextIO
 
 _COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # what follows runs the other way
+_TURNING = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)  # what follows runs the other way
 _QUIET = 0.4  # seconds without a sign of life before the spinner gives one
 
 

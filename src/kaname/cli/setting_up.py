@@ -55,10 +55,15 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
 
 
 def _tell_of_no_documents(places: list[str], screen: Screen) -> None:
+    if "search" not in places:
+        return
     from ..tools.search.pipeline import default_index
 
-    if "search" in places and not default_index().exists():
-        screen.note(say("search: no documents yet: kaname docs add FOLDER", "search: まだ文書がありません: kaname docs add フォルダー"))
+    if not default_index().exists():
+        told = say(
+            "search has no documents yet: kaname docs add FOLDER", "search: まだ文書がありません: kaname docs add フォルダー"
+        )
+        screen.note(told, "yellow")
 
 
 def where_it_is(given: argparse.Namespace) -> str:

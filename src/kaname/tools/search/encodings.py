@@ -67,7 +67,7 @@ def _utf16(data: bytes) -> str:
 def _utf32(data: bytes) -> str:
     """Without a mark: the upper half of every letter is zero."""
     for encoding, upper in (("utf-32-le", (2, 3)), ("utf-32-be", (0, 1))):
-        if len(data) % 4 == 0 and data and not any([any(data[place::4]) for place in upper]):
+        if len(data) % 4 == 0 and data and not any(any(data[place::4]) for place in upper):
             with suppress(UnicodeDecodeError):
                 text = data.decode(encoding)
                 return "" if "\0" in text else text

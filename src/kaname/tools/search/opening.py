@@ -36,7 +36,10 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() and not _may_write(path.parent):
         raise ConfigError(
-            say(f"{path} cannot be made: {path.parent} may only be read", f"{path} を作れません: {path.parent} は読み取り専用です")
+            say(
+                f"{path} cannot be made: {path.parent} may only be read",
+                f"{path} を作れません: {path.parent} は読み取り専用です",
+            )
         )
     db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
     try:

@@ -126,7 +126,7 @@ class _Html(HTMLParser):
 
 
 def _row(cells: list[_Written]) -> _Written:
-    if not any([cell.text for cell in cells]):
+    if not any(cell.text for cell in cells):
         return _Written()
     lines, offset = [], 0
     for cell in cells:
