@@ -64,7 +64,7 @@ def test_words_that_stand_nowhere_do_not_crowd_out_those_that_do(pipeline, folde
     pipeline.add(folder)
     found = pipeline._index.by_words(question, 5)
     best = max(found, key=lambda number: found[number])
-    assert "E-2044" in pipeline._index.around(best)[0].text + pipeline._index.around(best)[-1].text
+    assert ["E-2044" in one.text for one in pipeline._index.around(best) if one.id == best] == [True]
     assert found[best] > 0.5
     assert "E-2044" in pipeline.search(question, 1)[0].text
 
@@ -85,7 +85,7 @@ def test_words_that_stand_nowhere_do_not_crowd_out_those_that_do(pipeline, folde
 )
 def test_words_of_every_alphabet_are_found_without_their_accents(pipeline, text, question):
     pipeline.add_text("note", text)
-    assert set(query_terms(question)) <= set(terms(text))
+    assert {term for term in query_terms(question) if len(term) > 1} <= set(terms(text))
     assert len(pipeline._index.by_words(question, 5)) == 1, "as the index stores them"
 
 
@@ -371,7 +371,7 @@ def test_a_server_that_refuses_everything_stops_it(tmp_path, folder, monkeypatch
 
 @pytest.mark.parametrize("most", [100, 400])
 async def test_what_was_found_is_shown_before_its_neighbours(pipeline, folder, most):
-    parts = [f"Filler sentence {number} about nothing in particular, only to be long enough. " * 3 for number in range(6)]
+    parts = [f"Filler sentence {number} about nothing in particular, only to be long enough. " * 4 for number in range(6)]
     parts[3] = "The discount code ZX-81 is for members."
     (folder / "a.txt").write_text("\n\n".join(parts))
     pipeline.add(folder)
