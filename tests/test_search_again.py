@@ -237,6 +237,8 @@ def test_files_that_were_put_together_are_read_line_by_line():
     mixed = lines[0].encode() + b"\n" + lines[1].encode("cp932") + b"\n" + lines[2].encode()
     assert decoded(mixed) == "\n".join(lines)
     assert decoded("ok ü\n".encode() + b"Caf\xe9 opened") == "ok ü\nCafé opened"
+    chance = "部署の一覧を見る\n端\n" + "会議の記録を保存します。\n" * 8
+    assert decoded(chance.encode("euc_jp")) == chance, "two bytes of a kanji are UTF-8 by chance"
 
 
 @pytest.mark.parametrize("encoding", ["utf-32", "utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"])

@@ -15,6 +15,7 @@ class Unreadable(Exception):
 _LOOKED_AT = 4_096  # bytes, for whether it is text at all
 _RUNS = 5_000  # of letters beyond ASCII, for which encoding it is
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x19\x1c-\x1f\x7f]")
+_LONG = re.compile(rb"[\xe0-\xef][\x80-\xbf]{2}")
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _NAMES = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
 _NAMES |= {"shift_jis": "cp932", "shift-jis": "cp932", "x-sjis": "cp932", "sjis": "cp932"}
@@ -110,9 +111,13 @@ def _nearly_utf8(data: bytes) -> str:
 def _line_by_line(data: bytes) -> str:
     """Files that were put together: some lines are UTF-8, and others are not nearly that."""
     lines = data.split(b"\n")
-    other = [place for place, line in enumerate(lines) if _not_utf8(line) and not _nearly_utf8(line)]
-    held = set(other)
-    if not other or all(line.isascii() or place in held for place, line in enumerate(lines)):
+    bad = {place for place, line in enumerate(lines) if not line.isascii() and _not_utf8(line)}
+    good = [line for place, line in enumerate(lines) if not line.isascii() and place not in bad]
+    sure = any(len(_LONG.findall(line)) > 1 for line in good)  # two bytes are UTF-8 by chance
+    if not good or not (sure or len(good) * 4 >= len(bad)):
+        return ""
+    other = sorted([place for place in bad if not _nearly_utf8(lines[place])])
+    if not other:
         return ""
     read = dict(zip(other, _likeliest(b"\n".join([lines[place] for place in other])).split("\n"), strict=True))
     return "\n".join([read.get(place) or line.decode("utf-8", "replace") for place, line in enumerate(lines)]).lstrip("\ufeff")

@@ -104,7 +104,7 @@ class Looked:
         self.gone += [path for path in known if path not in there]
 
     def _keep_drives(self, filled: dict[str, bool], unseen: list[str], there: set[str], known: list[str]) -> None:
-        """A folder that is empty today, or where another drive is mounted, may be one that comes back. The outer one is told."""
+        """A folder that is empty today, or where another drive is mounted, may come back. The outermost is told."""
         parents = [str(parent) for one in unseen for parent in (Path(one), *Path(one).parents)]
         parents += [str(parent) for one, full in filled.items() if full for parent in (Path(one), *Path(one).parents)]
         full = set(parents)

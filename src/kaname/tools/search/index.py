@@ -20,7 +20,7 @@ from .words import query_terms, terms
 
 _MOST_TERMS = 12
 _MOST_LOOKED_UP = 64  # words of a question
-_MOST_ABSENT = 6  # of its words that stand nowhere; by trial, see benchmarks/README.md
+_MOST_ABSENT = 6  # of its words that stand nowhere; by trial with the questions of tests/corpora
 _MOST_PLACES = 8_000  # where all of them stand, taken together
 _TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 
