@@ -20,7 +20,7 @@ from kaname.cli.main import main
 from kaname.cli.screen import Screen
 from kaname.cli.screen import width as screen_width
 from kaname.core.errors import ModelError
-from kaname.tools.search import embedding, folders
+from kaname.tools.search import embedding, folders, opening
 from kaname.tools.search.blocks import Block, Unreadable, read_blocks
 from kaname.tools.search.chunks import chunked
 from kaname.tools.search.encodings import decoded
@@ -305,6 +305,20 @@ def test_names_and_kinds_that_cannot_be_read_are_told(pipeline, folder):
     assert "not UTF-8" in next(iter(pipeline.add(bad).problems.values()))
     os.mkfifo(folder / "pipe.md")
     assert "neither a file nor a folder" in pipeline.add(folder / "pipe.md").problems[str(folder / "pipe.md")]
+
+
+def test_an_index_that_cannot_be_made_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(opening, "_may_write", lambda path: False)
+    with pytest.raises(ConfigError, match=r"new.db cannot be made: .* may only be read"):
+        RAGPipeline(tmp_path / "new.db", embeddings=Letters())
+    monkeypatch.undo()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match=r"new.db cannot be made"):
+        RAGPipeline(tmp_path / "file" / "new.db", embeddings=Letters())
+    os.mkfifo(tmp_path / "pipe.db")
+    for path in (tmp_path / "pipe.db", tmp_path):
+        with pytest.raises(ConfigError, match="is no file"):
+            RAGPipeline(path, embeddings=Letters())
 
 
 # embeddings
