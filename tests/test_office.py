@@ -151,7 +151,7 @@ def test_slides_in_their_order_with_what_the_speaker_says(tmp_path):
     ("html", "texts"),
     [
         ("<nav>menu<p>Hello<h2>Part<p>World", [("menu", ""), ("Hello", ""), ("World", "Part")]),
-        ("<nav>menu</nav><title>T<body><p>Hello", [("Hello", "")]),
+        ("<nav>menu</nav><title>T<body><p>Hello", [("Hello", "T")]),
         ("<table><tr><td><p>cup</p><td><p>800</p></tr><tr><td>box<td>5</table>", [("cup | 800", ""), ("box | 5", "")]),
         ("<p>a<script>if (x < 1) alert('<p>no')</script>b", [("ab", "")]),
         ("<h1>One<h2>Two</h2>text", [("text", "One > Two")]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from ..tools.search.citing import Hit, cited
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
-from .screen import Screen, columns, cut, padded
+from .screen import Screen, columns, cut, width
 
 _BAR = 25
+_FAR = re.compile(r" \(\d+ of \d+\)$")  # how far a large file is
 _ENDINGS = 5  # that are named of those that are not read
 
 
@@ -41,11 +43,16 @@ def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> in
         bar = "█" * (done * size // max(1, total))
         count = f"{done:>{len(str(total))}}/{total}"
         rest = columns() - size - len(count) - 4
-        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(name).name, rest)}" if name else "")
+        whole, far = _FAR.sub("", name), _FAR.search(name)
+        within = far[0] if far else ""
+        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(whole).name, rest - len(within))}{within}" if name else "")
 
     done = pipeline.add(*given.what, progress=show, forget=given.forget)
     for path, problem in done.problems.items():
         screen.note(f"✗ {path}: {problem}", "red")
+    if done.again:
+        count = len(done.again)
+        screen.note(say(f"{count} read again with a newer reader", f"新しい読み取り方式で {count} 件を読み直しました"))
     if done.passed:
         screen.note(_passed(done))
     screen.note(
@@ -97,7 +104,22 @@ def _passage(hit: Hit, screen: Screen, more: str = "") -> None:
     screen.raw(screen.coloured(screen.safe(hit.cite), "cyan", screen.out) + "\n")
     screen.say(f"    {hit.source}{f': {place}' if place else ''}{more}")
     for line in hit.text.splitlines():
-        screen.say(f"    {padded(line, columns() - 6).rstrip() if screen.out.isatty() else line}")
+        for row in wrapped(line, columns() - 6) if screen.out.isatty() else [line]:
+            screen.say(f"    {row}")
+
+
+def wrapped(line: str, most: int) -> Iterator[str]:
+    """In rows of so many columns, broken between words where that is possible; nothing is left out."""
+    row, size, gap = "", 0, 0  # the gap: where the row may end
+    for char in line.expandtabs(4):
+        if size + width(char) > most:
+            end = gap if gap > len(row) // 2 else len(row)
+            yield row[:end].rstrip()
+            row = row[end:]
+            size, gap = width(row), 0
+        row, size = row + char, size + width(char)
+        gap = len(row) if char in " \u3000、。，．" else gap
+    yield row
 
 
 def _remove(given: argparse.Namespace, index: Index, screen: Screen) -> int:

@@ -14,6 +14,9 @@ from typing import TextIO
 
 _COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_TURNING = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)  # what follows runs the other way
 _QUIET = 0.4  # seconds without a sign of life before the spinner gives one
 
 
@@ -124,6 +127,7 @@ def padded(text: str, columns: int) -> str:
 
 def _printable(text: str, stream: TextIO) -> str:
     """What the stream's encoding can write, and no control characters: a tool's result must not steer the terminal."""
-    safe = "".join([char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs")])
+    safe = [char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs")]
+    shown = "".join([char for char in safe if char not in _TURNING])
     encoding = stream.encoding or "utf-8"
-    return safe.encode(encoding, "replace").decode(encoding)
+    return shown.encode(encoding, "replace").decode(encoding)

@@ -36,6 +36,7 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     config = config_for(given)
     parts = config.agent(given.agent).parts() if config is not None else {}
     tools = all_tools(getattr(given, "tool", []), Path(getattr(given, "folder", None) or Path.cwd()))
+    _tell_of_no_documents(getattr(given, "tool", []), screen)
     model = thinks or parts.pop("model", None)
     parts.pop("model", None)
     if thinks is None and (given.model or model is None):
@@ -51,6 +52,18 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     agent = Agent(model, [*parts.pop("tools", []), *tools], elicit=asking(screen), **parts)
     agent.origin = _origin(given, config)
     return agent
+
+
+def _tell_of_no_documents(places: list[str], screen: Screen) -> None:
+    if "search" not in places:
+        return
+    from ..tools.search.pipeline import default_index
+
+    if not default_index().exists():
+        told = say(
+            "search has no documents yet: kaname docs add FOLDER", "search: まだ文書がありません: kaname docs add フォルダー"
+        )
+        screen.note(told, "yellow")
 
 
 def where_it_is(given: argparse.Namespace) -> str:

@@ -86,8 +86,11 @@ def _database(rest: str, folder: Path) -> Any:
 
 
 def _search(rest: str, folder: Path) -> Any:
+    from .search.opening import no_index
     from .search.tool import SearchTool
 
+    if rest and not (folder / Path(rest).expanduser()).exists():
+        raise no_index(rest)
     return SearchTool(folder / Path(rest).expanduser() if rest else None)
 
 

@@ -12,13 +12,13 @@ from ...core.errors import ConfigError
 from ...core.language import say
 from .index import Index, Stored
 
-_KEY = re.compile(r"\s*\[?(.+?)\s*[#＃](\d+)\s*\]?\s*")
+_KEY = re.compile(r"(.+?)[ \t]*[#＃](\d+)\s*", re.DOTALL)
 
 
 class Hit(NamedTuple):
     """A passage: the chunk that was found, with its neighbours. `similarity`: the cosine; `score`: with the words that fit.
 
-    `source` is the whole path, `name` as much of it as tells it apart."""
+    `source` is the whole path, `name` as much of it as tells it apart; `found` the chunk itself."""
 
     text: str
     source: str
@@ -28,10 +28,11 @@ class Hit(NamedTuple):
     score: float
     similarity: float
     name: str = ""
+    found: str = ""
 
     @property
     def cite(self) -> str:
-        """The same in every run, until the file has changed."""
+        """The same in every run, until the file has changed or another one of its name is added or removed."""
         return f"[{self.name or self.source}#{self.chunk}]"
 
     @property
@@ -43,7 +44,7 @@ def hit(index: Index, number: int, passage: list[Stored], score: float, similari
     found = next(one for one in passage if one.id == number)
     text = "\n".join([one.text for one in passage])
     name = short_name(found.path, index)
-    return Hit(text, found.path, found.heading, found.place, found.number, score, similarity, name)
+    return Hit(text, found.path, found.heading, found.place, found.number, score, similarity, name, found.text)
 
 
 def short_name(path: str, index: Index) -> str:
@@ -66,12 +67,15 @@ def _plain(path: str) -> str:
 
 def cited(key: str, index: Index) -> Hit:
     """The passage that a citation means."""
-    found = _KEY.fullmatch(key)
+    bare = key.strip()
+    found = _KEY.fullmatch(bare[1:-1] if bare.startswith("[") and bare.endswith("]") else bare.removesuffix("]"))
     if found is None:
         raise ConfigError(say(f"a citation is like [rules.md#3], not {key!r}", f"引用は [rules.md#3] の形です: {key!r}"))
-    paths = _meant(found[1], index)
+    paths = _meant(found[1], index) or _meant(found[1].strip().removeprefix("["), index)
     if not paths:
-        raise ConfigError(say(f"no document {found[1]} in {index.path}", f"{index.path} に {found[1]} はありません"))
+        others = index.same_name(found[1])
+        there = say(f"; there is {', '.join(others)}", f"。{', '.join(others)} はあります") if others else ""
+        raise ConfigError(say(f"no document {found[1]} in {index.path}", f"{index.path} に {found[1]} はありません") + there)
     if len(paths) > 1:
         raise ConfigError(say(f"which one: {', '.join(paths)}?", f"どれですか: {', '.join(paths)}"))
     number = index.numbered(paths[0], int(found[2]))

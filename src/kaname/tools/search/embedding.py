@@ -21,6 +21,10 @@ _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds
 _LONGEST_PAUSE = 30.0
 
 
+class BadVector(ConfigError):
+    """One that means nothing: only its text need be at fault."""
+
+
 class Embeddings(Protocol):
     """`name` tells indexes apart: vectors of different models do not compare."""
 
@@ -124,16 +128,20 @@ def checked(made: Any, name: str, count: int, *, zeros: bool = False) -> Any:
         raise _no_vectors(name, say(f"{shape}, where {count} vectors were wanted", f"{shape} ({count} 個のベクトルが必要です)"))
     bad = numpy.flatnonzero(~numpy.isfinite(vectors).all(axis=1))
     if len(bad):
-        raise _no_vectors(name, say(f"NaN or infinity in vector {bad[0] + 1}", f"{bad[0] + 1} 番目に NaN か無限大"))
+        raise BadVector(_told(name, say(f"NaN or infinity in vector {bad[0] + 1}", f"{bad[0] + 1} 番目に NaN か無限大")))
     lengths = numpy.linalg.norm(vectors.astype(numpy.float64), axis=1, keepdims=True)
     if not zeros and not lengths.all():
         place = int(numpy.flatnonzero(lengths == 0)[0]) + 1
-        raise _no_vectors(name, say(f"only zeros in vector {place}", f"{place} 番目がゼロだけ"))
+        raise BadVector(_told(name, say(f"only zeros in vector {place}", f"{place} 番目がゼロだけ")))
     return (vectors / numpy.maximum(lengths, 1e-300)).astype(numpy.float32)
 
 
 def _no_vectors(name: str, what: str) -> ConfigError:
-    return ConfigError(say(f"the embeddings {name} gave {what}", f"埋め込み {name} の結果が正しくありません: {what}"))
+    return ConfigError(_told(name, what))
+
+
+def _told(name: str, what: str) -> str:
+    return say(f"the embeddings {name} gave {what}", f"埋め込み {name} の結果が正しくありません: {what}")
 
 
 def embeddings_for(wanted: Embeddings | str | None, made_with: str = "") -> Embeddings:

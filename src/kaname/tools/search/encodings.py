@@ -15,18 +15,25 @@ class Unreadable(Exception):
 _LOOKED_AT = 4_096  # bytes, for whether it is text at all
 _RUNS = 5_000  # of letters beyond ASCII, for which encoding it is
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x19\x1c-\x1f\x7f]")
+_LONG = re.compile(rb"[\xe0-\xef][\x80-\xbf]{2}")
 _BEYOND = re.compile(r"[^\x00-\x7f]+")
 _NAMES = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252"}
 _NAMES |= {"shift_jis": "cp932", "shift-jis": "cp932", "x-sjis": "cp932", "sjis": "cp932"}
 _SIGNS = frozenset("°±×÷−℃′″→←↑↓○●◎□■△▲▽▼◇◆☆★※…‥§¶≦≧∞￥￠￡①②③④⑤")  # that Japanese texts are full of
 _USUAL = frozenset("£€°±½¼¾§©®™«»¿¡·“”„‘’–—…•²³µ×÷ºª\xa0")
+_INSIDE = frozenset("’‘·–—…-\xa0")  # also between letters
+_FEW = 4  # letters, which say little about the encoding
+_PLAUSIBLE, _POSSIBLE = 0.4, 0.1  # scores of many letters and of some
+_JUDGED = 20_000
 
 
 def decoded(data: bytes, declared: str = "") -> str:
     """`declared`: the encoding that it names itself, often wrongly."""
+    if data[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
+        return data.decode("utf-32", "replace")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
-    if wide := _utf16(data):
+    if wide := _utf32(data) or _utf16(data):
         return wide
     _refuse_binary(data)
     if b"\x1b$" in data:
@@ -36,24 +43,44 @@ def decoded(data: bytes, declared: str = "") -> str:
     if declared and not declared.lower().startswith("utf"):
         with suppress(LookupError, ValueError):
             return data.decode(_NAMES.get(declared.lower(), declared))
-    return _nearly_utf8(data) or _likeliest(data)
+    return _line_by_line(data) or _nearly_utf8(data) or _likeliest(data)
 
 
 def _utf16(data: bytes) -> str:
     """Without a mark at its beginning: every second byte of what is ASCII is zero, and Japanese has kana."""
     seen = data[:_LOOKED_AT]
     zeros = seen[1::2].count(0), seen[::2].count(0)
-    if len(data) % 2 or not any(zeros):
+    if len(data) % 2 or not (any(zeros) or _not_utf8(data)):
         return ""
+    many, first = (10, "\u3000") if any(zeros) else (3, "\u3041")  # without any ASCII there must be more kana
     for encoding, expected in zip(("utf-16-le", "utf-16-be"), zeros, strict=True):
         with suppress(UnicodeDecodeError):
             text = seen.decode(encoding, "strict" if len(seen) < _LOOKED_AT else "ignore") if expected == max(zeros) else ""
             odd = sum(1 for char in text if (ord(char) < 32 and char not in "\t\n\r\f") or 0xE000 <= ord(char) < 0xF900)
             foreign = sum(1 for char in text if not _expected(char))
-            kana = sum(1 for char in text if "\u3000" <= char <= "\u30ff")
-            if text and not odd and foreign * 10 < len(text) and max(expected * 5, kana * 10) >= len(text):
+            kana = sum(1 for char in text if first <= char <= "\u30ff")
+            odd += 0 if any(zeros) else sum(1 for char in text if _is_kanji(char) and not _common(char))
+            if text and not odd and foreign * 10 < len(text) and max(expected * 5, kana * many) >= len(text):
                 return data.decode(encoding, "replace")
     return ""
+
+
+def _utf32(data: bytes) -> str:
+    """Without a mark: the upper half of every letter is zero."""
+    for encoding, upper in (("utf-32-le", (2, 3)), ("utf-32-be", (0, 1))):
+        if len(data) % 4 == 0 and data and not any(any(data[place::4]) for place in upper):
+            with suppress(UnicodeDecodeError):
+                text = data.decode(encoding)
+                return "" if "\0" in text else text
+    return ""
+
+
+def _not_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def _expected(char: str) -> bool:
@@ -81,17 +108,47 @@ def _nearly_utf8(data: bytes) -> str:
     return text if cut or (good and bad * 4 <= good) else ""
 
 
+def _line_by_line(data: bytes) -> str:
+    """Files that were put together: some lines are UTF-8, and others are not nearly that."""
+    lines = data.split(b"\n")
+    bad = {place for place, line in enumerate(lines) if not line.isascii() and _not_utf8(line)}
+    good = [line for place, line in enumerate(lines) if not line.isascii() and place not in bad]
+    sure = any(len(_LONG.findall(line)) > 1 for line in good)  # two bytes are UTF-8 by chance
+    if not good or not (sure or len(good) * 4 >= len(bad)):
+        return ""
+    other = sorted([place for place in bad if not _nearly_utf8(lines[place])])
+    if not other:
+        return ""
+    read = dict(zip(other, _likeliest(b"\n".join([lines[place] for place in other])).split("\n"), strict=True))
+    return "\n".join([read.get(place) or line.decode("utf-8", "replace") for place, line in enumerate(lines)]).lstrip("\ufeff")
+
+
 def _likeliest(data: bytes) -> str:
-    readings = [data.decode(encoding, "replace") for encoding in ("cp932", "euc_jp")]
-    scored = [(_japanese(text), text) for text in readings]
-    latin = data.decode("cp1252", "replace")
-    scored.append((_western(latin), latin))
-    return max(scored, key=lambda one: one[0])[1]
+    """If even that one looks like nothing, it is told rather than stored."""
+    readings = {encoding: data.decode(encoding, "replace") for encoding in ("cp932", "euc_jp", "cp1252")}
+    scores = {name: (_western if name == "cp1252" else _japanese)(text) for name, text in readings.items()}
+    best = max(scores, key=lambda name: scores[name])
+    beyond = "".join(_BEYOND.findall(readings[best][:_JUDGED]))
+    least = _PLAUSIBLE if len(beyond) >= 2 * _FEW else _POSSIBLE if len(beyond) >= _FEW else -9.0
+    without_kana = not any("\u3041" <= char <= "\u30fe" for char in beyond)
+    korean = best == "euc_jp" and without_kana and sum(map(_is_kanji, beyond)) >= 3 * _FEW  # or Chinese, or Russian
+    if scores[best] < least or korean:
+        raise Unreadable(
+            say("its encoding is not clear; save it as UTF-8", "文字コードが分かりません。UTF-8 で保存してください")
+        )
+    return readings[best]
+
+
+def _is_kanji(char: str) -> bool:
+    return "\u4e00" <= char <= "\u9fff"
 
 
 def _japanese(text: str) -> float:
     """From 1, like Japanese, down below 0: half-width kana and single rare letters come from a wrong reading."""
     total = count = 0.0
+    beyond = "".join(_BEYOND.findall(text[:_JUDGED]))
+    if len(beyond) >= 2 * _FEW and all("\uff61" <= char <= "\uff9f" for char in beyond):
+        return _PLAUSIBLE  # a list of names, as banks have them
     for number, run in enumerate(_BEYOND.finditer(text)):
         if number == _RUNS:
             break
@@ -132,6 +189,8 @@ def _western(text: str) -> float:
         for char in run[0]:
             if char == "\ufffd":
                 total -= 3.0
+            elif char in _USUAL and char not in _INSIDE and before.isalpha() and after.isalpha():
+                total -= 0.7
             elif char in _USUAL:
                 total += 0.7 if len(run[0]) < 4 else -0.7
             elif not char.isalpha() or len(run[0]) > 2:

@@ -13,6 +13,7 @@ from ...core.language import say
 from .blocks import READERS
 
 _PASSED_OVER = {"node_modules", "venv", "__pycache__", "site-packages"}
+_LITTER = {"Thumbs.db", "desktop.ini"}  # beside hidden files
 _KEPT = (
     "; what is known of it is kept, until add(…, forget=True) or --forget",
     "。登録済みの内容は残します (forget=True、--forget で削除)",
@@ -29,20 +30,25 @@ class Looked:
         self.problems: dict[str, str] = {}
         self.passed: Counter[str] = Counter()
         self._missing: list[Path] = []
+        self._kept: list[str] = []  # below these nothing is gone
 
     def look(self, paths: list[Path]) -> None:
         for path in paths:
-            kind = self._kind(path)
+            kind = self._kind(path) if self._named(path) else "unseen"
             if kind == "file":
                 self.files.append(path)
             elif kind == "folder":
                 self._folder(path)
+            elif kind == "other":
+                self.problems[str(path)] = say("it is neither a file nor a folder", "ファイルでもフォルダーでもありません")
             elif kind == "nothing":
                 self._absent(path)
         if len(self._missing) == len(paths) and paths:
             listed = ", ".join(map(str, self._missing))
             raise ConfigError(say(f"there is no {listed}", f"{listed} がありません"))
         self.files = list(dict.fromkeys(self.files))
+        kept = () if self._forget else tuple([one.rstrip(os.sep) + os.sep for one in self._kept])
+        self.gone = [path for path in self.gone if not path.startswith(kept)]
 
     def _kind(self, path: Path) -> str:
         """What cannot be looked at is not the same as what is not there."""
@@ -53,7 +59,7 @@ class Looked:
         except OSError as problem:
             self.problems[str(path)] = say(f"it cannot be looked at: {problem.strerror}", f"見られません: {problem.strerror}")
             return "unseen"
-        return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "nothing"
+        return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
 
     def _absent(self, path: Path) -> None:
         """A file that was deleted is gone; a folder may be a drive that is not there today."""
@@ -64,6 +70,7 @@ class Looked:
             return
         missing = say(f"there is no {path}", f"{path} がありません")
         self.problems[str(path)] = missing + say(*_KEPT) if known else missing
+        self._kept.append(str(path))
         self._missing += [] if known else [path]
 
     def _below(self, folder: Path | str) -> list[str]:
@@ -73,7 +80,7 @@ class Looked:
     def _folder(self, top: Path) -> None:
         unseen: list[str] = []
         there: set[str] = set()
-        empty = True
+        filled: dict[str, bool] = {}  # every folder, and whether something stands in it or below
 
         def failed(problem: OSError) -> None:
             place = str(problem.filename)
@@ -84,29 +91,47 @@ class Looked:
         for folder, folders, files in os.walk(top, onerror=failed):
             folders[:] = sorted([name for name in folders if not name.startswith(".") and name not in _PASSED_OVER])
             folders[:] = [name for name in folders if not self._leads_out(Path(folder, name), top)]
-            empty = empty and not files
-            for name in sorted([name for name in files if not name.startswith((".", "~$"))]):
+            seen = sorted([name for name in files if not name.startswith((".", "~$"))])
+            filled[folder] = bool(set(seen) - _LITTER)
+            for name in seen:
                 path = Path(folder, name)
                 kind = self._kind(path) if self._wanted(path, top) else "nothing"
                 there |= {str(path)} if kind in ("file", "unseen") else set()
                 self.files += [path] if kind == "file" else []
+        self._kept += unseen
         known = self._below(top)
-        if empty and known and not unseen and not self._forget:
-            reason = say("the folder is empty", "フォルダーが空です")
-            self.problems[str(top)] = reason + say(*_KEPT)
-            return
-        kept = tuple([one.rstrip(os.sep) + os.sep for one in unseen])
-        self.gone += [path for path in known if path not in there and (self._forget or not path.startswith(kept))]
+        self._keep_drives(filled, unseen, there, known)
+        self.gone += [path for path in known if path not in there]
+
+    def _keep_drives(self, filled: dict[str, bool], unseen: list[str], there: set[str], known: list[str]) -> None:
+        """A folder that is empty today, or where another drive is mounted, may come back. The outermost is told."""
+        parents = [str(parent) for one in unseen for parent in (Path(one), *Path(one).parents)]
+        parents += [str(parent) for one, full in filled.items() if full for parent in (Path(one), *Path(one).parents)]
+        full = set(parents)
+        lost = {str(parent) for path in known if path not in there for parent in Path(path).parents}
+        found = {str(parent) for path in known if path in there for parent in Path(path).parents}
+        told: tuple[str, ...] = ()
+        for folder in filled:
+            other = folder in full and folder not in found and os.path.ismount(folder) if folder in lost else False
+            if self._forget or folder not in lost or (folder in full and not other) or folder.startswith(told):
+                continue
+            reason = say("another drive is mounted here", "別のドライブがマウントされています")
+            self.problems[folder] = (reason if other else say("the folder is empty", "フォルダーが空です")) + say(*_KEPT)
+            told += (folder.rstrip(os.sep) + os.sep,)
+        self._kept += told
+
+    def _named(self, path: Path) -> bool:
+        """What is stored is UTF-8."""
+        shown = str(path).encode("utf-8", "replace").decode()
+        if shown != str(path):
+            self.problems[shown] = say("its name is not UTF-8", "名前が UTF-8 ではありません")
+        return shown == str(path)
 
     def _wanted(self, path: Path, top: Path) -> bool:
         if path.suffix.lower() not in READERS:
             self.passed[path.suffix.lower() or say("without ending", "拡張子なし")] += 1
             return False
-        shown = str(path).encode("utf-8", "replace").decode()
-        if shown != str(path):
-            self.problems[shown] = say("its name is not UTF-8", "名前が UTF-8 ではありません")
-            return False
-        return not self._leads_out(path, top)
+        return self._named(path) and not self._leads_out(path, top)
 
     def _leads_out(self, path: Path, top: Path) -> bool:
         out = os.path.islink(path) and os.path.exists(path) and not Path(os.path.realpath(path)).is_relative_to(top)

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 from ...core.errors import ConfigError
 from ...core.language import say
 from . import opening
-from .chunks import Chunk, query_terms, terms
+from .chunks import Chunk
+from .words import query_terms, terms
 
 _MOST_TERMS = 12
 _MOST_LOOKED_UP = 64  # words of a question
+_MOST_ABSENT = 6  # of its words that stand nowhere; by trial with the questions of tests/corpora
 _MOST_PLACES = 8_000  # where all of them stand, taken together
 _TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 
@@ -53,12 +55,7 @@ class Index:
         self._size, self._counts = 0, dict[str, int]()
         self._names: dict[str, list[str]] = {}
         if not new and not self.path.exists():
-            raise ConfigError(
-                say(
-                    f"there is no index {path}: kaname docs add FOLDER --index {path}",
-                    f"索引 {path} がありません: kaname docs add フォルダー --index {path}",
-                )
-            )
+            raise opening.no_index(path)
         try:
             with opening.told(self.path):
                 self._db, self._writable = opening.opened(self.path)
@@ -184,11 +181,12 @@ class Index:
 
         Of a long question the rarest words are looked up; those that stand everywhere are left out."""
         with self._reading():
-            rare, _ = self._rarest(self._weighed(query))
+            weighed, absent = self._weighed(query)
+            rare, _ = self._rarest(weighed)
             if not rare:
                 return {}
             wanted = " OR ".join([f'"{term}"' for term, _ in rare])
-            whole = sum([weight for _, weight in rare])
+            whole = sum([weight for _, weight in rare]) + absent
             rows = self._db.execute(
                 "SELECT rowid, bm25(words) FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (wanted, most)
             )
@@ -197,10 +195,10 @@ class Index:
     def having(self, query: str, numbers: Iterable[int]) -> dict[int, float]:
         """How much of the question each of these chunks has, if some of its words stand in too many places to look them up."""
         with self._reading():
-            weighed = self._weighed(query)
+            weighed, _ = self._weighed(query)
             if not self._rarest(weighed)[1]:
                 return {}
-            weights = {term: weight for count, term, weight in weighed if count}
+            weights = {term: weight for _, term, weight in weighed}
             whole = sum(weights.values())
             found = {}
             for number in numbers:
@@ -209,11 +207,12 @@ class Index:
                 found[number] = sum([weight for term, weight in weights.items() if term in held]) / whole
             return found
 
-    def _weighed(self, query: str) -> list[tuple[int, str, float]]:
-        """The question's words: in how many chunks each stands, and its weight (inverse document frequency). Rarest first.
+    def _weighed(self, query: str) -> tuple[list[tuple[int, str, float]], float]:
+        """The question's words that stand somewhere: in how many chunks, and the weight (inverse document frequency).
 
-        Of very many, those with digits and then the first ones."""
-        wanted = sorted(query_terms(query), key=lambda term: not any(map(str.isdigit, term)))[:_MOST_LOOKED_UP]
+        Rarest first. Of very many, those with digits and then the first ones. Beside them the weight of words that stand
+        nowhere: without them a word that is shared by chance would count as all of the question. A code is no chance."""
+        wanted = sorted(query_terms(query), key=lambda term: not _coded(term))[:_MOST_LOOKED_UP]
         version = self._meta("version")
         if version != self._counted:
             self._counts, self._counted, self._size = {}, version, len(self)
@@ -221,8 +220,12 @@ class Index:
             if term not in self._counts:
                 row = self._db.execute("SELECT doc FROM vocabulary WHERE term = ?", (term,)).fetchone()
                 self._counts[term] = row[0] if row else 0
-        counted = sorted([(self._counts[term], term) for term in wanted])
-        return [(count, term, math.log((self._size - count + 0.5) / (count + 0.5) + 1.0)) for count, term in counted]
+        present = sorted([(self._counts[term], term) for term in wanted if self._counts[term]])
+        absent = 0 if any(_coded(term) for _, term in present) else min(len(wanted) - len(present), _MOST_ABSENT)
+        return [(count, term, self._weight(count)) for count, term in present], absent * self._weight(0)
+
+    def _weight(self, count: int) -> float:
+        return math.log((self._size - count + 0.5) / (count + 0.5) + 1.0)
 
     def _rarest(self, weighed: list[tuple[int, str, float]]) -> tuple[list[tuple[str, float]], bool]:
         """As many as can be looked up quickly; and whether others stand in too many places."""
@@ -296,6 +299,11 @@ class Index:
         joined = numpy.frombuffer(b"".join(blobs), dtype=numpy.float16)
         self._matrix = joined.reshape(len(ids), -1).astype(numpy.float32) if ids else None
         self._ids, self._seen = numpy.asarray(ids), version
+
+
+def _coded(term: str) -> bool:
+    """`e-2044`, `3`."""
+    return any(map(str.isdigit, term))
 
 
 def _name(path: str) -> str:

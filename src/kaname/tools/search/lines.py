@@ -1,24 +1,23 @@
-"""Plain text, tables of values (CSV) and Markdown as blocks, each with the line that it begins in."""
+"""Plain text and Markdown as blocks, each with the line that it begins in."""
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
 
-from .blocks import LONGEST_NAME, Block, Headings
+from .blocks import Block, Headings
 from .encodings import decoded
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t\u3000]+(.*?))?(?:[ \t\u3000]+#+)?[ \t\u3000]*")
 _FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_CODE = re.compile(r" {4}| {0,3}\t")
+_BULLET = re.compile(r"\s{0,3}(?:[-*+]|\d{1,9}[.)])\s")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*")
 _NO_TITLE = re.compile(r"\s*(?:[-*+>|]|\d+[.)]|`{3}|~{3})")
 _FRONT = re.compile(r"\s*(?:[\w-]+\s*:|- |#|$)|\s+\S")
 _TOLD = re.compile(r"(?:title|subtitle|description|summary|tags|keywords|categories)\s*:", re.IGNORECASE)
-_NUMBER = re.compile(r"\s*[-+]?[\d.,:/ ]*\d%?\s*")
 
 
 def lines_of(path: Path) -> list[str]:
@@ -45,39 +44,6 @@ def paragraphs(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
         yield begun, held
 
 
-def values(path: Path) -> Iterator[Block]:
-    """CSV: a row is a line of `column: value`, as in Excel; what has one column only is text."""
-    lines = lines_of(path)
-    first = next((line for line in lines if line.strip()), "")
-    separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=first.count)
-    if separator not in first:
-        yield from text(path)
-        return
-    try:
-        rows = list(_rows(lines, separator))
-    except csv.Error:
-        yield from text(path)
-        return
-    head = rows[0][1]
-    filled = [cell for cell in head if cell]
-    named = len(filled) > 1 and len(set(filled)) == len(filled) and not any(_NUMBER.fullmatch(cell) for cell in filled)
-    for place, (line, row) in enumerate(rows):
-        names = [cell[:LONGEST_NAME] for cell in head] if named and place else []
-        pairs = zip_longest(row, names[: len(row)], fillvalue="")
-        cells = [f"{name}: {cell}" if name else cell for cell, name in pairs if cell]
-        yield Block(" | ".join(cells), "", f"line {line}")
-
-
-def _rows(lines: list[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader([line + "\n" for line in lines], delimiter=separator)
-    begun = 1
-    for row in reader:
-        cells = [" ".join(cell.split()) for cell in row]
-        if any(cells):
-            yield begun, cells
-        begun = reader.line_num + 1
-
-
 def markdown(path: Path) -> Iterator[Block]:
     lines = lines_of(path)
     skipped = _front_matter(lines)
@@ -86,7 +52,7 @@ def markdown(path: Path) -> Iterator[Block]:
     reader = _Markdown()
     for number, line in enumerate(lines[skipped:], skipped + 1):
         yield from reader.take(number, line)
-    yield from reader.ended()
+    yield from reader.closed()
 
 
 def _front_matter(lines: list[str]) -> int:
@@ -113,7 +79,7 @@ def _about(lines: list[str]) -> Iterator[str]:
 class _Markdown:
     def __init__(self) -> None:
         self._headings, self._held = Headings(), list[str]()
-        self._begun, self._opened, self._fence = 1, 0, ""
+        self._begun, self._opened, self._fence, self._list = 1, 0, "", False
 
     def take(self, number: int, line: str) -> Iterator[Block]:
         if self._fence or self._opens(number, line):
@@ -123,10 +89,10 @@ class _Markdown:
             return
         heading, under = _HEADING.fullmatch(line), _UNDERLINE.fullmatch(line)
         if under and len(self._held) == 1 and not _NO_TITLE.match(self._held[0]):
-            self._headings.enter(1 if "=" in under[1] else 2, self._held.pop())
+            yield from self._headings.enter(1 if "=" in under[1] else 2, self._held.pop(), f"line {self._begun}")
         elif heading:
             yield from self.ended()
-            self._headings.enter(len(heading[1]), heading[2] or "")
+            yield from self._headings.enter(len(heading[1]), heading[2] or "", f"line {number}")
         elif not line.strip() or _RULE.fullmatch(line):
             yield from self.ended()
         else:
@@ -136,7 +102,11 @@ class _Markdown:
         text = "\n".join(self._held).rstrip()
         self._held = []
         if text:
-            yield Block(text, str(self._headings), f"line {self._begun}")
+            yield self._headings.block(text, f"line {self._begun}")
+
+    def closed(self) -> Iterator[Block]:
+        yield from self.ended()
+        yield from self._headings.ended()
 
     def _hold(self, number: int, line: str) -> None:
         """In code, blank lines too."""
@@ -144,7 +114,11 @@ class _Markdown:
         self._held.append(line.rstrip())
 
     def _opens(self, number: int, line: str) -> bool:
-        fence = _FENCE.fullmatch(line)
+        """As deep as code is indented, only in a list."""
+        if line.strip():
+            bullet = _BULLET.match(line) is not None
+            self._list = bullet or (self._list and line[0] in " \t")
+        fence = _FENCE.fullmatch(line) if self._list or not _CODE.match(line) else None
         self._fence, self._opened = (fence[1], number) if fence else ("", 0)
         return bool(fence)
 

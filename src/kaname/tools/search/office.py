@@ -122,16 +122,17 @@ def _word(archive: ZipFile) -> Iterator[Block]:
         place = f"page {page + begins}" if paged else f"paragraph {number}"
         page += breaks
         if node.tag == f"{_W}tbl":
-            yield Block(_table(node), str(headings), place, table=True)
+            yield headings.block(_table(node), place, table=True)
             continue
         style = node.find(f"{_W}pPr/{_W}pStyle")
         level = levels.get("" if style is None else style.get(f"{_W}val", ""), 9)
         text = _line(node)
         if level < 9 and text:
-            headings.enter(level, text)
+            yield from headings.enter(level, text, place)
         elif text and level == 9:
             said = [notes.get(one.get(f"{_W}id", ""), "") for one in node.iter(f"{_W}footnoteReference")]
-            yield Block("\n".join([text, *[one for one in said if one]]), str(headings), place)
+            yield headings.block("\n".join([text, *[one for one in said if one]]), place)
+    yield from headings.ended()
 
 
 def _opened_up(body: Element) -> Iterator[Element]:

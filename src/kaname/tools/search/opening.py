@@ -31,9 +31,12 @@ _TABLES = {"meta", "files", "chunks", "words"}
 
 def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
     """The file, made if there is none, and whether it may be written to."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(say(f"{path} is no file, and no index", f"{path} はファイルではなく、索引ではありません"))
     if path.exists() and not _may_write(path):
         return _as_it_is(path), False
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        _make_room(path)
     db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
     try:
         check(db, path)
@@ -51,6 +54,26 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
     except (ConfigError, sqlite3.DatabaseError):
         db.close()
         raise
+
+
+def _make_room(path: Path) -> None:
+    reason = say(f"{path.parent} may only be read", f"{path.parent} は読み取り専用です")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        usable = _may_write(path.parent)
+    except OSError as problem:
+        usable, reason = False, str(problem)
+    if not usable:
+        raise ConfigError(say(f"{path} cannot be made: {reason}", f"{path} を作れません: {reason}"))
+
+
+def no_index(path: str | Path) -> ConfigError:
+    return ConfigError(
+        say(
+            f"there is no index {path}: kaname docs add FOLDER --index {path}",
+            f"索引 {path} がありません: kaname docs add フォルダー --index {path}",
+        )
+    )
 
 
 def _may_write(path: Path) -> bool:

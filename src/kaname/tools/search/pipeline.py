@@ -111,7 +111,7 @@ class RAGPipeline:
         for number in sorted(scores, key=lambda number: (-scores[number], number)):
             if number in shown:  # part of a better one
                 continue
-            passage = self._index.around(number)
+            passage = [one for one in self._index.around(number) if one.id not in shown]  # a neighbour of two is shown once
             shown |= {one.id for one in passage}
             hits += [hit(self._index, number, passage, scores[number], similar[number])] if passage else []
             if len(hits) == top_k:

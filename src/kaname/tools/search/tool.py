@@ -14,7 +14,7 @@ from ...core.messages import ToolResult
 from ...kernel.offload import off_loop
 from .pipeline import Hit, RAGPipeline
 
-_SHARE = 4  # no passage has more than this part of what may be said in all
+_SHARE = 4  # no passage has more than this part of what may be said in all, unless the chunk that was found is longer
 
 
 class SearchTool:
@@ -69,20 +69,31 @@ def _shown(hits: list[Hit], most: int) -> dict[str, Any]:
     passages: list[dict[str, Any]] = []
     left, cut = most, False
     for hit in hits:
-        text = hit.text[: min(left, most // _SHARE)]
-        if not text:
+        if left <= 0:
             break
-        left -= len(text)
+        text = _fitting(hit, min(left, max(most // _SHARE, len(hit.found))))
+        left -= len(text.strip("…"))
         cut = cut or text != hit.text
-        passages.append(_passage(hit, text if text == hit.text else text + "…"))
+        passages.append(_passage(hit, text))
     notes = []
     if not hits:
         notes.append("nothing was found; there may be no documents yet")
     if cut:
-        notes.append("a text that ends with … was cut")
+        notes.append("a text that begins or ends with … was cut")
     if len(passages) < len(hits):
         notes.append(f"{len(hits) - len(passages)} more passages were left out for their length")
     return {"passages": passages, **({"note": "; ".join(notes)} if notes else {})}
+
+
+def _fitting(hit: Hit, most: int) -> str:
+    """What was found, and as much of what stands around it as there is room for."""
+    if len(hit.text) <= most:
+        return hit.text
+    place = max(0, hit.text.find(hit.found))
+    room = max(0, most - len(hit.found))
+    start = max(0, place - room // 2)
+    end = start + most
+    return ("…" if start else "") + hit.text[start:end] + ("…" if end < len(hit.text) else "")
 
 
 def _passage(hit: Hit, text: str) -> dict[str, Any]:
