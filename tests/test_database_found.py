@@ -753,3 +753,133 @@ async def test_no_part_of_a_password_is_told():
     assert "s3cr3t" not in told
     assert "PW@" not in told
     tool.close()
+
+
+async def test_macros_of_duckdb_are_not_taken_for_the_engines(tmp_path):
+    import duckdb
+
+    own = ("total(x)", "lower(x)", '"range"(x)')
+    with duckdb.connect(str(tmp_path / "own.duckdb")) as made:
+        made.execute(HIDDEN)
+        made.execute("CREATE TABLE seen (id INTEGER, name VARCHAR); INSERT INTO seen VALUES (1, 'a')")
+        for macro in own:
+            table = "TABLE " if "range" in macro else ""
+            made.execute(
+                f"CREATE MACRO {macro} AS {table}{'(' if not table else ''}SELECT max(apikey) AS m FROM keys_hidden{')' if not table else ''}"
+            )
+    tool = DatabaseTool(tmp_path / "own.duckdb", tables=["seen"])
+    for sql in ("SELECT lower('A') AS x", "SELECT * FROM range(3)", "SELECT total(1) AS x"):
+        result = await tool.execute(sql)
+        assert result.is_error, sql
+    assert (await tool.execute("SELECT upper(name) AS x FROM seen")).output == {"rows": [{"x": "A"}]}
+    tool.close()
+    with duckdb.connect(str(tmp_path / "own.duckdb")) as made:
+        made.execute('CREATE MACRO "+"(a, b) AS (SELECT max(apikey) FROM keys_hidden)')
+    tool = DatabaseTool(tmp_path / "own.duckdb", tables=["seen"])
+    result = await tool.execute("SELECT id + 1 AS x FROM seen")
+    assert "macros in the place of the engine's own" in result.error
+    tool.close()
+
+
+async def test_no_own_function_by_a_dot_and_no_own_operator_by_a_word(sources):
+    if "postgres" not in sources:
+        pytest.skip("no PostgreSQL here")
+    import psycopg
+
+    own = """
+        CREATE FUNCTION initcap(customers) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT max(apikey) FROM keys_hidden';
+        CREATE FUNCTION same(text, integer) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+        CREATE OPERATOR = (LEFTARG = text, RIGHTARG = integer, FUNCTION = same);
+        CREATE OPERATOR ~~ (LEFTARG = text, RIGHTARG = integer, FUNCTION = same);
+    """
+    undo = "DROP OPERATOR ~~ (text, integer); DROP OPERATOR = (text, integer); DROP FUNCTION same(text, integer);"
+    undo += "DROP FUNCTION initcap(customers)"
+    with psycopg.connect(sources["postgres"], autocommit=True) as made:
+        made.execute(own)
+        try:
+            tool = DatabaseTool(sources["postgres"], tables=SEEN)
+            for sql in (
+                "SELECT c.initcap FROM customers c",
+                "SELECT name FROM customers WHERE name IN (1)",
+                "SELECT name FROM customers WHERE name LIKE 1",
+                "SELECT CASE name WHEN 1 THEN 2 END AS x FROM customers",
+                "SELECT nullif(name, 1) AS x FROM customers",
+            ):
+                assert (await tool.execute(sql)).is_error, sql
+            tool.close()
+        finally:
+            made.execute(undo)
+
+
+async def test_the_servers_own_tables_are_not_seen_by_way_of_the_search_path(sources):
+    if "postgres" not in sources:
+        pytest.skip("no PostgreSQL here")
+    joint = "&" if "?" in sources["postgres"] else "?"
+    tool = DatabaseTool(f"{sources['postgres']}{joint}options=-c%20search_path%3Dpublic,pg_catalog")
+    assert "pg_authid" not in tool.description
+    assert (await tool.execute("SELECT usename, passwd FROM pg_shadow")).is_error
+    assert (await tool.execute("SELECT lower('A') || 'b' AS x, 1 + 1 AS y")).output == {"rows": [{"x": "ab", "y": 2}]}
+    tool.close()
+
+
+async def test_a_join_by_commas_is_left_to_the_planner(tmp_path):
+    with sqlite3.connect(tmp_path / "big.db") as made:
+        made.executescript(
+            "CREATE TABLE cust (id INTEGER PRIMARY KEY); CREATE TABLE prod (id INTEGER PRIMARY KEY);"
+            "CREATE TABLE sale (id INTEGER PRIMARY KEY, cust_id INTEGER, prod_id INTEGER);"
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO cust SELECT i FROM n;"
+            "INSERT INTO prod SELECT id FROM cust; INSERT INTO sale SELECT id, id, id FROM cust"
+        )
+    made.close()
+    tool = DatabaseTool(tmp_path / "big.db")
+    sql = "SELECT count(*) AS n FROM cust c, prod p, sale s WHERE s.cust_id = c.id AND s.prod_id = p.id"
+    assert (await tool.execute(sql)).output == {"rows": [{"n": 20000}]}, "in the tables' order it would take hours"
+    tool.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "sql"),
+    [
+        ("duckdb", """SELECT CAST('{"a.b": 3, "a": {"b": 4}, "x[0]": 5}' AS JSON) ->> 'a.b' AS x"""),
+        ("sqlite", """SELECT '{"a:b": 3}' ->> 'a:b' AS x, '{"a": {"b": 4}}' ->> '$.a.b' AS y"""),
+        ("duckdb", "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY price) AS x FROM products"),
+        ("sqlite", "SELECT (price NOT IN (0)) = 1 AS x FROM products ORDER BY id"),
+    ],
+)
+async def test_keys_and_quantiles_are_what_the_engine_takes_them_for(tools, sources, engine, sql):
+    result = await tools(engine).execute(sql)
+    with directly(sources, engine) as run:
+        _, wanted = run(sql)
+    assert result.error is None
+    got = [list(row.values()) for row in result.output["rows"]]
+    assert [[str(value) for value in row] for row in got] == [[str(value) for value in row] for row in wanted]
+
+
+@pytest.mark.parametrize(
+    ("engine", "sql"),
+    [
+        ("sqlite", "SELECT id FROM products WHERE id = price NOT IN (0)"),
+        ("postgres", "SELECT INTERVAL '1.5' MONTH AS x"),
+        ("duckdb", "SELECT 1 + 1 AS kaname_row_"),
+    ],
+)
+async def test_what_would_be_read_otherwise_is_refused(tools, sources, engine, sql):
+    if engine not in sources:
+        pytest.skip("no PostgreSQL here")
+    assert (await tools(engine).execute(sql)).error.startswith("not run: ")
+
+
+async def test_a_tool_is_not_asked_for_its_description_to_see_whether_it_is_one():
+    class Slow:
+        name = "slow"
+
+        @property
+        def description(self):
+            raise AssertionError("nobody has asked for it")
+
+        async def execute(self, input_text):
+            return None
+
+    from kaname.tools.registry import as_action
+
+    assert as_action(Slow()).name == "slow"

@@ -85,7 +85,7 @@ class TextTool:
     def __init__(self, tool: Tool) -> None:
         if not isinstance(tool.name, str) or not tool.name:
             raise ConfigError(f"the tool {tool!r} needs a name, not {tool.name!r}")
-        self.name, self.description = tool.name, tool.description
+        self.name = tool.name
         own = getattr(tool, "parameters", None)
         named = own.get("properties") if isinstance(own, Mapping) else None
         self.parameters = own if own is not None and isinstance(named, Mapping) and len(named) == 1 else TextTool.parameters
@@ -93,6 +93,11 @@ class TextTool:
         self.effect = check_effect(self.name, getattr(tool, "effect", "irreversible"))
         self.timeout = _timeout(getattr(tool, "timeout", DEFAULT_TIMEOUT))
         self._tool = tool
+
+    @property
+    def description(self) -> str:
+        """When it is asked for: it may have to be worked out."""
+        return self._tool.description
 
     def prepare(self, call: ToolCall) -> str:
         """One text in, however the model wrapped it: as `input`, as the only other argument, or as the bare text."""

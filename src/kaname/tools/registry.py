@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import getattr_static
 from typing import Any
 
 from ..core.errors import ConfigError, DuplicateToolError, ToolNotFoundError
@@ -18,7 +19,7 @@ def as_action(tool: Any) -> Action:
         return tool  # type: ignore[no-any-return]
     if isinstance(tool, Mapping):
         return DefinedTool(tool)
-    if isinstance(tool, Tool) and not isinstance(tool, type):
+    if _is_text_tool(tool):
         return TextTool(tool)
     if callable(tool) and not isinstance(tool, type):
         return FunctionTool(tool)
@@ -30,6 +31,12 @@ def as_action(tool: Any) -> Action:
             "オブジェクトが必要です",
         )
     )
+
+
+def _is_text_tool(tool: Any) -> bool:
+    """Without asking it: a description may be worked out, and take its time."""
+    described = getattr_static(tool, "description", None) is not None or hasattr(tool, "description")
+    return not isinstance(tool, type) and described and hasattr(tool, "name") and hasattr(tool, "execute")
 
 
 def _is_action(tool: Any) -> bool:

@@ -53,7 +53,8 @@ def function_name(node: Any) -> str:
 
 def _written(node: Any, text: str) -> str:
     start, end = node.meta.get("start"), node.meta.get("end")
-    return text[start : end + 1] if isinstance(start, int) and isinstance(end, int) else function_name(node)
+    shown = text[start : end + 1] if isinstance(start, int) and isinstance(end, int) else ""
+    return shown if small(shown.strip('"')) == function_name(node) else function_name(node)
 
 
 def _check_size(node: Any, name: str, written: str, dialect: str) -> None:

@@ -27,7 +27,8 @@ def no_hidden_calls(tree: Any, known: Known, allowed: Collection[str]) -> None:
         if not column.table or isinstance(column.this, exp.Star):
             continue
         name = known.folded(column.this)
-        if name in columns | _FIELDS if known.calls is None else name not in known.calls or name in allowed:
+        harmless = name in columns | _FIELDS if known.calls is None else name not in known.calls or name in allowed
+        if harmless and name not in known.own_functions:
             continue
         having = sources[known.folded(column.args["table"])]
         if not having or not all(has is not None and name in has for has in having):

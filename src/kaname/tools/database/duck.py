@@ -24,6 +24,35 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+_MACROS = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
+_WITHOUT_A_CALL = frozenset(  # functions that are called by signs and words
+    [
+        "list_value",
+        "struct_pack",
+        "map",
+        "date_part",
+        "power",
+        "pow",
+        "list_extract",
+        "array_extract",
+        "list_slice",
+        "struct_extract",
+        "not_like_escape",
+        "like_escape",
+        "ilike_escape",
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "mod",
+        "concat",
+        "array_slice",
+        "element_at",
+        "row",
+        "cast",
+        "try_cast",
+    ]
+)
 _MOST_SAMPLED = 200  # columns: each is a query
 _COLUMNS = """
 SELECT c.table_name, c.column_name, c.data_type, c.comment, t.comment, t.table_name IS NOT NULL, c.database_name
@@ -72,6 +101,25 @@ class DuckEngine:
         finally:
             connection.close()
         return [Table(name, tuple(columns), told, "main", catalog) for name, (columns, told, catalog) in found.items()]
+
+    def names(self) -> dict[str, frozenset[str]]:
+        """Macros that somebody has made: one of the engine's own name would be called in its place."""
+        import duckdb
+
+        connection = self._open()
+        try:
+            made = {name.lower() for (name,) in connection.execute(_MACROS).fetchall()}
+        except duckdb.Error as problem:
+            raise QueryFailed(_told(problem)) from problem
+        finally:
+            connection.close()
+        if hidden := sorted([name for name in made if name in _WITHOUT_A_CALL or not name.isidentifier()]):
+            told = say(
+                f"this database has macros in the place of the engine's own signs or words: {', '.join(hidden)}",
+                f"このデータベースには演算子などを置き換えるマクロがあります: {', '.join(hidden)}",
+            )
+            raise QueryFailed(told)
+        return {"own_functions": frozenset(made)}
 
     def run(self, sql: str, limits: Limits) -> Rows:
         import duckdb

@@ -48,7 +48,13 @@ def _said_otherwise(text: str, tokens: list[Any], dialect: str) -> str:
     for token, after, later in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
         kind, following = token.token_type.name, after.token_type.name
         written = text[after.start : after.end + 1]
+        if kind == "INTERVAL" and dialect == "sqlite":
+            raise Refused(say('write a column of that name as "interval"', '列名は "interval" と書いてください'))
         with_unit = later is not None and re.fullmatch(_UNITS, later.text, re.IGNORECASE) is not None
+        if kind == "INTERVAL" and following == "STRING" and with_unit and not re.fullmatch(r"'[+-]?[0-9]+'", written):
+            raise Refused(
+                say("write INTERVAL '1.5 hours', with the unit in the text", "INTERVAL '1.5 hours' のように書いてください")
+            )
         if kind == "INTERVAL" and following == "STRING" and not with_unit and not _SIMPLE.fullmatch(written):
             made += [text[place : token.start], f"CAST({written} AS INTERVAL)"]
             place = after.end + 1
@@ -64,7 +70,15 @@ def _set_right(tree: Any, dialect: str) -> None:
 
     for no in list(tree.find_all(exp.Not)):  # x NOT IN (…) < y
         if isinstance(no.parent, exp.Binary | exp.In | exp.Between | exp.Cast) and not isinstance(no.parent, exp.Connector):
+            if dialect == "sqlite" and no.arg_key == "expression":  # there it is (x = y) NOT IN (…)
+                raise Refused(say("put brackets around the comparison", "比較を括弧で囲んでください"))
             no.replace(exp.Paren(this=no.copy()))
+    for join in tree.find_all(exp.Join) if dialect == "sqlite" else ():  # FROM a, b: CROSS would fix their order, for good
+        if join.kind == "CROSS" and not join.args.get("on"):
+            join.set("kind", "INNER")
+            join.set("on", exp.true())
+    for within in list(tree.find_all(exp.WithinGroup)) if dialect == "duckdb" else ():
+        _as_quantile(within)
 
     for distinct in list(tree.find_all(exp.Distinct)):  # f(DISTINCT a, b) has two arguments, not one of two parts
         order = distinct.parent if isinstance(distinct.parent, exp.Order) else None
@@ -79,6 +93,19 @@ def _set_right(tree: Any, dialect: str) -> None:
         if not arrow.args.get("colon") and isinstance(arrow.this, exp.Literal) and len(arrow.expressions) == 1:
             into = f"SELECT {generated(arrow.expressions[0], dialect)} -> {generated(arrow.this, dialect)}"
             arrow.replace(parsed(into, dialect)[0].expressions[0])
+
+
+def _as_quantile(within: Any) -> None:
+    """percentile_cont(0.5) WITHIN GROUP (ORDER BY x) is quantile_cont(x, 0.5)."""
+    from sqlglot import exp
+
+    call, order = within.this, within.args.get("expression")
+    name = str(call.name).lower() if isinstance(call, exp.Anonymous) else ""
+    by = order.expressions if isinstance(order, exp.Order) else []
+    if name not in ("percentile_cont", "percentile_disc") or len(by) != 1 or by[0].args.get("desc"):
+        raise not_plainly()
+    inside = [by[0].this.copy(), *[one.copy() for one in call.expressions]]
+    within.replace(exp.Anonymous(this=name.replace("percentile", "quantile"), expressions=inside))
 
 
 def generated(tree: Any, dialect: str) -> str:
@@ -99,7 +126,8 @@ def _grammar(dialect: str) -> Any:
     grammar = base.parser_class
     kept = {name: own for name, own in grammar.FUNCTION_PARSERS.items() if name in _OWN_GRAMMAR[dialect]}
     parser = type("Parser", (grammar,), {"FUNCTIONS": {}, "FUNCTION_PARSERS": kept})
-    return type(f"Kaname{base.__name__}", (base,), {"Parser": parser})
+    as_it_is = {"Parser": parser, "to_json_path": lambda self, path: path}  # x -> 'a.b' means the key a.b
+    return type(f"Kaname{base.__name__}", (base,), as_it_is)
 
 
 def _sqlglot() -> Any:

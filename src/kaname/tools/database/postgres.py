@@ -22,7 +22,8 @@ SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class'), a.attname, form
        current_database()
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND a.attnum > 0 AND NOT a.attisdropped
-  AND n.nspname = ANY (current_schemas(false)) AND has_column_privilege(c.oid, a.attnum, 'SELECT')
+  AND n.nspname = ANY (current_schemas(false)) AND n.nspname !~ '^(pg_|information_schema$)'
+  AND has_column_privilege(c.oid, a.attnum, 'SELECT')
 ORDER BY array_position(current_schemas(false), n.nspname), c.relname, a.attnum
 """
 # What does more than to calculate, or is not the server's own, and can be called with one argument; types that tell names
@@ -38,7 +39,7 @@ WHERE t.typtype IN ('e', 'd') AND n.nspname = ANY (current_schemas(false))
 # A function of the same name as the server's, for other types, would be called in its place; extensions may have such
 _OWN = """
 SELECT o.{name} FROM {table} o JOIN pg_namespace n ON n.oid = o.{schema}
-WHERE n.nspname = ANY (current_schemas(false)) AND NOT EXISTS (
+WHERE n.nspname = ANY (current_schemas(false)) AND n.nspname !~ '^(pg_|information_schema$)' AND NOT EXISTS (
     SELECT FROM pg_depend d WHERE d.classid = '{table}'::regclass AND d.objid = o.oid AND d.deptype = 'e')
 """
 _OWN_FUNCTIONS = _OWN.format(name="proname", table="pg_proc", schema="pronamespace")

@@ -12,6 +12,10 @@ from ...core.language import say
 from .functions import BEFORE_BRACKETS, NEVER
 from .plain import Refused
 
+_EQUAL = dict.fromkeys(
+    ("in", "case", "nullif", "distinct", "using", "natural", "union", "except", "intersect"), frozenset({"="})
+)
+_MEANS = _EQUAL | {"between": frozenset({"<=", ">="}), "like": frozenset({"~~", "!~~"}), "ilike": frozenset({"~~*", "!~~*"})}
 _OPERATORS = frozenset("+-*/<>=~!@#%^&|?")
 _TOKEN = re.compile(
     r"""(?P<space>[ ]+)
@@ -37,15 +41,20 @@ def proofread(text: str, functions: Collection[str], operators: Collection[str] 
         kind, piece = found.lastgroup, found[0]
         signs = signs + piece if kind == "sign" and piece in _OPERATORS else ""
         if signs in operators and text[place : place + 1] not in _OPERATORS:
-            told = say(f"{signs} is an operator of this database's own", f"{signs} はこのデータベース独自の演算子です")
-            raise Refused(told)
+            raise Refused(_own(signs))
         if kind == "space":
             continue
         if word and piece == "(" and word not in BEFORE_BRACKETS and word not in functions:
             raise Refused(say(f"the function {word}() is not allowed here", f"関数 {word}() は使えません"))
         word = piece.lower() if kind == "word" else ""
+        if own := _MEANS.get(word, frozenset()).intersection(operators):
+            raise Refused(_own(f"{piece} ({', '.join(sorted(own))})"))
         if word in NEVER and word not in functions and not text.startswith("INTO NAME ", found.start()):
             raise Refused(_told(piece))
+
+
+def _own(what: str) -> str:
+    return say(f"{what} is an operator of this database's own", f"{what} はこのデータベース独自の演算子です")
 
 
 def _told(piece: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from ...core.language import say
 from .calls import allowed, check_calls
 from .dots import no_hidden_calls
+from .engine import ROW
 from .functions import TYPES
 from .grammar import generated, not_plainly, parsed
 from .labels import label
@@ -112,6 +113,8 @@ def _exact_names(tree: Any, known: Known) -> None:
     from sqlglot import exp
 
     for node in tree.find_all(exp.Identifier):
+        if small(node.this) == ROW:
+            raise Refused(say(f"{ROW} is no name for you", f"{ROW} という名前は使えません"))
         if "\x00" in node.this or not node.this:
             raise Refused(say("a name is empty", "空の名前があります"))
         if known.dialect == "postgres" and not node.args.get("quoted"):

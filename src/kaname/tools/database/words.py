@@ -24,6 +24,12 @@ def only_plain_words(tree: Any) -> None:
             if not node.is_string and not _NUMBER.fullmatch(str(node.this)):
                 raise not_plainly()
             continue
+        if (
+            isinstance(node, exp.JSONExtract | exp.JSONExtractScalar)
+            and node.expression.name == ""
+            and node.expression.is_string
+        ):
+            raise not_plainly()
         for value in node.args.values():
             for one in value if isinstance(value, list) else [value]:
                 if isinstance(one, str) and not _WORDS.fullmatch(one):
