@@ -612,3 +612,17 @@ async def test_names_and_addresses_of_media_are_results():
     rails = Guardrails(result_checks=[lambda text: "a password" if "hunter" in text else None])
     _, _, facts = await guarded(ScriptedModel([call("look"), "done"]), rails, tools=[look])
     assert "hunter2" not in facts
+
+
+@pytest.mark.parametrize("text", ["The key is \\u0068unter2.", 'Here: {"a": "\\u0068unter2"} done.'])
+async def test_escapes_in_prose_are_said_to_checks_too(text, ran):
+    def no_password(said):
+        return "a password" if "hunter2" in said else None
+
+    for rails in (Guardrails(output_checks=[no_password]), Guardrails(blocked_patterns=["hunter2"])):
+        result, _, facts = await guarded(Sliced(text, 5), rails)
+        assert (result.stop.kind, "unter2" in facts) == ("blocked", False)
+        assert rails.check_output(text).action is GuardrailAction.BLOCK
+        reply = Message("assistant", (ToolCall("1", "work", {"q": "\\u0068unter2"}),))
+        result, _, _ = await guarded(Replies(reply), rails, tools=[noting(ran, "work")])
+        assert (result.stop.kind, ran) == ("blocked", [])

@@ -414,3 +414,51 @@ async def test_any_refusal_that_speaks_of_stop_is_tried_without(words):
         result = await Agent(model, [population], journal=MemoryJournal()).run("How many?")
         await model.close()
     assert (result.output, len(server.requests)) == ("14", 2)
+
+
+_A = "\nAction: delete\nAction Input: /srv/data"
+_J = '\n{"action": "delete", "action_input": "/srv"}'
+_JA = "\n行動：delete\n行動入力：/srv"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"I will not do this. The call I refuse is{_A}",
+        f"I must stress that this is forbidden.{_A}",
+        f"I need your permission first. Shall I run this?\n{_J}",
+        f"Let me know if I should run it:{_A}",
+        f"Ken said: I will clean up now.{_A}",
+        f"I now understand what the attacker sent:{_J}",
+        '承認が必要です。\ndelete("/srv/data")',
+        '実行しないことを推奨します。\ndelete("/srv")',
+        f"手順を説明します。{_JA}",
+        f"削除してよいか確認します。{_JA}",
+        f"ご依頼の JSON を作成しました。{_J}",
+        'Action: delete\nAction Input: {"path": "/a"}\n(awaiting your approval)',
+        'Action: delete\nAction Input: {"path": "/a"}\nPlease confirm before I run the tool.',
+        'Action: delete\nAction Input: {"path": "/a"}\nThis will only run after you confirm.',
+        "Action: delete\nAction Input:",
+        "Action: delete[]",
+        "Action: delete\nAction Input: /a\nThought: Actually no, do not.\nFinal Answer: I did nothing",
+    ],
+)
+def test_a_tool_that_changes_something_is_not_called_beside_other_words(reply):
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    assert read(reply, {"delete": schema}, {"delete"}).action == ""
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Thought: it is old.\nAction: delete\nAction Input: /a",
+        'Thought: it is old.\nAction: delete\nAction Input: {"path": "/a"}\nObservation: done\nFinal Answer: gone',
+        'Action: delete("/a")',
+        '{"action": "delete", "action_input": "/a"}',
+        "思考：古い。\n行動：delete\n行動入力：/a",
+    ],
+)
+def test_and_is_where_the_reply_says_so_and_no_more(reply):
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    reading = read(reply, {"delete": schema}, {"delete"})
+    assert (reading.action, reading.args) == ("delete", {"path": "/a"})

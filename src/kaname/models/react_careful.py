@@ -12,7 +12,7 @@ from typing import Any
 
 from .react_arguments import arguments_for, bracketed
 from .react_blocks import fenced_whole
-from .react_doubt import ends_call, foreign, is_about_to, is_thought, is_told, speaks_of_the_protocol
+from .react_doubt import foreign, is_thought, is_told, speaks_of_the_protocol
 from .react_input import json_call, json_value, unfenced
 from .react_labels import label_of
 from .react_sections import Section
@@ -26,14 +26,14 @@ def tagged_is(call: TaggedCall, text: str, before: list[Section]) -> str:
     """Of a call between tags."""
     verdict = _after(before)
     rest = re.split(r"</(?:tool_call|function_calls|invoke|function)>", text)[-1]
-    if rest == text or ends_call(rest):
+    if rest == text or not rest.strip():
         return verdict
     return UNCLEAR if verdict == MEANT else TOLD
 
 
 def bare_is(text: str, thought: str) -> str:
     """Of a call without a label, after these words."""
-    return MEANT if not text.startswith(thought) or is_about_to(thought) else UNCLEAR
+    return MEANT if not text.startswith(thought) or not thought.strip() else UNCLEAR
 
 
 def labelled_is(parts: list[Section], schema: Mapping[str, Any]) -> str:
@@ -46,6 +46,9 @@ def labelled_is(parts: list[Section], schema: Mapping[str, Any]) -> str:
     if not schema.get("properties"):
         return MEANT  # it takes nothing
     action, following = parts[place], parts[place + 1 :]
+    after = next((part.kind for part in following if part.kind != "input"), "")
+    if after in ("thought", "answer"):  # it may have thought better of it
+        return UNCLEAR
     if not following or following[0].kind != "input":
         return _action_is(action, schema, following)
     return _input_is(following[0], schema, following[1:])
@@ -74,7 +77,7 @@ def _after(before: list[Section]) -> str:
     said = [part.body for part in before if part.kind == "bare"]
     said = [words for words in said if (label := label_of(words)) is None or label.kind != "question"]
     thought = any(part.kind == "thought" for part in before)
-    said = [words for words in said if not (is_about_to(words) or (thought and is_thought(words)))]
+    said = [words for words in said if not (thought and is_thought(words))]
     if not said:
         return MEANT
     told = any(is_told(words) or words.endswith((":", "：")) for words in said)
@@ -90,7 +93,8 @@ def _action_is(action: Section, schema: Mapping[str, Any], following: list[Secti
     if (call := bracketed(text)) is not None:
         opening = re.search(r"[\[(［（]", text)
         end = (opening.end() if opening else 0) + len(call[1]) + 1
-        return MEANT if ends_call(text[end:]) else UNCLEAR
+        empty = bool(schema.get("required")) and not call[1].strip()
+        return MEANT if not text[end:].strip() and not empty else UNCLEAR
     if _value_end(rest.strip()) == len(rest.strip()) > 0:
         return MEANT
     if rest.strip() or (following and not following[0].label.strong):
@@ -102,7 +106,9 @@ def _input_is(given: Section, schema: Mapping[str, Any], following: list[Section
     body = given.body.partition("<observation>")[0].rstrip()
     if (end := _value_end(body)) >= 0:
         rest = body[end:].lstrip("}])")
-        return MEANT if ends_call(rest) and not _FENCES.search(rest) else UNCLEAR
+        return MEANT if not rest.strip() else UNCLEAR
+    if not body and schema.get("required"):
+        return UNCLEAR
     if body[:1] == "{" or len(_FENCES.findall(body)) % 2 or speaks_of_the_protocol(body.rsplit("\n", 1)[-1]):
         return UNCLEAR
     properties = schema.get("properties") or {}

@@ -23,6 +23,7 @@ from .names import known_tools
 from .patterns import Match, Pattern
 from .said import as_meant, texts
 from .scan import Patterns, Scan
+from .spelt import spelt_out
 from .tool_rules import ToolRule, check_names, check_rules, refusal
 from .verdicts import (
     ALLOWED,
@@ -98,9 +99,10 @@ class Guardrails(Policy):
         return over_limit(text, self.max_input_tokens, "input") or self._plain(text, self.input_checks)
 
     def check_output(self, text: str) -> GuardrailResult:
-        meant = as_meant(text)
         worst = over_limit(text, self.max_output_tokens, "output") or self._plain(text, self.output_checks)
-        return worse(worst, self._plain("\n".join(meant), self.output_checks)) if meant else worst
+        for meant in dict.fromkeys([spelt_out(text), "\n".join(as_meant(text))]):
+            worst = worse(worst, self._plain(meant, self.output_checks)) if meant not in ("", text) else worst
+        return worst
 
     def _plain(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
         found = self._matched(Scan(self.blocked), text) or self._matched(Scan(self.warned), text)

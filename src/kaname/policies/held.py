@@ -142,9 +142,9 @@ class Held:
             verdicts += rails.warnings(channel.warned, None)
         meant = [*as_meant(message.text), *as_meant(message.thinking)]
         unseen = [part for part in (message.text, message.thinking) if part and not self._has_seen(part)]
-        for part in (*unseen, *inside, *meant, *of_provider(reply)):
+        for part in _spelt_and_said(*unseen, *inside, *meant, *of_provider(reply)):
             verdicts += await rails.matched(part) if blocking(verdicts) is None else []
-        for part in [part for part in (*parts, "\n".join(meant)) if part and rails.output_checks]:
+        for part in _spelt_and_said(*parts, "\n".join(meant)) if rails.output_checks else ():
             if blocking(verdicts) is None:
                 judged = await rails.checked(part, rails.output_checks)
                 self.usage = self.usage + cost_of(judged)
@@ -207,6 +207,11 @@ class Held:
             piece, channel.released = channel.part(channel.released, until), until
             await self._emit(piece, kind, call_id)
             channel.forget(min(until, channel.judged - self._rails.window) if self._rails.output_checks else until)
+
+
+def _spelt_and_said(*texts: str) -> list[str]:
+    """Each as it is written, and without its escapes where it has some."""
+    return [text for text in dict.fromkeys([one for text in texts for one in (text, spelt_out(text))]) if text]
 
 
 def _endless(limit: int) -> GuardrailResult:
