@@ -100,7 +100,10 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="append",
         default=[],
         metavar="MODULE:NAME",
-        help=say("a function to use: module:name, or FILE.py for all its tools", "使う関数。module:name、または FILE.py"),
+        help=say(
+            "a tool to use: calculator, database:FILE, search, module:name, or FILE.py for all its tools",
+            "使うツール。calculator、database:FILE、search、module:name、または FILE.py",
+        ),
     )
     run.add_argument("-i", "--instructions", default="", help=say("how to go about it", "進め方"))
     run.add_argument("-s", "--session", help=say("the conversation it belongs to", "属する会話"))

@@ -1,4 +1,4 @@
-"""The statement as it was written, made plain before any parser reads it: comments become spaces, and every way to write a text
+"""The statement as it was written, made plain before any parser reads it: comments are refused, and every way to write a text
 becomes '…'. Nothing rests on this: what is run is written anew from the tree that was checked."""
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def plain(sql: str, dialect: str) -> str:
 
 
 def _pieces(sql: str, dialect: str) -> Iterator[tuple[str, str]]:
-    """What stands outside of quotes, under the name ''; and between it texts, names and spaces for comments."""
+    """What stands outside of quotes, under the name ''; and between it texts and names."""
     place = 0
     while found := _PATTERNS[dialect].search(sql, place):
         yield "", sql[place : found.start()]
@@ -86,28 +86,13 @@ def _pieces(sql: str, dialect: str) -> Iterator[tuple[str, str]]:
         place = found.end()
         if kind == "tag":
             kind = "dollar"
-        if kind == "block":
-            place = _end_of_comment(sql, place, nested=dialect != "sqlite")
-            yield "comment", " "
-        elif kind == "line":
-            yield "comment", " "
-        elif kind == "name_u":
+        if kind in ("block", "line"):
+            raise Refused(say("write it without comments", "コメントなしで書いてください"))
+        if kind == "name_u":
             raise Refused(say('write names as "name", without U&', 'U& を付けずに "name" と書いてください'))
         else:
             yield kind, _as_text(kind, piece)
     yield "", sql[place:]
-
-
-def _end_of_comment(sql: str, place: int, *, nested: bool) -> int:
-    depth = 1
-    for found in re.compile(r"/\*|\*/").finditer(sql, place):
-        if found[0] == "*/":
-            depth -= 1
-        elif nested:
-            depth += 1
-        if depth == 0:
-            return found.end()
-    raise Refused(say("a comment does not end", "コメントが閉じていません"))
 
 
 def _as_text(kind: str, piece: str) -> str:

@@ -38,7 +38,7 @@ class DatabaseTool:
     effect: Effect = "pure"
     parameters: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"sql": {"type": "string", "description": "one SELECT statement"}},
+        "properties": {"sql": {"type": "string", "description": "one SELECT statement, without comments"}},
         "required": ["sql"],
     }
 
