@@ -462,3 +462,29 @@ def test_and_is_where_the_reply_says_so_and_no_more(reply):
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     reading = read(reply, {"delete": schema}, {"delete"})
     assert (reading.action, reading.args) == ("delete", {"path": "/a"})
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "Tool: delete\nInput: the path of the file to remove",
+        "ツール：delete\n引数：path（削除するファイル）",
+        "1. Action: delete\n2. Input: /srv\n3. Result: gone",
+        "delete(path)",
+        "Action: delete[path]",
+        '{"action": "delete", "status": "forbidden"}',
+        '{"event": "audit", "action": "delete", "user": "ken", "path": "/srv"}',
+        '{"name": "delete", "description": "removes a file", "parameters": {"path": {"type": "string"}}}',
+    ],
+)
+def test_a_manual_or_a_log_calls_nothing_that_changes_something(reply):
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    assert read(reply, {"delete": schema}, {"delete"}).action == ""
+
+
+def test_a_letter_is_sent_whole_or_not_at_all():
+    texts = {name: {"type": "string"} for name in ("to", "subject", "body")}
+    schema = {"type": "object", "properties": texts, "required": list(texts)}
+    for line in ("Observation: it is hot", "観察：暑い", "Final Answer: 42", "Action: reboot"):
+        reply = f"Action: send_mail\nAction Input:\nto: k@x\nsubject: s\nbody: Hi\n\n{line}\n\nBye"
+        assert read(reply, {"send_mail": schema}, {"send_mail"}).action == "", line

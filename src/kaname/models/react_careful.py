@@ -43,6 +43,10 @@ def labelled_is(parts: list[Section], schema: Mapping[str, Any]) -> str:
         return UNCLEAR
     if (verdict := _after(parts[:place])) != MEANT:
         return verdict
+    thought = any(part.kind == "thought" for part in parts[:place])
+    everyday = [part for part in parts[place : place + 2] if part.kind in ("action", "input") and not part.label.strong]
+    if everyday and not thought:
+        return UNCLEAR  # "Tool: delete" also begins a manual
     if not schema.get("properties"):
         return MEANT  # it takes nothing
     action, following = parts[place], parts[place + 1 :]
@@ -61,6 +65,18 @@ def kept_whole(parts: list[Section], args: Mapping[str, Any] | str, schema: Mapp
     if given is None or given.kind != "input" or _value_end(given.body) >= 0 or bracketed(parts[place].body) is not None:
         return args
     return arguments_for(given.body, schema, kept=True)
+
+
+def fits(args: Mapping[str, Any] | str, schema: Mapping[str, Any]) -> bool:
+    """Whether these are arguments that somebody means: all that are wanted, no others, and no parameter named for its value."""
+    properties = schema.get("properties") or {}
+    if isinstance(args, str):
+        named = {word.strip() for word in re.split(r"[,、]", args)}
+        return bool(args.strip() or not schema.get("required")) and not named & set(properties)
+    texts = {name: value for name, value in args.items() if properties.get(name, {}).get("type") == "string"}
+    if any(not isinstance(value, str) or value.strip() in properties for value in texts.values()):
+        return False
+    return set(args) <= set(properties) and set(schema.get("required") or ()) <= set(args)
 
 
 def is_whole(text: str) -> bool:
@@ -121,11 +137,11 @@ def _input_is(given: Section, schema: Mapping[str, Any], following: list[Section
 def _is_end(given: Section, following: list[Section]) -> bool:
     """Whether the label after an input of plain text is the protocol's, and not a line of the text."""
     after = following[0].label
-    if after.kind == "observation" and not after.word:
-        return not given.last_line.strip() or given.on_its_line
+    if after.kind == "observation":  # in a letter it may be a line of the letter
+        return given.on_its_line
     if not after.strong or (after.kind == "thought" and len(following) == 1):
         return False
-    return given.on_its_line or not given.last_line.strip() or after.style == given.label.style == "heading"
+    return given.on_its_line or after.style == given.label.style == "heading"
 
 
 def _value_end(body: str) -> int:

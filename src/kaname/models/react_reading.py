@@ -14,7 +14,7 @@ from typing import Any
 from ..core.record import record, replace
 from ..core.values import plain_text
 from .react_arguments import apart, arguments_for, bracketed, described, fitted
-from .react_careful import MEANT, TOLD, bare_is, is_whole, kept_whole, labelled_is, tagged_is
+from .react_careful import MEANT, TOLD, bare_is, fits, is_whole, kept_whole, labelled_is, tagged_is
 from .react_cleaning import cleaned
 from .react_doubt import ends_call, is_thought, is_told
 from .react_input import JsonCall, json_call, json_value, unfenced
@@ -86,9 +86,9 @@ def _read(text: str, tools: Tools, careful: Collection[str]) -> Reading:
         text = with_labels(text, place).strip()
     whole = unfenced(text)
     if whole[:1] in ("{", "[") and (found := _from_json(whole, tools)) is not None:
-        return found if found.action not in careful or is_whole(whole) else Reading(problem=_problem(_BROKEN))
+        return found if found.action not in careful else _judged_json(found, whole, tools)
     if (first := _first_object(text, tools)) is not None:
-        return _judged(first, bare_is(text, first.thought), written) if first.action in careful else first
+        return _judged(first, bare_is(text, first.thought), written, tools) if first.action in careful else first
     if whole[:1] == "{" and _LOOKS_LIKE_ACTION.search(whole) and not _is_json(whole):
         return Reading(problem=_problem(_BROKEN))
     if "\n" not in text and text[:8].lower() == "thought:":
@@ -104,20 +104,25 @@ def _read(text: str, tools: Tools, careful: Collection[str]) -> Reading:
         return Reading(problem=_problem("it began with an observation, which only the user gives"))
     if all(part.kind == "bare" for part in seen):
         reading = _bare(seen[0].body, tools)
-        return _judged(reading, bare_is(text, reading.thought), written) if reading.action in careful else reading
+        return _judged(reading, bare_is(text, reading.thought), written, tools) if reading.action in careful else reading
     reading = _labelled(seen, tools)
     if reading.action in careful and "action" in kinds:
         schema = tools.get(reading.action) or {}
         reading = replace(reading, args=kept_whole(parts, reading.args, schema))
-        return _judged(reading, labelled_is(parts, schema), written)
+        return _judged(reading, labelled_is(parts, schema), written, tools)
     told = seen[0].kind == "bare" and not is_thought(seen[0].body)
     return Reading(answer=undecorated(written)) if told and reading.problem and "input" not in kinds else reading
 
 
-def _judged(reading: Reading, verdict: str, text: str) -> Reading:
+def _judged(reading: Reading, verdict: str, text: str, tools: Tools) -> Reading:
     if verdict == TOLD:
         return Reading(answer=undecorated(text))
-    return reading if verdict == MEANT else Reading(reading.thought, problem=_problem(_UNCLEAR))
+    meant = verdict == MEANT and fits(reading.args, tools.get(reading.action) or {})
+    return reading if meant else Reading(reading.thought, problem=_problem(_UNCLEAR))
+
+
+def _judged_json(reading: Reading, text: str, tools: Tools) -> Reading:
+    return _judged(reading, MEANT, text, tools) if is_whole(text) else Reading(problem=_problem(_BROKEN))
 
 
 def _tagged(text: str, tools: Tools, careful: Collection[str]) -> Reading | None:
@@ -126,7 +131,7 @@ def _tagged(text: str, tools: Tools, careful: Collection[str]) -> Reading | None
         return None
     parts = sections(call.before, tools)
     reading = _from_tags(call, parts, tools)
-    return _judged(reading, tagged_is(call, text, parts), text) if reading.action in careful else reading
+    return _judged(reading, tagged_is(call, text, parts), text, tools) if reading.action in careful else reading
 
 
 def _from_tags(call: TaggedCall, parts: list[Section], tools: Tools) -> Reading:
