@@ -5,10 +5,31 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _own_world(tmp_path, monkeypatch):
-    """Every test has a journal folder and a language of its own, and none of the user's."""
+    """Every test has folders and a language of its own, and none of the user's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("KANAME_DOCS", raising=False)
     monkeypatch.setenv("KANAME_LANG", "en")
     monkeypatch.delenv("KANAME_JOURNAL", raising=False)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "docs"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    """An index of its own, by letters: for tests that are not about meaning."""
+    from kaname import RAGPipeline
+
+    from .test_search import Letters
+
+    made = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
+    yield made
+    made.close()
 
 
 def pytest_report_header():

@@ -56,9 +56,13 @@ def sources(tmp_path_factory):
         yield {**found, "postgres": address}
 
 
-def tool_for(sources, engine, **more):
+def needs(engine, sources):
     if engine not in sources:
         pytest.skip("POSTGRESQL WAS NOT TRIED: it is not installed here (Debian: apt-get install postgresql)")
+
+
+def tool_for(sources, engine, **more):
+    needs(engine, sources)
     return DatabaseTool(sources[engine], **more)
 
 

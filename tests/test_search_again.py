@@ -29,20 +29,6 @@ from kaname.tools.search.words import query_terms, terms
 from .test_search import Letters
 
 
-@pytest.fixture
-def pipeline(tmp_path):
-    made = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def folder(tmp_path):
-    made = tmp_path / "docs"
-    made.mkdir()
-    return made
-
-
 def blocks(path: Path, content: str | bytes) -> list[tuple[str, str, str]]:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return [(block.text, block.heading, block.place) for block in read_blocks(path)]

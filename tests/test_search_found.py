@@ -28,20 +28,6 @@ from kaname.tools.search.encodings import decoded
 from .test_search import Letters
 
 
-@pytest.fixture
-def pipeline(tmp_path):
-    made = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def folder(tmp_path):
-    made = tmp_path / "docs"
-    made.mkdir()
-    return made
-
-
 def texts(path: Path) -> list[tuple[str, str]]:
     return [(block.text, block.place) for block in read_blocks(path)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,11 @@ def _look_for_tools(reading: Reading, folder: Path) -> None:
     for name, agent in _mapping(_mapping(reading.value).get("agents")).items():
         places = _mapping(agent).get("tools")
         named = [place for place in places if isinstance(place, str)] if isinstance(places, list) else []
-        where = ("agents", name, "tools")
-        all_tools(named, folder, lambda number, told, where=where: reading.wrong((*where, str(number)), told))  # type: ignore[misc]
+        all_tools(named, folder, partial(_wrong_tool, reading, ("agents", name, "tools")))
+
+
+def _wrong_tool(reading: Reading, where: tuple[str, ...], number: int, told: str) -> None:
+    reading.wrong((*where, str(number)), told)
 
 
 def _check(reading: Reading) -> None:

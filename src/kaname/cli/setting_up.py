@@ -78,9 +78,7 @@ def where_it_is(given: argparse.Namespace) -> str:
 def _origin(given: argparse.Namespace, config: Config | None) -> dict[str, Any]:
     """What was said, so that the run can be gone on with from anywhere without saying it again."""
     said = {name: getattr(given, name, None) for name in _REMEMBERED}
-    said["tool"] = [
-        re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", place) for place in said["tool"] or []
-    ]  # no password in a journal
+    said["tool"] = [re.sub(r"(://[^:/@]*):.*@", r"\1:***@", place) for place in said["tool"] or []]  # no password in a journal
     if config is not None:
         said["config"] = [str(Path(file).resolve()) for file in config.files]
     return {"folder": str(Path.cwd()), **{name: value for name, value in said.items() if value}}

@@ -12,6 +12,8 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from inspect import isasyncgenfunction, iscoroutinefunction, isroutine
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -31,6 +33,14 @@ def _forget_threads() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
+
+
+def runs_on_loop(function: Callable[..., Any]) -> bool:
+    """Whether it is async: then it needs no thread."""
+    while isinstance(function, partial):
+        function = function.func
+    kind = function if isroutine(function) else type(function).__call__
+    return iscoroutinefunction(kind) or isasyncgenfunction(kind)
 
 
 async def off_loop(function: Callable[..., Any], /, *args: Any) -> Any:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments, ConfigError, nearest
@@ -15,6 +15,7 @@ from ..core.messages import ToolCall
 from ..core.record import field, record
 from ..core.values import plain_text, read_json
 from ..kernel.boundary import Border
+from ..kernel.offload import runs_on_loop
 from .patterns import Pattern
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
 
 
 def _check_argument(where: str, wanted: Any) -> None:
-    if iscoroutinefunction(wanted) or iscoroutinefunction(getattr(wanted, "__call__", None)):  # noqa: B004
+    if callable(wanted) and runs_on_loop(wanted):
         raise ConfigError(f"{where}: a rule's function is not async")
     if isinstance(wanted, str):
         _whole(wanted)

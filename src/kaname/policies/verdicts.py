@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import Any
 
 from ..core.errors import Signal
@@ -14,7 +14,7 @@ from ..core.language import say
 from ..core.messages import NOTHING, ModelReply, Usage
 from ..core.record import field, record, replace
 from ..kernel.boundary import Failure, attempt
-from ..kernel.offload import off_loop
+from ..kernel.offload import off_loop, runs_on_loop
 
 AT_ONCE = 64  # characters that are looked at before somebody else may go on
 
@@ -81,7 +81,9 @@ async def asked(check: Check, text: str, seconds: float) -> GuardrailResult:
     """One that fails or takes too long blocks, because nobody knows what it would have said. A plain function gets a thread."""
     try:
         async with asyncio.timeout(seconds):
-            said = await attempt(check if _is_async(check) else partial(_in_thread, check), text, passing=(), caught=_ANYTHING)
+            said = await attempt(
+                check if runs_on_loop(check) else partial(_in_thread, check), text, passing=(), caught=_ANYTHING
+            )
     except TimeoutError:
         why = say(f"took longer than {seconds:g} s", f"{seconds:g} 秒以内に終わりませんでした")
         return _broken(check, why)
@@ -93,10 +95,6 @@ async def asked(check: Check, text: str, seconds: float) -> GuardrailResult:
 async def _in_thread(check: Check, text: str) -> Any:
     said = await off_loop(check, text)
     return await said if isawaitable(said) else said
-
-
-def _is_async(check: Check) -> bool:
-    return iscoroutinefunction(check) or iscoroutinefunction(getattr(check, "__call__", None))  # noqa: B004
 
 
 def _broken(check: Check, why: str) -> GuardrailResult:

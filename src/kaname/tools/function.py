@@ -12,7 +12,7 @@ from ..core.errors import BadArguments, ConfigError, Signal, nearest
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..kernel.boundary import Failure, attempt
-from ..kernel.offload import off_loop
+from ..kernel.offload import off_loop, runs_on_loop
 from ..kernel.ports import Repair, ToolContext
 from .arguments import read_arguments
 from .results import to_result
@@ -172,13 +172,6 @@ def context_parameters(function: Callable[..., Any]) -> list[str]:
 
     hints = inspect.get_annotations(plain_function(function), eval_str=True)
     return [name for name, hint in hints.items() if name != "return" and is_context(hint)]
-
-
-def runs_on_loop(function: Callable[..., Any]) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    kind = function if inspect.isroutine(function) else type(function).__call__
-    return inspect.iscoroutinefunction(kind) or inspect.isasyncgenfunction(kind)
 
 
 async def run_function(

@@ -10,6 +10,7 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.language import say
 from .engine import ROW, Column, Limits, QueryFailed, Rows, Table, need, out_of_time, read_rows, too_large
+from .functions import words
 
 _SETTINGS: dict[str, Any] = {
     "enable_external_access": "false",
@@ -25,33 +26,11 @@ _SETTINGS: dict[str, Any] = {
 
 
 _MACROS = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
-_WITHOUT_A_CALL = frozenset(  # functions that are called by signs and words
-    [
-        "list_value",
-        "struct_pack",
-        "map",
-        "date_part",
-        "power",
-        "pow",
-        "list_extract",
-        "array_extract",
-        "list_slice",
-        "struct_extract",
-        "not_like_escape",
-        "like_escape",
-        "ilike_escape",
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "mod",
-        "concat",
-        "array_slice",
-        "element_at",
-        "row",
-        "cast",
-        "try_cast",
-    ]
+_WITHOUT_A_CALL = words(  # functions that are called by signs and words
+    """
+    list_value struct_pack map date_part power pow list_extract array_extract list_slice struct_extract not_like_escape
+    like_escape ilike_escape add subtract multiply divide mod concat array_slice element_at row cast try_cast
+    """
 )
 _MOST_SAMPLED = 200  # columns: each is a query
 _COLUMNS = """
