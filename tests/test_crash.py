@@ -58,3 +58,17 @@ def test_a_tool_that_hangs_or_ends_its_process_is_named():
 def test_a_tool_that_stood_in_for_another_goes_on_and_the_other_is_not_run_again():
     report = crash.check("tests.crash_agents.stand_in:make", "go", random_kills=5)
     assert report.problems == ()
+
+
+@pytest.mark.parametrize("agent", ["parallel", "with_a_bank"])
+def test_two_lanes_of_processes_on_one_file_killed_at_random_times(agent):
+    report = crash.check_shared(f"{AGENTS}:{agent}", "go", kills=60)
+    assert report.problems == ()
+    assert report.kills >= 60
+    assert report.runs > 60
+    assert report.resumed > 10
+
+
+def test_the_shared_check_notices_a_broken_promise():
+    with pytest.raises(crash.CrashCheckFailed, match=r"pay \(irreversible\) took effect 2 times"):
+        crash.check_shared(f"{AGENTS}:broken", "go", kills=60, longest=0.1)

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ..core.errors import JournalCorrupt, JournalError, JournalFull, JournalLocked, JournalTooNew
@@ -39,12 +40,13 @@ MIGRATIONS = (
 _open_here: dict[Path, int] = {}  # how many connections this process has, or is about to have, to each file
 _open_before_fork: set[Path] = set()
 _counting = threading.Lock()
+_creating = threading.Lock()  # nobody connects to a new file before its first descriptor is closed
 
 
 def _after_fork() -> None:
     """SQLite's own book of locks came along, and is wrong in the child: it would write where nobody reads."""
-    global _counting
-    _counting = threading.Lock()  # whoever held the other one stayed behind
+    global _counting, _creating
+    _counting, _creating = threading.Lock(), threading.Lock()  # whoever held the others stayed behind
     _open_before_fork.update(_open_here)
     _open_here.clear()
 
@@ -76,14 +78,24 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
                 "子プロセスで初めて使うか、spawn で起動してください",
             )
         )
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # readable by its user only, from the first byte
+    _create(path)
     count(path, +1)
     try:
         return _opened(path, patience, max_bytes)
     except BaseException:
         count(path, -1)
         raise
+
+
+def _create(path: Path) -> None:
+    """Make the file readable by its user only, from the first byte.
+
+    A file that is there is never opened beside SQLite: closing any descriptor of it would drop every lock that this process
+    holds on it, and the next process to leave would delete the write-ahead log under this one.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _creating, suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _opened(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Connection:

@@ -27,7 +27,7 @@ from typing import Any
 from ..core.errors import ConfigError
 from ..core.record import record
 
-WORKER = "kaname.testing.crash_worker"
+_ANSWERS = {"approve:": "yes", "in-doubt:": "skip"}
 
 
 class CrashCheckFailed(AssertionError): ...
@@ -66,23 +66,56 @@ def check(
 
     What it cannot see: an effect that a tool does not declare, an `undo` that undoes nothing.
     """
+    order = {
+        "target": _spec(make_agent),
+        "input": user_input,
+        "answers": {**_ANSWERS, **(answers or {})},
+        "moments": list(moments),
+        "random_kills": random_kills,
+        "deaths": deaths,
+        "life": life_seconds,
+        "same_output": same_output,
+    }
+    return _carry_out("kaname.testing.crash_worker", order, timeout)
+
+
+def check_shared(
+    make_agent: str | Callable[[], Any],
+    user_input: str,
+    *,
+    kills: int = 100,
+    lanes: int = 2,
+    longest: float = 0.4,
+    seed: int = 0,
+    answers: Mapping[str, Any] | None = None,
+    timeout: float = 600.0,
+) -> Report:
+    """The same promises where several processes share one journal, each killed at a uniformly random time.
+
+    Each of the `lanes` forks one process after the other; each process takes up what the one before left, begins runs of its
+    own, and looks at the others' as `kaname runs` does. It lives `longest` seconds at most; some leave cleanly before that.
+    At the end everything is finished in peace and held against what the journal had acknowledged.
+    """
+    order = {
+        "target": _spec(make_agent),
+        "input": user_input,
+        "answers": {**_ANSWERS, **(answers or {})},
+        "kills": kills,
+        "lanes": lanes,
+        "longest": longest,
+        "life": 60.0,
+        "seed": seed,
+    }
+    return _carry_out("kaname.testing.crash_lanes", order, timeout)
+
+
+def _carry_out(worker_module: str, order: dict[str, Any], timeout: float) -> Report:
     if not hasattr(os, "fork"):
         raise ConfigError("the crash check needs a system that can fork a process, such as Linux or macOS")
     with tempfile.TemporaryDirectory(prefix="kaname-crash-") as folder:
-        order = {
-            "target": _spec(make_agent),
-            "input": user_input,
-            "answers": {"approve:": "yes", "in-doubt:": "skip", **(answers or {})},
-            "moments": list(moments),
-            "random_kills": random_kills,
-            "deaths": deaths,
-            "life": life_seconds,
-            "same_output": same_output,
-            "folder": folder,
-            "path": [entry or os.getcwd() for entry in sys.path],
-        }
+        order |= {"folder": folder, "path": [entry or os.getcwd() for entry in sys.path]}
         worker = subprocess.Popen(
-            [sys.executable, "-m", WORKER],
+            [sys.executable, "-m", worker_module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

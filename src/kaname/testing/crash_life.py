@@ -37,19 +37,14 @@ def die() -> None:
     time.sleep(60)  # the signal may take a moment; nothing more happens in this process
 
 
-class DyingJournal:
-    """The real journal, in a process that dies at the appointed fact."""
+class WrappedJournal:
+    """The real journal; a subclass changes what it is there to change."""
 
-    def __init__(self, journal: SqliteJournal, death: Death) -> None:
-        self._journal, self._death = journal, death
+    def __init__(self, journal: SqliteJournal) -> None:
+        self._journal = journal
 
     async def append(self, events: Sequence[Event], epoch: int) -> None:
-        hit = any(event.seq == self._death.fact for event in events)
-        if hit and self._death.moment == "before":
-            die()
         await self._journal.append(events, epoch)
-        if hit and self._death.moment == "after":
-            die()
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
         return await self._journal.claim(run, takeover=takeover)
@@ -68,6 +63,22 @@ class DyingJournal:
 
     async def close(self) -> None:
         await self._journal.close()
+
+
+class DyingJournal(WrappedJournal):
+    """Kills its process at the appointed fact."""
+
+    def __init__(self, journal: SqliteJournal, death: Death) -> None:
+        super().__init__(journal)
+        self._death = death
+
+    async def append(self, events: Sequence[Event], epoch: int) -> None:
+        hit = any(event.seq == self._death.fact for event in events)
+        if hit and self._death.moment == "before":
+            die()
+        await super().append(events, epoch)
+        if hit and self._death.moment == "after":
+            die()
 
 
 class WatchedTool:
@@ -98,17 +109,30 @@ class WatchedTool:
         return run
 
     def _note(self, what: str, context: ToolContext) -> None:
-        line = json.dumps([what, self.effect, self.name, context.idempotency_key]) + "\n"
-        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(descriptor, line.encode())
-        os.close(descriptor)
+        write_line(self._log, [what, self.effect, self.name, context.idempotency_key])
+
+
+def write_line(path: Path, value: Any) -> None:
+    """Append a line of JSON that survives the death of this process, whatever comes next."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, (json.dumps(value) + "\n").encode())
+    os.close(descriptor)
+
+
+def read_lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def watch(agent: Any, log: Path) -> None:
+    """Have every tool of the agent write down what it does."""
+    for name, tool in agent.tools.items():
+        agent.tools._tools[name] = WatchedTool(tool, log)
 
 
 def live(agent: Any, user_input: str, folder: Path, death: Death, answers: dict[str, Any] | None) -> dict[str, Any]:
     """Start (`answers` is None) or resume; what became of it."""
     agent.journal = DyingJournal(SqliteJournal(folder / "journal.db"), death)
-    for name, tool in agent.tools.items():
-        agent.tools._tools[name] = WatchedTool(tool, folder / "effects.log")
+    watch(agent, folder / "effects.log")
     if death.seconds:
         timer = threading.Timer(death.seconds, die)
         timer.daemon = True

@@ -19,7 +19,7 @@ from typing import Any
 from ..core.codec import encode
 from ..core.events import ModelReplied, ToolFinished, ToolStarted
 from ..journals.sqlite import SqliteJournal
-from .crash_life import RUN, Death, live, random_death
+from .crash_life import RUN, Death, live, random_death, read_lines
 
 _LIVES = 50
 
@@ -115,7 +115,7 @@ class Trial:
             finally:
                 await journal.close()
 
-        facts: list[str] = _in_child(lambda: asyncio.run(read()), self.folder / "facts.json")
+        facts: list[str] = in_child(lambda: asyncio.run(read()), self.folder / "facts.json")
         return facts
 
     def judge(self, peaceful: Trial) -> None:
@@ -146,31 +146,34 @@ class Trial:
             yield f"{replies} model replies recorded, {wanted} without a death"
 
     def _effects(self) -> Iterator[str]:
-        """Nothing irreversible twice, unless it was undone, looked up and found missing, or a person said so."""
-        begun: Counter[str] = Counter()
-        allowed: Counter[str] = Counter()
-        ended: set[str] = set()
-        names: dict[str, str] = {}
         retried = any(start.startswith("in-doubt") and a == "retry" for start, a in self.order["answers"].items())
-        for what, effect, name, key in self.effects():
-            if effect not in ("irreversible", "compensable"):
-                continue
-            names[key] = f"{name} ({effect})"
-            begun[key] += what == "begin"
-            allowed[key] += what.startswith("undo:") or (what == "begin" and retried)
-            if what == "reconcile:nothing":
-                allowed[key] += key not in ended  # what had ended cannot be missing: such a look-up did not look
-            ended |= {key} if what == "end" else set()
-        for key, times in begun.items():
-            if times > 1 + allowed[key]:
-                yield f"{names[key]} took effect {times} times for {key}"
+        return repeated_effects(self.effects(), retried=retried)
 
     def effects(self) -> list[Any]:
-        log = self.folder / "effects.log"
-        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        return read_lines(self.folder / "effects.log")
 
 
-def _in_child(work: Callable[[], Any], answer: Path) -> Any:
+def repeated_effects(log: list[Any], *, retried: bool = False) -> Iterator[str]:
+    """Nothing irreversible twice, unless it was undone, looked up and found missing, or a person said so."""
+    begun: Counter[str] = Counter()
+    allowed: Counter[str] = Counter()
+    ended: set[str] = set()
+    names: dict[str, str] = {}
+    for what, effect, name, key in log:
+        if effect not in ("irreversible", "compensable"):
+            continue
+        names[key] = f"{name} ({effect})"
+        begun[key] += what == "begin"
+        allowed[key] += what.startswith("undo:") or (what == "begin" and retried)
+        if what == "reconcile:nothing":
+            allowed[key] += key not in ended  # what had ended cannot be missing: such a look-up did not look
+        ended |= {key} if what == "end" else set()
+    for key, times in begun.items():
+        if times > 1 + allowed[key]:
+            yield f"{names[key]} took effect {times} times for {key}"
+
+
+def in_child(work: Callable[[], Any], answer: Path) -> Any:
     """Threads and event loops belong to the children: this process must stay fit to fork."""
     if (child := os.fork()) == 0:
         try:
