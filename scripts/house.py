@@ -14,10 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "kaname"
 FILE_LINES, FUNCTION_LINES, LOOP_LINES = 400, 60, 60
-CATCH_ALL = {
-    "testing/crash_worker.py",
-    "testing/crash_lanes.py",
-}  # a forked child reports whatever ends it; the product's own is kernel/boundary.py
+# A forked child reports whatever ends it; the product's own is kernel/boundary.py.
+CATCH_ALL = {"testing/crash_worker.py", "testing/crash_lanes.py"}
 
 
 def lengths() -> Iterator[str]:

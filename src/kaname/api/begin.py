@@ -22,7 +22,7 @@ from ..core.steps import Stop
 from ..core.values import plain_text
 from ..kernel.channel import Channel
 from ..kernel.effects import in_doubt_answer
-from ..kernel.load import load, read_run
+from ..kernel.load import keep_snapshot, load, read_run
 from ..kernel.offload import off_loop
 from ..kernel.ports import Journal, Recipe, Sink
 from ..kernel.replies import must_be_json
@@ -99,8 +99,11 @@ class Beginnings:
             state = await self.recent.load(self.journal, before[0]) if before else State()
             opened = Opened(session, user, (before[0].run, state.seq) if before else None, await self._description())
             scope = await self._open(run, state, [opened, await self._written_down(message)], channel)
+            facts = scope.state.facts
             yield scope
             self.recent.keep(run, scope.state)
+            if session:
+                await keep_snapshot(self.journal, run, scope.state, facts)
 
     async def _written_down(self, message: Message) -> Received:
         """A long text is looked through in a thread, so that nobody waits for it."""

@@ -1,4 +1,4 @@
-"""Facts as JSON, and back. Version 1.
+"""Facts and states as JSON, and back. Version 1.
 
 A type this version does not know is read as `Unknown` and written back unchanged; an unknown field is ignored. A field
 that has its default is left out, so that an old reader and a new one agree on everything both know.
@@ -17,6 +17,7 @@ from .events import Event, Fact, Unknown
 from .language import say
 from .messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
 from .record import defaults
+from .state import Spent, State
 from .steps import CallModel, Stop
 
 VERSION = 1
@@ -61,6 +62,7 @@ _NESTED: dict[tuple[type, str], type] = {
     (ModelReply, "message"): Message,
     (ModelReply, "usage"): Usage,
     (ToolResult, "usage"): Usage,
+    (Spent, "usage"): Usage,
 }
 
 
@@ -95,6 +97,46 @@ def decode(line: str) -> Event:
         raise JournalCorrupt(
             say(f"this line is not a recorded fact: {line[:80]!r}", f"記録の行として読めません: {line[:80]!r}")
         ) from problem
+
+
+# The fields of a state that hold values of ours: a list of them, a dict of them, or one.
+_IN_LISTS: dict[str, type] = {"messages": Message, "replies": facts.ModelReplied}
+_IN_DICTS: dict[str, type] = {
+    "open": ToolCall,
+    "started": facts.ToolStarted,
+    "results": ToolResult,
+    "questions": facts.Asked,
+}
+_ALONE: dict[str, type] = {"usage": Usage, "stop": Stop, "spent": Spent}
+
+
+def encode_state(state: State) -> str:
+    """A state as JSON. What the limits count of single calls is left out: after a stop they start from zero."""
+    data: dict[str, Any] = {}
+    for name in State.__match_args__:
+        value = getattr(state, name)
+        if name in _IN_LISTS:
+            value = [_write(item) for item in value]
+        elif name in _IN_DICTS:
+            value = {key: _write(item) for key, item in value.items()}
+        elif name == "spent":
+            value = _write(Spent(value.steps, value.seconds, value.usage, value.by_tool))
+        elif name in _ALONE and value is not None:
+            value = _write(value)
+        data[name] = value
+    return dump(data)
+
+
+def decode_state(text: str) -> State:
+    data = json.loads(text)
+    for name, kind in _IN_LISTS.items():
+        data[name] = [_read(kind, item) for item in data[name]]
+    for name, kind in _IN_DICTS.items():
+        data[name] = {key: _read(kind, item) for key, item in data[name].items()}
+    for name, kind in _ALONE.items():
+        data[name] = None if data[name] is None else _read(kind, data[name])
+    data["stand_ins"] = [tuple(pair) for pair in data["stand_ins"]]
+    return State(**data)
 
 
 def _fact(kind: str, data: Any) -> Fact:
@@ -153,27 +195,32 @@ def _write_parts(parts: tuple[Any, ...]) -> list[dict[str, Any]]:
 
 
 @cache
-def _readers(kind: type) -> dict[str, Callable[[Any], Any] | None]:
-    readers: dict[str, Callable[[Any], Any] | None] = {}
+def _readers(kind: type) -> tuple[dict[str, Callable[[Any], Any]], frozenset[str]]:
+    """How the fields are read that are not JSON as it stands; and the names of the others."""
+    readers: dict[str, Callable[[Any], Any]] = {}
     for name in defaults(kind):
         nested = _NESTED.get((kind, name))
         if nested is not None:
             readers[name] = partial(_read, nested)
         elif name in ("parts", "media"):
-            readers[name] = lambda data: tuple([_read(_PARTS[part["type"]], part, skip="type") for part in data])
+            readers[name] = _read_parts
         elif name in ("base", "options"):
             readers[name] = lambda data: None if data is None else tuple(data)
-        else:
-            readers[name] = None
-    return readers
+    return readers, frozenset(defaults(kind)) - readers.keys()
 
 
-def _read(kind: type, data: dict[str, Any], skip: str = "") -> Any:
+def _read(kind: type, data: dict[str, Any]) -> Any:
+    readers, plain = _readers(kind)
+    if data.keys() <= plain:
+        return kind(**data)
     values = {}
-    readers = _readers(kind)
     for name, item in data.items():
-        if name == skip or name not in readers:
-            continue
-        reader = readers[name]
-        values[name] = item if reader is None else reader(item)
+        if name in plain:
+            values[name] = item
+        elif (reader := readers.get(name)) is not None:
+            values[name] = reader(item)
     return kind(**values)
+
+
+def _read_parts(data: list[dict[str, Any]]) -> tuple[Any, ...]:
+    return tuple([_read(_PARTS[part.pop("type")], part) for part in data])

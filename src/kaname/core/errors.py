@@ -27,7 +27,11 @@ AgentError                      everything that is raised for the caller
     ├── RunNotFound
     ├── RunBusy                 somebody else is running it
     ├── RunSuperseded           somebody else took it over; this process may not write any more
-    ├── JournalFull, JournalLocked, JournalCorrupt, JournalTooNew
+    ├── JournalFull             no room on the disk, or in the quota
+    ├── DiskFailed              reading, writing or syncing failed
+    ├── JournalLocked           another program holds the file
+    ├── JournalCorrupt          what was read is not what was written
+    └── JournalTooNew           a newer kaname made the file
 
 Signal                          never reaches the caller: the loop turns it into a fact
 ├── Halt(stop, reply)           end the run
@@ -158,6 +162,9 @@ class RunSuperseded(JournalError): ...
 
 
 class JournalFull(JournalError): ...
+
+
+class DiskFailed(JournalError): ...
 
 
 class JournalLocked(JournalError): ...

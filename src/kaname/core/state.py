@@ -25,6 +25,9 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
+FOLD = 1
+"""Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
+
 
 @mutable
 class Spent:
@@ -51,7 +54,7 @@ class State:
     replies: list[ModelReplied] = field(factory=list)  # of this turn
     started: dict[str, ToolStarted] = field(factory=dict)  # and not finished
     stand_ins: list[tuple[str, str]] = field(factory=list)  # calls of this turn that another tool was used for, and which
-    results: dict[str, ToolResult] = field(factory=dict)
+    results: dict[str, ToolResult] = field(factory=dict)  # of this turn
     questions: dict[str, Asked] = field(factory=dict)  # and not answered
     answers: dict[str, Any] = field(factory=dict)
     spent: Spent = field(factory=Spent)
@@ -61,6 +64,7 @@ class State:
     attempt: int = 1
     seq: int = 0  # of this run's last fact
     replied: int = 0  # replies in all, those of the runs before among them: call ids are minted from it
+    facts: int = 0  # facts in all, those of the runs before among them
     time: float = 0.0
 
     @property
@@ -108,6 +112,7 @@ def call_identity(call: ToolCall) -> Hashable:
 def evolve(state: State, event: Event) -> State:
     """Take one fact in. The state is changed in place: a run has one, and appending is what keeps it fast."""
     state.seq = event.seq
+    state.facts += 1
     body = event.body
     kind = type(body)
     if state.time and kind not in _PAUSES:
@@ -140,7 +145,7 @@ def _resumed(state: State, body: Resumed, event: Event) -> None:
 
 def _received(state: State, body: Received, event: Event) -> None:
     state.messages.extend(_answers_to_open_calls(state))
-    state.open, state.unanswered, state.started, state.questions = {}, 0, {}, {}
+    state.open, state.unanswered, state.started, state.questions, state.results = {}, 0, {}, {}, {}
     state.turn_start = len(state.messages)
     state.stand_ins = []
     state.messages.append(body.message)

@@ -8,7 +8,8 @@ from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
 from ..core.events import Event, Opened, Stopped
 from ..core.record import field, mutable, replace
 from ..core.runs import RunInfo, index
-from ..kernel.ports import Lease
+from ..kernel.load import walk
+from ..kernel.ports import Lease, Lineage
 from .wording import busy, gap, has_dependants, superseded
 
 
@@ -18,11 +19,13 @@ class _Record:
     events: list[Event] = field(factory=list)
     epoch: int = 0
     held: bool = False
+    place: int = 0  # in the order of opening
 
 
 class MemoryJournal:
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
+        self._opened = 0
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
         record = self._records.get(run)
@@ -45,6 +48,9 @@ class MemoryJournal:
         opened = events[0].body
         if isinstance(opened, Opened) and opened.base is not None and opened.base[0] not in self._records:
             raise RunNotFound(opened.base[0])  # deleted meanwhile
+        if not record.place:
+            self._opened += 1
+            record.place = self._opened
         for event in events:
             record.events.append(event)
             index(record.card, event)
@@ -54,35 +60,48 @@ class MemoryJournal:
         record = self._records.get(run)
         if record is not None and record.epoch == epoch:
             record.held = False
+            if not record.events:
+                del self._records[run]
 
     async def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
         record = self._records.get(run)
         for event in record.events[after:] if record else ():
             yield event
 
+    async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
+        return await walk(self, run, upto)
+
+    async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
+        """There is nothing to gain: the facts are in memory."""
+
     async def runs(
         self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
     ) -> list[RunInfo]:
         wanted = [("run", run), ("session", session), ("status", status), ("agent", agent)]
-        cards = [
-            record.card
+        found = [
+            record
             for record in self._records.values()
             if record.card.seq and all(not value or getattr(record.card, name) == value for name, value in wanted)
         ]
-        cards.sort(key=lambda card: (card.created, card.run), reverse=True)
-        return [replace(card) for card in cards[:limit]]
+        found.sort(key=lambda record: record.place, reverse=True)
+        return [replace(record.card) for record in found[:limit]]
 
     async def delete(self, run: str, *, cascade: bool = False) -> None:
-        if run not in self._records:
-            raise RunNotFound(run)
-        if self._records[run].held:
-            raise RunBusy(busy(run, "this process"))
-        dependants = [other for other, record in self._records.items() if record.card.base == run]
-        if dependants and not cascade:
-            raise JournalError(has_dependants(run, dependants))
-        for other in dependants:
-            await self.delete(other, cascade=True)
-        del self._records[run]
+        children: dict[str, list[str]] = {}
+        for other, record in self._records.items():
+            children.setdefault(record.card.base, []).append(other)
+        doomed = [run]
+        for one in doomed:
+            if one not in self._records:
+                raise RunNotFound(one)
+            if self._records[one].held:
+                raise RunBusy(busy(one, "this process"))
+            dependants = children.get(one, [])
+            if dependants and not cascade:
+                raise JournalError(has_dependants(one, dependants))
+            doomed += dependants
+        for one in doomed:
+            del self._records[one]
 
     async def close(self) -> None:
         """Nothing to close."""

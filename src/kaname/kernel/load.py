@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from ..core.errors import RunNotFound
+from logging import getLogger
+
+from ..core.codec import decode_state, encode_state
+from ..core.errors import JournalError, RunNotFound
 from ..core.events import Event, Opened
-from ..core.state import State, evolve
-from .ports import Journal
+from ..core.state import FOLD, State, evolve
+from .offload import off_loop
+from .ports import Journal, Lineage
+
+_EVERY = 100  # facts
 
 
 async def read_run(journal: Journal, run: str, upto: int | None = None) -> list[Event]:
@@ -20,16 +26,35 @@ async def read_run(journal: Journal, run: str, upto: int | None = None) -> list[
     return events
 
 
-async def load(journal: Journal, run: str, upto: int | None = None) -> State:
-    """Where the run stood after that fact. Resuming, forking and a session's next run all begin here."""
+async def walk(journal: Journal, run: str, upto: int | None = None) -> Lineage:
+    """The lineage of a run, read run by run: for a journal that has no better way."""
     lives: list[list[Event]] = []
     at: tuple[str, int | None] | None = (run, upto)
     while at is not None:
         lives.append(await read_run(journal, *at))
         first = lives[-1][0].body
         at = first.base if isinstance(first, Opened) else None
-    state = State()
-    for events in reversed(lives):
-        for event in events:
-            evolve(state, event)
+    return Lineage("", [event for events in reversed(lives) for event in events])
+
+
+async def load(journal: Journal, run: str, upto: int | None = None) -> State:
+    """Where the run stood after that fact. Resuming, forking and a session's next run all begin here."""
+    snapshot, events = await journal.lineage(run, upto, fold=FOLD)
+    state = decode_state(snapshot) if snapshot else State()
+    for event in events:
+        evolve(state, event)
     return state
+
+
+async def keep_snapshot(journal: Journal, run: str, state: State, facts_before: int) -> None:
+    """Keep the state of a run that has ended, now and then, so that the next one of its session need not fold them all.
+
+    At every hundredth fact, and at about every twentieth part of a long history: what is written stays in proportion to it.
+    """
+    spacing = max(_EVERY, 1 << max(0, state.facts.bit_length() - 5))
+    if state.stop is None or facts_before // spacing == state.facts // spacing:
+        return
+    try:
+        await journal.keep_snapshot(run, state.seq, FOLD, await off_loop(encode_state, state))
+    except JournalError as problem:  # nothing is lost but time
+        getLogger("kaname").warning("no snapshot of run %s was kept: %s", run, problem)

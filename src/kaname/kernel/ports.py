@@ -71,13 +71,16 @@ class Strategy(Protocol):
 class Journal(Protocol):
     """Where facts live. What `append` has returned from survives the process; acknowledgements keep their order.
 
-    A fact that cannot be written (no JSON) is refused before the first `await`. A `Stopped` ends the lease.
+    A fact that cannot be written (no JSON) is refused before the first `await`. A `Stopped` ends the lease. `runs` gives the
+    run that was opened last first, by the order of opening and not by the clock. A journal need not keep snapshots.
     """
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease: ...
     async def append(self, events: Sequence[Event], epoch: int) -> None: ...
     async def release(self, run: str, epoch: int) -> None: ...
     def read(self, run: str, after: int = 0) -> AsyncIterator[Event]: ...
+    async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage: ...
+    async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None: ...
     async def runs(
         self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
     ) -> list[RunInfo]: ...
@@ -90,6 +93,16 @@ class Lease(NamedTuple):
 
     epoch: int
     seq: int
+
+
+class Lineage(NamedTuple):
+    """All that made a run what it is: its facts, after those of the runs it goes on from, oldest first.
+
+    `snapshot` is the state that stands for the facts before them, if one was kept by the same `fold`; else it is empty.
+    """
+
+    snapshot: str
+    events: list[Event]
 
 
 Sink = Callable[[Event], Any]

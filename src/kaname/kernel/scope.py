@@ -30,10 +30,10 @@ class Scope:
         state: State,
         sinks: Sequence[Sink] = (),
         channel: Channel | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.run, self.root, self.journal, self.epoch, self.state = run, recipe, journal, epoch, state
-        self.channel, self.clock = channel, clock
+        self.channel, self.clock = channel, clock or steady_clock()
         self.inherited: dict[str, ToolStarted] = dict(state.started)  # calls that a former life started and never finished
         self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
@@ -126,6 +126,13 @@ class Scope:
             await self.record(Warned("sink", text))
         else:  # the run is over, and nothing more is written
             getLogger("kaname").warning("sink %s (run %s)", text, self.run)
+
+
+def steady_clock() -> Callable[[], float]:
+    """The time of day as it was when this life began, plus what has passed since: nobody can set it back or forward, so that
+    deadlines hold. Between two lives no time is counted."""
+    start = time.time() - time.monotonic()
+    return lambda: start + time.monotonic()
 
 
 async def _unbroken(appending: Awaitable[None]) -> bool:

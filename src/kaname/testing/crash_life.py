@@ -18,7 +18,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
 from ..core.runs import RunInfo
 from ..journals.sqlite import SqliteJournal
-from ..kernel.ports import Action, Lease, Repair, ToolContext
+from ..kernel.ports import Action, Lease, Lineage, Repair, ToolContext
 
 RUN = "crash-check"
 
@@ -54,6 +54,12 @@ class WrappedJournal:
 
     def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
         return self._journal.read(run, after)
+
+    async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
+        return await self._journal.lineage(run, upto, fold=fold)
+
+    async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
+        await self._journal.keep_snapshot(run, seq, fold, state)
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
         return await self._journal.runs(**wanted)

@@ -1,4 +1,4 @@
-"""Who is alive: every process that runs agents on a journal holds a lock on a file of its own.
+"""Liveness: every process that runs agents on a journal holds a lock on a file of its own.
 
 The operating system drops the lock the moment the process dies, however it dies, so nobody has to guess from process ids
 or wait for a lease to run out.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 from weakref import WeakSet
@@ -16,14 +17,15 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
 
-    _probe = _lock
+    def _probe(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
 
     def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # it waits: who only looks whether it is free holds it for a moment
 
     def _probe(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who look at once do not take each other for the owner
@@ -47,23 +49,43 @@ class Owner:
     """This process, as others see it. `name` stands in the journal beside every run it executes."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, exist_ok=True)
         self.process = os.getpid()
         self.name = f"{self.process}-{uuid4().hex[:12]}"
-        self._folder = folder
-        self._path = folder / self.name
-        unlocked = folder / f".{self.name}"  # others pass over it: a file of its own name is always locked, or its owner dead
-        self.descriptor = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
-        _lock(self.descriptor)
-        unlocked.rename(self._path)
+        self._folder, self._path = folder, folder / self.name
+        self.descriptor = self._locked_file()
         _alive.add(self)
         self.sweep()
 
+    def _locked_file(self) -> int:
+        """The file of this owner, locked. One that was swept away between its making and its locking is made again."""
+        while True:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            try:
+                descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+            except FileNotFoundError:  # the folder was removed in this very moment
+                continue
+            _lock(descriptor)
+            if self._is_mine(descriptor):
+                return descriptor
+            os.close(descriptor)
+
+    def _is_mine(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(descriptor))
+        except FileNotFoundError:
+            return False
+
+    def restore(self) -> None:
+        """Make the file again if somebody removed it; without it this process looks dead, and others take its runs over."""
+        if not self._is_mine(self.descriptor):
+            before, self.descriptor = self.descriptor, self._locked_file()
+            os.close(before)
+
     def is_alive(self, name: str) -> bool:
         """Whether that owner's process still holds its lock. The file of a dead one is removed."""
-        path = self._folder / name
         if name == self.name:
             return True
+        path = self._folder / name
         try:
             descriptor = os.open(path, os.O_RDWR)
         except FileNotFoundError:
@@ -72,16 +94,17 @@ class Owner:
             _probe(descriptor)
         except OSError:
             return True
+        else:
+            with suppress(OSError):
+                path.unlink()  # while it is held: who is about to lock it sees that it is gone
         finally:
             os.close(descriptor)
-        path.unlink(missing_ok=True)
         return False
 
     def sweep(self) -> None:
         """Clear away what dead processes left behind."""
         for path in self._folder.iterdir():
-            if not path.name.startswith("."):
-                self.is_alive(path.name)
+            self.is_alive(path.name)
 
     def close(self) -> None:
         _alive.discard(self)

@@ -1,0 +1,5 @@
+"""The embedded default: one SQLite file."""
+
+from .journal import SqliteJournal
+
+__all__ = ["SqliteJournal"]

@@ -1,0 +1,174 @@
+"""The SQLite file itself: creating it, opening it, and noticing when it is taken away."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ...core.errors import JournalError
+from ...core.language import say
+from ..wording import removed
+from .owners import Owner
+from .schema import APPLICATION, migrate
+
+_BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and what processes share about it: all three or none
+_LOOK_SECONDS, _OWNER_SECONDS = 0.02, 1.0  # how often it is looked whether the files are still there
+
+_open_here: dict[Path, int] = {}  # how many connections this process has, or is about to have, to each file
+_open_before_fork: set[Path] = set()
+_counting = threading.Lock()
+_creating = threading.Lock()  # nobody connects to a new file before its first descriptor is closed
+
+
+def _after_fork() -> None:
+    """SQLite's own book of locks came along, and is wrong in the child: it would write where nobody reads."""
+    global _counting, _creating
+    _counting, _creating = threading.Lock(), threading.Lock()  # whoever held the others stayed behind
+    _open_before_fork.update(_open_here)
+    _open_here.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Place:
+    """Where the journal is and who writes there. The threads know this much and not the journal, so that it can be let go."""
+
+    def __init__(self, path: Path, patience: float, max_bytes: int | None) -> None:
+        self.path, self.patience, self.max_bytes = path, patience, max_bytes
+        self.owner: Owner | None = None
+        self._names = [f"{path}{ending}" for ending in _BESIDE]
+        self._files: list[int] | None = None  # which files they were when they were opened
+        self._checked = 0.0
+        self._owner_seen = 0.0
+
+    def open_to_write(self) -> sqlite3.Connection:
+        connection = connect(self.path, patience=self.patience, max_bytes=self.max_bytes)
+        if self.owner is None or self.owner.process != os.getpid():
+            self.owner = Owner(self.path.with_name(self.path.name + "-owners"))
+        connection.execute("PRAGMA busy_timeout = 0")  # the thread waits by itself
+        self._files = self._files or self._found()
+        return connection
+
+    def open_to_read(self) -> sqlite3.Connection:
+        connection = connect(self.path, patience=self.patience)
+        connection.execute("PRAGMA query_only = ON")
+        self._files = self._files or self._found()
+        return connection
+
+    def check(self) -> None:
+        """A file that was removed or replaced still takes what is written, and nobody will ever read it."""
+        if (now := time.monotonic()) - self._checked > _LOOK_SECONDS:
+            if self._found() != self._files:
+                raise JournalError(removed(str(self.path)))
+            self._checked = now
+
+    def check_to_write(self) -> None:
+        """For the writer alone: two that restored the owner's file at once would wait for each other."""
+        self.check()
+        if self.owner is not None and self._checked - self._owner_seen > _OWNER_SECONDS:
+            self._owner_seen = self._checked
+            self.owner.restore()
+
+    def _found(self) -> list[int]:
+        try:
+            return [os.stat(name).st_ino for name in self._names]
+        except FileNotFoundError:
+            return []
+
+    def is_alive(self, owner: str) -> bool:
+        return self.owner is not None and self.owner.is_alive(owner)
+
+    def let_go(self) -> None:
+        if self.owner is not None and self.owner.process == os.getpid():
+            self.owner.close()
+            self.owner = None
+
+
+def count(path: Path, change: int) -> None:
+    """A connection to the file is about to be opened, or was closed."""
+    with _counting:
+        left = _open_here.get(path, 0) + change
+        _open_here[path] = left
+        if not left:
+            del _open_here[path]
+
+
+def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sqlite3.Connection:
+    """A connection to a file of this version's schema, whose commits survive a power cut.
+
+    `patience`: seconds to wait for other processes' locks. `max_bytes`: how large the file may grow.
+    """
+    if path in _open_before_fork:
+        raise JournalError(
+            say(
+                f"the journal {path} was in use when this process was forked, which SQLite does not survive; close it before "
+                "the fork, use it first in the children, or start them with spawn",
+                f"ジャーナル {path} は fork の時点で使用中でした(SQLite では安全に使えません)。fork の前に閉じるか、"
+                "子プロセスで初めて使うか、spawn で起動してください",
+            )
+        )
+    _create(path)
+    count(path, +1)
+    try:
+        return _opened(path, patience, max_bytes)
+    except BaseException:
+        count(path, -1)
+        raise
+
+
+def _create(path: Path) -> None:
+    """Make the file readable by its user only, from the first byte.
+
+    A file that is there is never opened beside SQLite: closing any descriptor of it would drop every lock that this process
+    holds on it, and the next process to leave would delete the write-ahead log under this one.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _creating, suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _opened(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    try:
+        _must_be_ours(connection, path)
+        _write_ahead(connection, patience)
+        connection.execute("PRAGMA synchronous = FULL")
+        if max_bytes is not None:
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page)}")
+        migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _must_be_ours(connection: sqlite3.Connection, path: Path) -> None:
+    """Another program's database is left as it is."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if tables and application != APPLICATION:
+        raise JournalError(
+            say(
+                f"{path} is a database of another program; choose another file for the journal. Nothing was changed",
+                f"{path} はほかのプログラムのデータベースです。別のファイルを指定してください。何も変更していません",
+            )
+        )
+
+
+def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:
+    """SQLite does not wait by itself where a new file is switched to WAL by two connections at once."""
+    until = time.monotonic() + patience
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.005)

@@ -1,0 +1,282 @@
+"""The embedded default: one SQLite file, WAL, synchronous commits, one writer thread that groups them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import weakref
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from ...core.codec import encode_body
+from ...core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
+from ...core.events import Event, Stopped
+from ...core.runs import RunInfo, index
+from ...kernel.ports import Lease, Lineage
+from ..wording import busy, gap, has_dependants, superseded
+from . import reading
+from .file import Place
+from .reading import CARD, SELECT_CARD, card_of
+from .schema import row_sum
+from .thread import SqliteThread, Work
+
+_card_values = attrgetter(*CARD)
+_rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
+_OPEN = (
+    f"INSERT INTO runs ({', '.join(CARD)}, sum, epoch, owner, place) "
+    f"VALUES ({'?, ' * len(CARD)}?, ?, ?, (SELECT ifnull(max(place), 0) + 1 FROM runs))"
+)
+_WHERE = "WHERE run = ? AND epoch = ? AND seq = ?"
+_GO_ON = f"UPDATE runs SET updated = ?, seq = ?, input = ?, output = ?, cost = ?, sum = ? {_WHERE}"  # no index is touched
+_CHANGE = f"UPDATE runs SET {', '.join(f'{name} = ?' for name in CARD)}, sum = ?, owner = iif(?, NULL, owner) {_WHERE}"
+_INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PAGE = 500
+
+
+class _Hold:
+    """A run that is executed through this journal: the epoch it was claimed with, and its index card as it is in the file."""
+
+    __slots__ = ("card", "epoch", "failure")
+
+    def __init__(self, epoch: int, card: RunInfo) -> None:
+        self.epoch, self.card = epoch, card
+        self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
+
+
+class SqliteJournal:
+    """`patience`: seconds to wait while another process writes. `max_bytes`: a quota for the file, if one is wanted."""
+
+    def __init__(self, path: str | Path, *, patience: float = 30.0, max_bytes: int | None = None) -> None:
+        self.path = Path(path).expanduser().resolve()  # one file, one name: its owners are found by it
+        self.closed = False
+        self._held: dict[str, _Hold] = {}
+        self._place = place = Place(self.path, patience, max_bytes)
+        self._writer = SqliteThread(
+            place.open_to_write,
+            place.check_to_write,
+            self.path,
+            writes=True,
+            name="kaname-journal-writer",
+            patience=patience,
+        )
+        self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
+        self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
+
+    async def claim(self, run: str, *, takeover: bool = False) -> Lease:
+        """A run that is not there yet is claimed in this process only; its first facts enter it in the file."""
+        taken: list[_Hold] = []
+
+        def take(epoch: int, card: RunInfo) -> None:
+            taken[:] = [_Hold(epoch, card)]
+            self._held[run] = taken[0]  # here, in the writer's thread, before the next claim is looked at
+
+        def work(connection: sqlite3.Connection) -> None:
+            if taken:  # tried before, and rolled back
+                self._drop(run, taken[0].epoch)
+            row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run,)).fetchone()
+            if not takeover and (holder := self._holder(run, row)):
+                raise RunBusy(busy(run, holder))
+            if row is None:
+                return take(1, RunInfo(run))
+            connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (row[0] + 1, self._me(), run))
+            card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run,)).fetchone()
+            return take(row[0] + 1, card_of(card, self.path))
+
+        try:
+            await self._writer.transact(work, alone=not self._held)
+        except JournalError:
+            for hold in taken:  # it was not committed
+                self._drop(run, hold.epoch)
+            raise
+        except asyncio.CancelledError:  # it is carried out all the same, and right after it this
+            self._release_soon(run, taken)
+            raise
+        return Lease(taken[0].epoch, taken[0].card.seq)
+
+    def _holder(self, run: str, row: tuple[Any, str | None] | None) -> str:
+        """Who executes the run, in words; nothing if it is free. A run that broke off here, and was not given back, is free."""
+        hold, me = self._held.get(run), self._me()
+        owner = me if row is None else row[1]
+        if owner == me:
+            return "this process" if hold is not None and hold.failure is None else ""
+        return f"process {owner.split('-')[0]}" if owner and self._place.is_alive(owner) else ""
+
+    def _me(self) -> str:
+        """This process as the file knows it. The writer's thread has made it known before any work is done."""
+        assert self._place.owner is not None
+        return self._place.owner.name
+
+    async def append(self, events: Sequence[Event], epoch: int) -> None:
+        run = events[0].run
+        hold = self._held.get(run)
+        if hold is None or hold.epoch != epoch:
+            raise RunSuperseded(superseded(run))
+        if hold.failure is not None:
+            raise hold.failure
+        if events[0].seq != hold.card.seq + 1:
+            raise JournalError(gap(run, hold.card.seq, events[0].seq))
+        work, ends = self._entry(hold, events), isinstance(events[-1].body, Stopped)
+        try:
+            await self._writer.transact(work, alone=len(self._held) == 1)
+        except JournalError as problem:  # the file is right, the card is not: whoever goes on claims the run anew
+            hold.failure = hold.failure or problem
+            raise hold.failure from problem.__cause__
+        if ends:
+            self._drop(run, epoch)
+
+    def _entry(self, hold: _Hold, events: Sequence[Event]) -> Work:
+        """What writes the facts and the index card that they make."""
+        card, epoch, run = hold.card, hold.epoch, events[0].run
+        before, changing = card.seq, _rarely_changing(card)
+        rows = []
+        for event in events:
+            row = (run, event.seq, float(event.time), event.agent, *encode_body(event.body))  # type: ignore[arg-type]
+            rows.append((*row, row_sum(*row)))
+        for event in events:
+            index(card, event)
+        card.created, card.updated = float(card.created), float(card.updated)  # as the columns give them back
+        card.input, card.output = int(card.input), int(card.output)
+        values = _card_values(card)
+        key, total, ends = (run, epoch, before), row_sum(*values), isinstance(events[-1].body, Stopped)
+        if before == 0:
+            return partial(self._begin, values, total, epoch, ends, rows)
+        if changing == _rarely_changing(card) and not ends:
+            update, given = _GO_ON, (card.updated, card.seq, card.input, card.output, card.cost, total, *key)
+        else:
+            update, given = _CHANGE, (*values, total, ends, *key)
+
+        def work(connection: sqlite3.Connection) -> None:
+            if connection.execute(update, given).rowcount != 1:
+                raise _refusal(connection, *key)
+            connection.executemany(_INSERT, rows)
+
+        return work
+
+    def _begin(
+        self, card: tuple[Any, ...], total: int, epoch: int, ends: bool, rows: list[Any], connection: sqlite3.Connection
+    ) -> None:
+        """The first facts of a run."""
+        run, base = card[0], card[CARD.index("base")]
+        found = connection.execute("SELECT owner FROM runs WHERE run = ?", (run,)).fetchone()
+        if found is not None:  # another process was first
+            raise RunBusy(busy(run, f"process {found[0].split('-')[0]}" if found[0] else "another process"))
+        if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:
+            raise RunNotFound(base)  # deleted meanwhile
+        connection.execute(_OPEN, (*card, total, epoch, None if ends else self._me()))
+        connection.executemany(_INSERT, rows)
+
+    def _drop(self, run: str, epoch: int) -> None:
+        if run in self._held and self._held[run].epoch == epoch:
+            del self._held[run]
+
+    async def release(self, run: str, epoch: int) -> None:
+        """If the disk cannot take it now, the run is given back as soon as it can."""
+        self._drop(run, epoch)
+        await self._writer.submit(lambda connection: self._release(run, epoch, connection), insisting=True)
+
+    def _release(self, run: str, epoch: int, connection: sqlite3.Connection) -> None:
+        values = (run, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
+        connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ? AND owner = ?", values)
+
+    def _release_soon(self, run: str, taken: list[_Hold]) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            for hold in taken:
+                self._drop(run, hold.epoch)
+                self._release(run, hold.epoch, connection)
+
+        self._writer.submit(work, insisting=True)
+
+    async def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
+        while True:
+            page = await self._reader.transact(partial(_page, self.path, run, after))
+            for event in page:
+                yield event
+            if len(page) < _PAGE:
+                return
+            after = page[-1].seq
+
+    async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
+        work: Work = lambda connection: reading.lineage(connection, run, upto, fold, self.path)  # noqa: E731
+        found: Lineage = await self._reader.transact(work)
+        return found
+
+    async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
+        """One for a session: the last run's stands for all that came before it."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "DELETE FROM snapshots WHERE run IN (SELECT other.run FROM runs AS mine JOIN runs AS other "
+                "ON other.session = mine.session AND other.session <> '' WHERE mine.run = ?)",
+                (run,),
+            )
+            values = (run, fold, seq, state)
+            connection.execute(
+                "INSERT OR REPLACE INTO snapshots (run, fold, seq, state, sum) SELECT ?, ?, ?, ?, ? "
+                "WHERE EXISTS (SELECT 1 FROM runs WHERE run = ?)",
+                (*values, row_sum(*values), run),
+            )
+
+        await self._writer.transact(work)
+
+    async def runs(
+        self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
+    ) -> list[RunInfo]:
+        wanted = {"run": run, "session": session, "status": status, "agent": agent}
+        conditions = [f"{name} = :{name}" for name, value in wanted.items() if value]
+        conditions += ["session <> ''"] if session else []  # as the index has it: it is not used otherwise
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        query = f"{SELECT_CARD} {where} ORDER BY place DESC LIMIT :limit"
+        rows = await self._reader.transact(lambda c: c.execute(query, {**wanted, "limit": limit}).fetchall())
+        return [card_of(row, self.path) for row in rows]
+
+    async def delete(self, run: str, *, cascade: bool = False) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            doomed = [run]
+            for one in doomed:
+                row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (one,)).fetchone()
+                if row is None:
+                    raise RunNotFound(one)
+                if holder := self._holder(one, row):
+                    raise RunBusy(busy(one, holder))
+                query = "SELECT run FROM runs WHERE base = ? AND base <> ''"
+                dependants = [other for (other,) in connection.execute(query, (one,))]
+                if dependants and not cascade:
+                    raise JournalError(has_dependants(one, dependants))
+                doomed += dependants
+            for table in ("facts", "snapshots", "runs"):
+                connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in doomed])
+
+        await self._writer.transact(work)
+
+    async def verify(self) -> list[str]:
+        """Read the whole file and say everything that is wrong with it; nothing, if it is as it was written."""
+        problems: list[str] = await self._reader.transact(lambda connection: reading.verify(connection, self.path))
+        return problems
+
+    async def close(self) -> None:
+        """Finish what is queued and let go of the file. A journal that is closed cannot be used again."""
+        self.closed = True
+        self._finalizer.detach()
+        await asyncio.to_thread(_let_go, self._place, self._writer, self._reader, wait=True)
+
+
+def _page(path: Path, run: str, after: int, connection: sqlite3.Connection) -> list[Event]:
+    with reading.at_one_moment(connection):
+        last = reading.last_fact(connection, run, path)
+        return reading.facts(connection, run, after, min(last, after + _PAGE), path) if last > after else []
+
+
+def _refusal(connection: sqlite3.Connection, run: str, epoch: int, before: int) -> JournalError:
+    row = connection.execute("SELECT epoch, seq FROM runs WHERE run = ?", (run,)).fetchone()
+    if row is None:
+        return RunNotFound(run)
+    return RunSuperseded(superseded(run)) if row[0] != epoch else JournalError(gap(run, row[1], before + 1))
+
+
+def _let_go(place: Place, *threads: SqliteThread, wait: bool = False) -> None:
+    for thread in threads:
+        thread.stop(wait=wait)
+    place.let_go()

@@ -1,0 +1,101 @@
+"""Reading rows back, and seeing that they are what was written: every checksum right, no fact missing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ...core.codec import decode_body
+from ...core.errors import JournalCorrupt, RunNotFound
+from ...core.events import Event, Opened
+from ...core.runs import RunInfo
+from ...kernel.ports import Lineage
+from .errors import damaged
+from .schema import row_sum
+
+CARD = RunInfo.__match_args__
+SELECT_CARD = f"SELECT {', '.join(CARD)}, sum FROM runs"
+_SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+_SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
+
+
+@contextmanager
+def at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
+    """Everything inside sees the file as it is now, whatever others write meanwhile."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
+    if row_sum(*row[:-1]) != row[-1]:
+        raise damaged(path, f"the entry of run {row[0]!r} does not match its checksum")
+    return RunInfo(*row[:-1])
+
+
+def last_fact(connection: sqlite3.Connection, run: str, path: Path) -> int:
+    """The number of the run's last fact; 0 if there is no such run."""
+    row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run,)).fetchone()
+    if row is not None:
+        return card_of(row, path).seq
+    if connection.execute("SELECT 1 FROM facts WHERE run = ?", (run,)).fetchone() is not None:
+        raise damaged(path, f"run {run!r} has facts and no entry")
+    return 0
+
+
+def facts(connection: sqlite3.Connection, run: str, after: int, upto: int, path: Path) -> list[Event]:
+    """The facts after one number, up to and with another. All of them must be there."""
+    events = []
+    for row in connection.execute(_SELECT_FACTS, (run, after, upto)):
+        after += 1
+        if row[1] != after:
+            break
+        if row_sum(*row[:-1]) != row[-1]:
+            raise damaged(path, f"fact {after} of run {run} does not match its checksum")
+        name, seq, time, agent, kind, body, _ = row
+        events.append(Event(name, seq, time, agent, decode_body(kind, body)))
+    else:
+        if after == upto:
+            return events
+        after += 1
+    raise damaged(path, f"fact {after} of run {run} is missing")
+
+
+def lineage(connection: sqlite3.Connection, run: str, upto: int | None, fold: int, path: Path) -> Lineage:
+    """See `Journal.lineage`: one walk in one transaction, however many runs there are."""
+    parts: list[list[Event]] = []
+    snapshot = ""
+    with at_one_moment(connection):
+        last = last_fact(connection, run, path)
+        if not last:
+            raise RunNotFound(run)
+        upto = last if upto is None else min(upto, last)
+        while run:
+            found = connection.execute(_SELECT_SNAPSHOT, (run, fold, upto)).fetchone() if fold else None
+            if found is not None and row_sum(run, fold, *found[:-1]) == found[-1]:
+                snapshot = found[1]
+                parts.append(facts(connection, run, found[0], upto, path))
+                break
+            parts.append(facts(connection, run, 0, upto, path))
+            opened = parts[-1][0].body
+            run, upto = opened.base if isinstance(opened, Opened) and opened.base is not None else ("", 0)
+    return Lineage(snapshot, [event for part in reversed(parts) for event in part])
+
+
+def verify(connection: sqlite3.Connection, path: Path) -> list[str]:
+    """Everything that is wrong with the file, as far as it can be told: its pages, its entries, its facts."""
+    with at_one_moment(connection):
+        problems = [text for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
+        for row in connection.execute(SELECT_CARD).fetchall():
+            try:
+                card = card_of(row, path)
+                facts(connection, card.run, 0, card.seq, path)
+            except JournalCorrupt as problem:
+                problems.append(str(problem))
+    return problems

@@ -1,0 +1,123 @@
+"""The tables of a journal, how older ones are brought up to date, and the checksums of their rows.
+
+A file that is opened is at the last version or is brought there in one transaction. A process of an older version that still
+has the file open cannot write any more: what it would leave out is `NOT NULL`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from ...core.errors import JournalTooNew
+from ...core.language import say
+
+APPLICATION = 0x6B616E6D  # "kanm"
+
+_FIRST = """
+    CREATE TABLE runs (
+        run TEXT PRIMARY KEY, agent TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '',
+        user TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'running', title TEXT NOT NULL DEFAULT '',
+        created REAL NOT NULL DEFAULT 0, updated REAL NOT NULL DEFAULT 0, seq INTEGER NOT NULL DEFAULT 0,
+        input INTEGER NOT NULL DEFAULT 0, output INTEGER NOT NULL DEFAULT 0, cost REAL DEFAULT 0, base TEXT NOT NULL DEFAULT '',
+        questions INTEGER NOT NULL DEFAULT 0, epoch INTEGER NOT NULL DEFAULT 0, owner TEXT
+    ) WITHOUT ROWID;
+    CREATE TABLE facts (
+        run TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, agent TEXT NOT NULL, type TEXT NOT NULL,
+        body TEXT NOT NULL,
+        PRIMARY KEY (run, seq)
+    ) WITHOUT ROWID;
+"""
+_SECOND = """
+    CREATE INDEX runs_by_time ON runs (created);
+    CREATE INDEX runs_by_session ON runs (session, created) WHERE session <> '';
+    CREATE INDEX runs_by_base ON runs (base) WHERE base <> '';
+"""
+# `place` counts the runs in the order in which they were opened, whatever the clock said; `sum` is the row's checksum.
+_THIRD = """
+    ALTER TABLE runs RENAME TO old_runs;
+    ALTER TABLE facts RENAME TO old_facts;
+    CREATE TABLE runs (
+        run TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, user TEXT NOT NULL, status TEXT NOT NULL,
+        title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, seq INTEGER NOT NULL, input INTEGER NOT NULL,
+        output INTEGER NOT NULL, cost REAL, base TEXT NOT NULL, questions INTEGER NOT NULL,
+        place INTEGER NOT NULL, epoch INTEGER NOT NULL, owner TEXT, sum INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    INSERT INTO runs
+        SELECT run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions,
+            place_of(run), epoch, owner,
+            row_sum(run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions)
+        FROM old_runs WHERE seq > 0;
+    CREATE TABLE facts (
+        run TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, agent TEXT NOT NULL, type TEXT NOT NULL,
+        body TEXT NOT NULL, sum INTEGER NOT NULL,
+        PRIMARY KEY (run, seq)
+    ) WITHOUT ROWID;
+    INSERT INTO facts SELECT run, seq, time, agent, type, body, row_sum(run, seq, time, agent, type, body) FROM old_facts;
+    DROP TABLE old_runs;
+    DROP TABLE old_facts;
+    CREATE UNIQUE INDEX runs_by_place ON runs (place);
+    CREATE INDEX runs_by_session ON runs (session, place) WHERE session <> '';
+    CREATE INDEX runs_by_base ON runs (base) WHERE base <> '';
+    CREATE INDEX runs_by_status ON runs (status, place);
+    CREATE TABLE snapshots (
+        run TEXT PRIMARY KEY, seq INTEGER NOT NULL, fold INTEGER NOT NULL, state TEXT NOT NULL, sum INTEGER NOT NULL
+    );
+"""
+MIGRATIONS = (_FIRST, _SECOND, _THIRD)
+
+
+def row_sum(*values: Any) -> int:
+    """The checksum of a row: of its values as SQLite gives them back, so times and money must be floats."""
+    return crc32("\x1f".join([value if type(value) is str else repr(value) for value in values]).encode())
+
+
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the file to this version's schema, in one transaction; a newer file is left alone."""
+    if _version(connection) == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)  # again, inside the lock: another process may have been first
+        if version > len(MIGRATIONS):
+            raise JournalTooNew(
+                say(
+                    f"the journal {path} was written by a newer kaname (schema {version}, this one knows {len(MIGRATIONS)}); "
+                    "upgrade kaname, or use another file; nothing was changed",
+                    f"ジャーナル {path} は新しい kaname のものです(スキーマ {version}、こちらは {len(MIGRATIONS)} まで)。"
+                    "kaname を更新するか別のファイルを使ってください。何も変更していません",
+                )
+            )
+        places = _places(connection) if version else {}
+        connection.create_function("place_of", 1, places.__getitem__)
+        connection.create_function("row_sum", -1, row_sum)
+        for script in MIGRATIONS[version:]:
+            for statement in filter(str.strip, script.split(";")):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _places(connection: sqlite3.Connection) -> dict[str, int]:
+    """The order in which the runs of an older file were opened: by the clock, and each after the run it goes on from."""
+    bases = dict(connection.execute("SELECT run, base FROM runs WHERE seq > 0 ORDER BY created, run"))
+    places: dict[str, int] = {}
+    for run in bases:
+        chain = []
+        while run in bases and run not in places and run not in chain:
+            chain.append(run)
+            run = bases[run]
+        for one in reversed(chain):
+            places[one] = len(places) + 1
+    return places
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)

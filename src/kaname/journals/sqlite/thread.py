@@ -1,0 +1,259 @@
+"""A thread that serves a SQLite connection. Work queued while it commits is committed together: one sync for many runs.
+
+To hand work over to a thread and the answer back costs more than to write a fact. So a caller who is alone may do it himself,
+with the same connection and the same code, where the disk has been quick: then his event loop stands still for less than it
+takes to hand the work over. Where the disk is slow, or another process holds the file, the thread does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from ...core.errors import JournalError
+from ...core.language import say
+from ...kernel.boundary import Border
+from .errors import explain
+from .file import count
+
+Work = Callable[[sqlite3.Connection], Any]
+_BATCH = 1_000
+_RETRY_SECONDS = 1.0
+_QUICK = 0.0005  # seconds for a commit
+_FORGETTING = 0.8
+_POLL = 0.002
+
+
+class _Job:
+    """`insisting`: it is tried again until it succeeds; nobody hears of its troubles."""
+
+    __slots__ = ("future", "insisting", "loop", "outcome", "work")
+
+    def __init__(self, work: Work, loop: asyncio.AbstractEventLoop | None = None, insisting: bool = False) -> None:
+        self.work, self.insisting = work, insisting
+        self.outcome: Any = None
+        if loop is not None:
+            self.loop, self.future = loop, loop.create_future()
+
+    def deliver(self) -> None:
+        if self.future.done():  # cancelled meanwhile
+            return
+        if not isinstance(self.outcome, BaseException):
+            self.future.set_result(self.outcome)
+        elif self.insisting:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(self.outcome)
+
+
+Queue = SimpleQueue["_Job | None"]
+
+
+class SqliteThread:
+    """`transact` runs work inside a transaction and returns when it is on disk; without `writes`, outside of any.
+
+    `patience`: seconds to wait while another process writes.
+    """
+
+    def __init__(
+        self,
+        open_connection: Callable[[], sqlite3.Connection],
+        check: Callable[[], None],
+        path: Path,
+        *,
+        writes: bool,
+        name: str,
+        patience: float = 0.0,
+    ) -> None:
+        self._open, self._check, self._path, self._writes = open_connection, check, path, writes
+        self._name, self._patience, self._starting, self._process = name, patience, threading.Lock(), 0
+        self._closed = False
+        self._begin_empty()
+
+    def _begin_empty(self) -> None:
+        self._jobs: Queue = SimpleQueue()
+        self._using = threading.Lock()  # the connection: one at a time, the thread or a caller
+        self._connection: sqlite3.Connection | None = None
+        self._thread: threading.Thread | None = None
+        self._slowest = 0.01  # seconds that a commit took lately; at first it is not known to be quick
+
+    async def transact(self, work: Work, *, insisting: bool = False, alone: bool = False) -> Any:
+        """`work` may be called more than once: its transaction is tried again, alone, if a batch fails.
+
+        `insisting`: where the disk or a lock is in the way it is tried again later, until it is done or the journal is closed.
+        `alone`: nobody else has anything to commit now, as far as the caller knows.
+        """
+        if alone and (done := self._done_here(work)) is not None:
+            if isinstance(done.outcome, BaseException):
+                raise done.outcome
+            return done.outcome
+        return await self.submit(work, insisting=insisting)
+
+    def submit(self, work: Work, *, insisting: bool = False) -> asyncio.Future[Any]:
+        """The same, in the thread, without waiting for it."""
+        if self._closed:
+            raise JournalError(say(f"the journal {self._path} is closed", f"ジャーナル {self._path} は閉じられています"))
+        if self._process != os.getpid():  # not started yet, or in another process than this one, which was forked from it
+            self._start()
+        job = _Job(work, asyncio.get_running_loop(), insisting)
+        self._jobs.put(job)
+        return job.future
+
+    def _start(self) -> None:
+        with self._starting:  # the first work of two event loops may come at once
+            if self._process != os.getpid():
+                self._begin_empty()
+                self._process = os.getpid()
+                self._thread = threading.Thread(target=self._serve, args=(self._jobs,), name=self._name, daemon=True)
+                self._thread.start()
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Finish what is queued, then end."""
+        self._closed = True
+        if self._thread is not None and self._process == os.getpid():
+            self._jobs.put(None)
+            if wait:
+                self._thread.join()
+
+    def _done_here(self, work: Work) -> _Job | None:
+        """Do it in the caller's thread, if that is quick and nothing is before it; else nothing is done."""
+        if self._slowest > _QUICK or self._process != os.getpid() or not self._using.acquire(blocking=False):
+            return None
+        try:
+            if self._connection is None or not self._jobs.empty():
+                return None
+            job = _Job(work)
+            with Border() as border:
+                self._check()
+                self._commit(self._connection, [job], patience=0.0)
+            if border.failure is not None:
+                if _locked(border.failure.error):
+                    return None
+                job.outcome = self._explained(border.failure.error)
+            return job
+        finally:
+            self._using.release()
+
+    def _serve(self, queue: Queue) -> None:
+        unfinished: list[_Job] = []
+        ending = False
+        while not ending:
+            jobs, ending = _next_batch(queue, _RETRY_SECONDS if unfinished else None)
+            with self._using:
+                with Border() as border:  # whatever happens, somebody waits for an answer, and others will come
+                    self._connection = self._connection or self._open()
+                    self._check()
+                    self._run(self._connection, unfinished + jobs if unfinished else jobs)
+                if border.failure is not None:
+                    for job in jobs:
+                        job.outcome = self._explained(border.failure.error)
+            unfinished = [job for job in unfinished + jobs if job.insisting and isinstance(job.outcome, JournalError)]
+            _deliver(jobs)
+            del jobs
+        with self._using:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+                count(self._path, -1)
+
+    def _run(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
+        if self._writes:
+            with Border() as border:
+                self._commit(connection, jobs, self._patience)
+            if border.failure is None:
+                return
+            if _locked(border.failure.error):
+                raise border.failure.error  # nobody else gets in either: to try each alone would only wait again
+        for job in jobs:  # one job's trouble must not be the others': each alone
+            with Border() as border:
+                self._commit(connection, [job], self._patience) if self._writes else _one(connection, job)
+            if border.failure is not None:
+                job.outcome = self._explained(border.failure.error)
+
+    def _commit(self, connection: sqlite3.Connection, jobs: list[_Job], patience: float) -> None:
+        _begin(connection, patience)
+        began = time.monotonic()
+        try:
+            for job in jobs:
+                _one(connection, job)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        took = time.monotonic() - began
+        self._slowest = max(took, self._slowest * _FORGETTING)
+
+    def _explained(self, problem: BaseException) -> JournalError:
+        if isinstance(problem, JournalError):
+            return problem
+        explained = explain(problem, self._path)
+        explained.__cause__ = problem
+        return explained
+
+
+def _begin(connection: sqlite3.Connection, patience: float) -> None:
+    """Begin to write. SQLite's own patience would hold an event loop up; so the connection has none, and it is had here."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as problem:
+            if not _locked(problem) or time.monotonic() >= until:
+                raise
+            time.sleep(_POLL)
+
+
+def _one(connection: sqlite3.Connection, job: _Job) -> None:
+    """A refusal (`JournalError`) is raised before anything is written, so the rest of the batch can go on."""
+    try:
+        job.outcome = job.work(connection)
+    except JournalError as refusal:
+        job.outcome = refusal
+
+
+def _locked(problem: BaseException) -> bool:
+    code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _next_batch(queue: Queue, seconds: float | None) -> tuple[list[_Job], bool]:
+    """What there is to do, waiting for it `seconds` at most; and whether it is the end."""
+    jobs: list[_Job] = []
+    try:
+        job = queue.get(timeout=seconds)
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == _BATCH or queue.empty():  # this thread alone takes from it
+                return jobs, False
+            job = queue.get()
+    except Empty:
+        return jobs, False
+    return jobs, True
+
+
+def _deliver(jobs: list[_Job]) -> None:
+    """Wake every waiting loop once, whatever the number of its jobs."""
+    if len(jobs) == 1:
+        by_loop = {jobs[0].loop: jobs}
+    else:
+        by_loop = {}
+        for job in jobs:
+            by_loop.setdefault(job.loop, []).append(job)
+    for loop, mine in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_deliver_all, mine)
+
+
+def _deliver_all(jobs: list[_Job]) -> None:
+    for job in jobs:
+        job.deliver()

@@ -1,0 +1,117 @@
+"""A journal of an earlier version is brought up to date when it is opened, and loses nothing."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kaname import Agent, Approve, JournalError, ScriptedModel, SqliteJournal, call, tool
+from kaname.core.errors import JournalTooNew
+from kaname.journals.sqlite import schema
+
+OLD = Path(__file__).parent.parent / "corpora" / "journals" / "schema-2.sql"
+
+
+@tool(effect="pure")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def pay(yen: int) -> str:
+    """Pay."""
+    return f"paid {yen}"
+
+
+def adding():
+    def script(request):
+        if request.messages[-1].role == "user":
+            return call("add", a=3, b=4)
+        return f"the sum is 7 ({sum(message.role == 'user' for message in request.messages)} asked)"
+
+    return ScriptedModel(script)
+
+
+def old_file(folder):
+    path = folder / "journal.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(OLD.read_text(encoding="utf-8"))
+    connection.close()
+    return path
+
+
+async def test_an_old_journal_keeps_its_runs_and_goes_on(tmp_path):
+    journal = SqliteJournal(old_file(tmp_path))
+    agent = Agent(adding(), [add], journal=journal, instructions="Be brief.")
+    assert await journal.verify() == []
+    assert {card.run for card in await journal.runs()} >= {"turn-1", "turn-2", "turn-3", "waiting"}
+    assert await journal.runs(run="empty") == [], "a claim that came to nothing is not kept"
+    assert (await agent.resume("turn-3")).output == "the sum is 7 (3 asked)"
+    assert (await agent.replay("turn-3")).same
+    payer = Agent(ScriptedModel([call("pay", yen=5), "paid it"]), [pay], policies=[Approve("pay")], journal=journal)
+    assert (await payer.resume("waiting", {"approve:c1_0": "yes"})).output == "paid it"
+    await journal.close()
+
+
+async def test_an_old_session_goes_on_from_its_last_turn_although_the_clock_was_set_back(tmp_path):
+    journal = SqliteJournal(old_file(tmp_path))
+    agent = Agent(adding(), [add], journal=journal, instructions="Be brief.")
+    assert [card.run for card in await journal.runs(session="s")] == ["turn-3", "turn-2", "turn-1"]
+    assert (await agent.run("and again", session_id="s", user_id="u")).output == "the sum is 7 (4 asked)"
+    await journal.close()
+
+
+async def test_two_that_open_an_old_journal_at_once_migrate_it_once(tmp_path):
+    path = old_file(tmp_path)
+    journals = [SqliteJournal(path) for _ in range(4)]
+    found = await asyncio.gather(*[journal.runs() for journal in journals])
+    assert all(cards == found[0] for cards in found)
+    for journal in journals:
+        await journal.close()
+
+
+async def test_an_older_program_that_still_has_the_file_open_cannot_write_facts_without_checksums(tmp_path):
+    path = old_file(tmp_path)
+    older = sqlite3.connect(path, isolation_level=None)
+    assert older.execute("SELECT count(*) FROM facts").fetchone()[0] > 0
+    journal = SqliteJournal(path)
+    before = [event async for event in journal.read("waiting")]
+    with pytest.raises(sqlite3.IntegrityError, match="NOT NULL"):
+        older.execute("INSERT INTO facts (run, seq, time, agent, type, body) VALUES ('waiting', 5, 1.0, 'a', 'Warned', '{}')")
+    older.close()
+    assert [event async for event in journal.read("waiting")] == before
+    await journal.close()
+
+
+async def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
+    path = old_file(tmp_path)
+    connection = sqlite3.connect(path)
+    before = list(connection.iterdump())
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE runs (again TEXT);"))
+    journal = SqliteJournal(path)
+    with pytest.raises(JournalError, match="already exists"):
+        await journal.runs()
+    await journal.close()
+    assert list(connection.iterdump()) == before
+    connection.close()
+
+
+async def test_a_journal_from_the_future_is_not_touched(tmp_path):
+    path = tmp_path / "journal.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.execute(f"PRAGMA application_id = {schema.APPLICATION}")
+    connection.execute("CREATE TABLE dreams (sheep TEXT)")
+    connection.commit()
+    connection.close()
+    journal = SqliteJournal(path)
+    with pytest.raises(JournalTooNew, match="written by a newer kaname.*schema 99"):
+        await journal.claim("r")
+    with pytest.raises(JournalTooNew):
+        await journal.runs()
+    await journal.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("dreams",)]
+    connection.close()
