@@ -334,7 +334,7 @@ async def test_what_cannot_be_repaired_because_the_tool_is_gone_is_asked_about()
             return "paid"
 
         model = ScriptedModel([call("pay", yen=5), "done"])
-        journal.revive(left=3)
+        journal.revive(left=2)
         run = Agent(model, [pay], journal=journal).run("go")
         with pytest.raises(Died):
             await run
@@ -359,7 +359,7 @@ async def test_repairs_that_raise_our_own_errors_lead_to_a_question():
             return "acted"
 
         agent = Agent(ScriptedModel([call("act", n=1), "done"]), [act], journal=journal)
-        journal.revive(left=3)
+        journal.revive(left=2)
         run = agent.run("go")
         with pytest.raises(Died):
             await run

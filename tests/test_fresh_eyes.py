@@ -108,9 +108,9 @@ async def test_patience_is_waited_for_once(tmp_path):
     waits = []
     real = journal._writer._commit
 
-    def counted(connection, jobs):
-        waits.append(len(jobs))
-        return real(connection, jobs)
+    def counted(connection, jobs, patience):
+        waits.extend([len(jobs)] if patience else [])
+        return real(connection, jobs, patience)
 
     journal._writer._commit = counted
     outcomes = await asyncio.gather(
@@ -167,7 +167,7 @@ async def test_an_answer_that_is_none_is_refused_before_it_is_recorded(answer):
         return "paid"
 
     agent = Agent(ScriptedModel([call("pay"), "done"]), [pay], journal=journal)
-    journal.revive(left=3)
+    journal.revive(left=2)
     run = agent.run("go")
     with pytest.raises(Died):
         await run
@@ -394,7 +394,7 @@ async def test_closing_a_journal_does_not_stop_the_loop(tmp_path):
     journal = SqliteJournal(tmp_path / "journal.db")
     await Agent(adding(), [add], journal=journal).run("go")
     gate = threading.Event()
-    slow = journal._writer.transact(lambda connection: gate.wait(5))
+    slow = journal._writer.submit(lambda connection: gate.wait(5))
     closing = asyncio.create_task(journal.close())
     await asyncio.sleep(0.05)
     assert not closing.done()

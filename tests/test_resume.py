@@ -37,7 +37,7 @@ def world(effect, **repairs):
 
 async def dies_after_the_effect(agent, journal):
     """Killed between the tool's effect and the record of its result: the worst moment."""
-    journal.revive(left=3)  # opened and received are one write; then the reply, the intent
+    journal.revive(left=2)  # opened and received are one write; then the reply with the intent
     run = agent.run("go")
     with pytest.raises(Died):
         await run

@@ -133,6 +133,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         scope.failure = None
         while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
             await advance(scope)
+            await scope.settle()
     return [event async for event in journal.read(run)]
 
 

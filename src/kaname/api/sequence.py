@@ -127,6 +127,7 @@ class AgentStepSequence:
             if len(state.replies) > replies:
                 reply = state.replies[-1].reply.message
                 if not reply.calls and not isinstance(decide(scope), Finish):
+                    await scope.settle()
                     return ThinkingStep(reply.text)
             elif self._queue_tools(scope):
                 return self._queue.popleft()

@@ -10,7 +10,7 @@ from inspect import isawaitable
 from logging import getLogger
 
 from ..core.errors import AgentError, Suspend, UnexpectedError
-from ..core.events import Asked, Delta, Event, Fact, Stopped, ToolStarted, Warned
+from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
@@ -41,6 +41,8 @@ class Scope:
         self._sinks = list(sinks)
         self._seq = state.seq
         self._appending: deque[Event] = deque()
+        self._unwritten: list[Event] = []  # a reply that is true already
+        self._writing: asyncio.Future[None] | None = None  # of it, when no other fact came in time
 
     @property
     def agent(self) -> Recipe:
@@ -48,14 +50,52 @@ class Scope:
         return self.root.team.get(self.state.agent, self.root) if self.root.team else self.root
 
     async def record(self, *bodies: Fact) -> None:
+        """Write facts down: 1. durable, 2. true, 3. seen.
+
+        A model's reply is true at once, and is written together with the fact that follows from it, if that comes before the
+        event loop turns: one sync for both. No tool is started, and nobody outside sees the reply, before it is on disk.
+        """
+        if self._writing is not None:
+            await self._written()
         now, agent, events = self.clock(), self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
             events.append(Event(self.run, self._seq, now, agent, body))
+        if len(bodies) == 1 and type(bodies[0]) is ModelReplied and not self._appending:
+            self._unwritten = events
+            evolve(self.state, events[0])
+            asyncio.get_running_loop().call_soon(self._write_soon)
+            return
+        await self._append(events)
+
+    async def settle(self) -> None:
+        """Write what waits for the next fact: for a caller who takes over here."""
+        await self._written()
+        if self._unwritten:
+            await self._append([])
+
+    def _write_soon(self) -> None:
+        if self._unwritten:
+            events, self._unwritten = self._unwritten, []
+            self._writing = asyncio.ensure_future(self._append(events))
+            self._writing.add_done_callback(_heard)  # a failure is told by the next fact
+
+    async def _written(self) -> None:
+        while (writing := self._writing) is not None:
+            try:
+                await asyncio.shield(writing)
+            finally:
+                if writing.done() and self._writing is writing:
+                    self._writing = None
+
+    async def _append(self, events: list[Event]) -> None:
+        """Nothing is awaited between the numbering of facts and their appending: facts of parallel tools keep their order."""
+        if self._unwritten:
+            events, self._unwritten = self._unwritten + events, []
         self._appending.extend(events)
         cancelled = False
         try:  # 1. durable
-            if type(bodies[-1]) is Stopped:
+            if type(events[-1].body) is Stopped:
                 cancelled = await _unbroken(self.journal.append(events, self.epoch))
             else:
                 await self.journal.append(events, self.epoch)
@@ -64,7 +104,8 @@ class Scope:
         last = events[-1].seq
         while self._appending and self._appending[0].seq <= last:  # an earlier one too, whose recorder was cancelled
             event = self._appending.popleft()
-            evolve(self.state, event)  # 2. true
+            if event.seq > self.state.seq:
+                evolve(self.state, event)  # 2. true
             if self._sinks or (self.channel is not None and not self.channel.muted):
                 await self._publish(event)  # 3. seen
         if cancelled:
@@ -146,6 +187,11 @@ async def _unbroken(appending: Awaitable[None]) -> bool:
         return True
     task.result()
     return False
+
+
+def _heard(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
+        done.exception()
 
 
 async def silent(text: str, kind: str = "text", call_id: str = "") -> None:

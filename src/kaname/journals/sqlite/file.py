@@ -44,7 +44,7 @@ class Place:
         self.owner: Owner | None = None
         self._names = [f"{path}{ending}" for ending in _BESIDE]
         self._files: list[int] | None = None  # which files they were when they were opened
-        self._checked = 0.0
+        self.checked = 0.0
         self._owner_seen = 0.0
 
     def open_to_write(self) -> sqlite3.Connection:
@@ -63,17 +63,17 @@ class Place:
 
     def check(self) -> None:
         """A file that was removed or replaced still takes what is written, and nobody will ever read it."""
-        if (now := time.monotonic()) - self._checked > _LOOK_SECONDS:
-            if self._found() != self._files:
-                raise JournalError(removed(str(self.path)))
-            self._checked = now
+        if self._found() != self._files:
+            raise JournalError(removed(str(self.path)))
 
     def check_to_write(self) -> None:
-        """For the writer alone: two that restored the owner's file at once would wait for each other."""
-        self.check()
-        if self.owner is not None and self._checked - self._owner_seen > _OWNER_SECONDS:
-            self._owner_seen = self._checked
-            self.owner.restore()
+        """The same for the writer, now and then: it costs as much as a fact does. And others must see that it is alive."""
+        if (now := time.monotonic()) - self.checked > _LOOK_SECONDS:
+            self.check()
+            self.checked = now
+            if self.owner is not None and now - self._owner_seen > _OWNER_SECONDS:
+                self._owner_seen = now
+                self.owner.restore()
 
     def _found(self) -> list[int]:
         try:

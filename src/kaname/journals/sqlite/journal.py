@@ -68,6 +68,7 @@ class SqliteJournal:
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
         """A run that is not there yet is claimed in this process only; its first facts enter it in the file."""
         taken: list[_Hold] = []
+        self._place.checked = 0.0  # look again whether the file is there
 
         def take(epoch: int, card: RunInfo) -> None:
             taken[:] = [_Hold(epoch, card)]
