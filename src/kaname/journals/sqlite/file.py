@@ -12,10 +12,12 @@ from pathlib import Path
 from ...core.errors import JournalError
 from ...core.language import say
 from ..wording import removed
+from .errors import damaged
 from .owners import Owner
 from .schema import APPLICATION, migrate
 
 _BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and what processes share about it: all three or none
+_FEW_RUNS = 1_000
 _LOOK_SECONDS, _OWNER_SECONDS = 0.02, 1.0  # how often it is looked whether the files are still there
 
 _open_here: dict[Path, int] = {}  # how many connections this process has, or is about to have, to each file
@@ -48,17 +50,26 @@ class Place:
         self._owner_seen = 0.0
 
     def open_to_write(self) -> sqlite3.Connection:
-        connection = connect(self.path, patience=self.patience, max_bytes=self.max_bytes)
+        connection = self._open(self.max_bytes)
         if self.owner is None or self.owner.process != os.getpid():
             self.owner = Owner(self.path.with_name(self.path.name + "-owners"))
         connection.execute("PRAGMA busy_timeout = 0")  # the thread waits by itself
-        self._files = self._files or self._found()
         return connection
 
     def open_to_read(self) -> sqlite3.Connection:
-        connection = connect(self.path, patience=self.patience)
+        connection = self._open()
         connection.execute("PRAGMA query_only = ON")
-        self._files = self._files or self._found()
+        return connection
+
+    def _open(self, max_bytes: int | None = None) -> sqlite3.Connection:
+        connection = connect(self.path, patience=self.patience, max_bytes=max_bytes)
+        try:
+            if self._files is None:
+                _check_indexes(connection, self.path)
+                self._files = self._found()
+        except BaseException:
+            disconnect(connection, self.path)
+            raise
         return connection
 
     def check(self) -> None:
@@ -90,7 +101,7 @@ class Place:
             self.owner = None
 
 
-def count(path: Path, change: int) -> None:
+def _count(path: Path, change: int) -> None:
     """A connection to the file is about to be opened, or was closed."""
     with _counting:
         left = _open_here.get(path, 0) + change
@@ -114,12 +125,29 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
             )
         )
     _create(path)
-    count(path, +1)
+    _count(path, +1)
     try:
         return _opened(path, patience, max_bytes)
     except BaseException:
-        count(path, -1)
+        _count(path, -1)
         raise
+
+
+def disconnect(connection: sqlite3.Connection, path: Path) -> None:
+    connection.close()
+    _count(path, -1)
+
+
+def _check_indexes(connection: sqlite3.Connection, path: Path) -> None:
+    """Hold the indexes against the runs, where that takes no more than milliseconds.
+
+    A damaged row is noticed when it is read. A damaged index is not: it only forgets runs.
+    """
+    (runs,) = connection.execute("SELECT count(*) FROM (SELECT 1 FROM runs LIMIT ?)", (_FEW_RUNS,)).fetchone()
+    if runs < _FEW_RUNS:
+        (found,) = connection.execute("PRAGMA integrity_check(runs)").fetchone()
+        if found != "ok":
+            raise damaged(path, found)
 
 
 def _create(path: Path) -> None:

@@ -116,7 +116,7 @@ class SqliteJournal:
         if hold is None or hold.epoch != epoch:
             raise RunSuperseded(superseded(run))
         if hold.failure is not None:
-            raise hold.failure
+            raise hold.failure.with_traceback(None)
         if events[0].seq != hold.card.seq + 1:
             raise JournalError(gap(run, hold.card.seq, events[0].seq))
         work, ends = self._entry(hold, events), isinstance(events[-1].body, Stopped)

@@ -22,7 +22,7 @@ from ...core.errors import JournalError
 from ...core.language import say
 from ...kernel.boundary import Border
 from .errors import explain
-from .file import count
+from .file import disconnect
 
 Work = Callable[[sqlite3.Connection], Any]
 _BATCH = 1_000
@@ -160,9 +160,8 @@ class SqliteThread:
             del jobs
         with self._using:
             if self._connection is not None:
-                self._connection.close()
+                disconnect(self._connection, self._path)
                 self._connection = None
-                count(self._path, -1)
 
     def _run(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         if self._writes:
