@@ -98,8 +98,8 @@ class Beginnings:
                 before = await self.journal.runs(session=session, limit=1)
             state = await self.recent.load(self.journal, before[0]) if before else State()
             opened = Opened(session, user, (before[0].run, state.seq) if before else None, await self._description())
+            facts = state.facts
             scope = await self._open(run, state, [opened, await self._written_down(message)], channel)
-            facts = scope.state.facts
             yield scope
             self.recent.keep(run, scope.state)
             if session:

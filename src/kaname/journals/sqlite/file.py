@@ -62,6 +62,8 @@ class Place:
         return connection
 
     def _open(self, max_bytes: int | None = None) -> sqlite3.Connection:
+        if self._files is not None:
+            self.check()  # a second connection would make anew what was removed
         connection = connect(self.path, patience=self.patience, max_bytes=max_bytes)
         try:
             if self._files is None:
