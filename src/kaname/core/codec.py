@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache, partial
+from json.encoder import c_make_encoder, encode_basestring, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import Any
 
 from . import events as facts
@@ -16,7 +17,7 @@ from .errors import JournalCorrupt
 from .events import Event, Fact, Unknown
 from .language import say
 from .messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
-from .record import defaults
+from .record import NOT_GIVEN, defaults
 from .state import Spent, State
 from .steps import CallModel, Stop
 
@@ -100,7 +101,7 @@ def decode(line: str) -> Event:
 
 
 # The fields of a state that hold values of ours: a list of them, a dict of them, or one.
-_IN_LISTS: dict[str, type] = {"messages": Message, "replies": facts.ModelReplied}
+_IN_LISTS: dict[str, type] = {"replies": facts.ModelReplied}
 _IN_DICTS: dict[str, type] = {
     "open": ToolCall,
     "started": facts.ToolStarted,
@@ -115,7 +116,9 @@ def encode_state(state: State) -> str:
     data: dict[str, Any] = {}
     for name in State.__match_args__:
         value = getattr(state, name)
-        if name in _IN_LISTS:
+        if name == "messages":
+            value = [_write_message(message) for message in value]
+        elif name in _IN_LISTS:
             value = [_write(item) for item in value]
         elif name in _IN_DICTS:
             value = {key: _write(item) for key, item in value.items()}
@@ -129,6 +132,7 @@ def encode_state(state: State) -> str:
 
 def decode_state(text: str) -> State:
     data = json.loads(text)
+    data["messages"] = [_read_message(row) for row in data["messages"]]
     for name, kind in _IN_LISTS.items():
         data[name] = [_read(kind, item) for item in data[name]]
     for name, kind in _IN_DICTS.items():
@@ -139,13 +143,32 @@ def decode_state(text: str) -> State:
     return State(**data)
 
 
+def _write_message(message: Message) -> list[Any]:
+    """The role, then the parts, of which a text is just that: a long conversation is made of them."""
+    return [message.role, *[part.text if type(part) is Text else _write_part(part) for part in message.parts]]
+
+
+def _read_message(row: list[Any]) -> Message:
+    parts = [Text(part) if type(part) is str else _read_part(part) for part in row[1:]]
+    return Message(row[0], tuple(parts))
+
+
 def _fact(kind: str, data: Any) -> Fact:
     known = _FACTS.get(kind)
     return Unknown(kind, data) if known is None else _read(known, data)
 
 
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
-_escaped = json.JSONEncoder(separators=(",", ":")).encode
+def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
+    """A compact `json.dumps` that is set up once; the standard one is set up anew for every value."""
+    encoder = json.JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":"), check_circular=False)
+    if c_make_encoder is None:  # a Python without the C part
+        return encoder.encode
+    strings = encode_basestring_ascii if ascii_only else encode_basestring
+    pieces = c_make_encoder(None, encoder.default, strings, None, ":", ",", False, False, True)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_compact, _escaped = _encoder(ascii_only=False), _encoder(ascii_only=True)
 
 
 def dump(value: Any) -> str:
@@ -167,31 +190,39 @@ def digest(value: Any) -> str:
     return sha256(dump(value).encode()).hexdigest()[:16]
 
 
-@cache
-def _plan(kind: type) -> tuple[tuple[str, Any, Callable[[Any], Any] | None], ...]:
-    """For each field: its name, its default, and how its value is written."""
-    plan = []
-    for name, default in defaults(kind).items():
-        nested: Callable[[Any], Any] | None = _write if (kind, name) in _NESTED else None
-        if name in ("parts", "media"):
-            nested = _write_parts
-        plan.append((name, default, nested))
-    return tuple(plan)
-
-
 def _write(value: Any) -> dict[str, Any]:
-    data = {}
     kind: type = type(value)
-    for name, default, nested in _plan(kind):
-        item = getattr(value, name)
-        if item is default or (type(item) is type(default) and item == default):
+    return _writer(kind)(value)
+
+
+@cache
+def _writer(kind: type) -> Callable[[Any], dict[str, Any]]:
+    """The function that turns a value of that class into a dict, written out for it: it is called for every fact."""
+    scope: dict[str, Any] = {}
+    required, lines = [], []
+    for name, default in defaults(kind).items():
+        item = f"value.{name}"
+        if (kind, name) in _NESTED or name in ("parts", "media"):
+            scope[f"write_{name}"] = _write if (kind, name) in _NESTED else _write_parts
+            item = f"write_{name}(value.{name})"
+        if default is NOT_GIVEN:
+            required.append(f"{name!r}: {item}")
             continue
-        data[name] = item if nested is None else nested(item)
-    return data
+        scope[f"default_{name}"], scope[f"kind_{name}"] = default, type(default)
+        lines.append(f"    if value.{name} is not default_{name} and not (type(value.{name}) is kind_{name} and ")
+        lines[-1] += f"value.{name} == default_{name}):\n        data[{name!r}] = {item}"
+    source = [f"def write(value):\n    data = {{{', '.join(required)}}}", *lines, "    return data"]
+    exec("\n".join(source), scope)
+    write: Callable[[Any], dict[str, Any]] = scope["write"]
+    return write
 
 
 def _write_parts(parts: tuple[Any, ...]) -> list[dict[str, Any]]:
-    return [{"type": _PART_TAGS[type(part)], **_write(part)} for part in parts]
+    return [_write_part(part) for part in parts]
+
+
+def _write_part(part: Any) -> dict[str, Any]:
+    return {"type": _PART_TAGS[type(part)], **_write(part)}
 
 
 @cache
@@ -223,4 +254,8 @@ def _read(kind: type, data: dict[str, Any]) -> Any:
 
 
 def _read_parts(data: list[dict[str, Any]]) -> tuple[Any, ...]:
-    return tuple([_read(_PARTS[part.pop("type")], part) for part in data])
+    return tuple([_read_part(part) for part in data])
+
+
+def _read_part(data: dict[str, Any]) -> Any:
+    return _read(_PARTS[data.pop("type")], data)

@@ -42,6 +42,7 @@ class Scope:
         self._seq = state.seq
         self._appending: deque[Event] = deque()
         self._unwritten: list[Event] = []  # a reply that is true already
+        self._woken_soon = False
         self._writing: asyncio.Future[None] | None = None  # of it, when no other fact came in time
 
     @property
@@ -64,7 +65,9 @@ class Scope:
         if len(bodies) == 1 and type(bodies[0]) is ModelReplied and not self._appending:
             self._unwritten = events
             evolve(self.state, events[0])
-            asyncio.get_running_loop().call_soon(self._write_soon)
+            if not self._woken_soon:
+                self._woken_soon = True
+                asyncio.get_running_loop().call_soon(self._write_soon)
             return
         await self._append(events)
 
@@ -75,6 +78,7 @@ class Scope:
             await self._append([])
 
     def _write_soon(self) -> None:
+        self._woken_soon = False
         if self._unwritten:
             events, self._unwritten = self._unwritten, []
             self._writing = asyncio.ensure_future(self._append(events))

@@ -18,6 +18,7 @@ from .schema import APPLICATION, migrate
 
 _BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and what processes share about it: all three or none
 _FEW_RUNS = 1_000
+_LOG_PAGES = 400  # a log that is begun anew so soon is written where it was before: that is cheaper than to let it grow
 _LOOK_SECONDS, _OWNER_SECONDS = 0.02, 1.0  # how often it is looked whether the files are still there
 
 _open_here: dict[Path, int] = {}  # how many connections this process has, or is about to have, to each file
@@ -169,6 +170,7 @@ def _opened(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Conne
         _must_be_ours(connection, path)
         _write_ahead(connection, patience)
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         if max_bytes is not None:
             (page,) = connection.execute("PRAGMA page_size").fetchone()
             connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page)}")

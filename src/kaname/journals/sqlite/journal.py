@@ -20,7 +20,7 @@ from ..wording import busy, gap, has_dependants, superseded
 from . import reading
 from .file import Place
 from .reading import CARD, SELECT_CARD, card_of
-from .schema import row_sum
+from .schema import fact_sum, row_sum
 from .thread import SqliteThread, Work
 
 _card_values = attrgetter(*CARD)
@@ -39,10 +39,10 @@ _PAGE = 500
 class _Hold:
     """A run that is executed through this journal: the epoch it was claimed with, and its index card as it is in the file."""
 
-    __slots__ = ("card", "epoch", "failure")
+    __slots__ = ("card", "constant", "epoch", "failure")
 
     def __init__(self, epoch: int, card: RunInfo) -> None:
-        self.epoch, self.card = epoch, card
+        self.epoch, self.card, self.constant = epoch, card, _rarely_changing(card)
         self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
 
 
@@ -119,35 +119,32 @@ class SqliteJournal:
             raise hold.failure.with_traceback(None)
         if events[0].seq != hold.card.seq + 1:
             raise JournalError(gap(run, hold.card.seq, events[0].seq))
-        work, ends = self._entry(hold, events), isinstance(events[-1].body, Stopped)
+        work = self._entry(hold, events)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1)
         except JournalError as problem:  # the file is right, the card is not: whoever goes on claims the run anew
             hold.failure = hold.failure or problem
             raise hold.failure from problem.__cause__
-        if ends:
+        if type(events[-1].body) is Stopped:
             self._drop(run, epoch)
 
     def _entry(self, hold: _Hold, events: Sequence[Event]) -> Work:
         """What writes the facts and the index card that they make."""
-        card, epoch, run = hold.card, hold.epoch, events[0].run
-        before, changing = card.seq, _rarely_changing(card)
-        rows = []
-        for event in events:
-            row = (run, event.seq, float(event.time), event.agent, *encode_body(event.body))  # type: ignore[arg-type]
-            rows.append((*row, row_sum(*row)))
+        card, epoch, run, before = hold.card, hold.epoch, events[0].run, hold.card.seq
+        rows = [_row(event) for event in events]  # all of them can be written, before the card changes
         for event in events:
             index(card, event)
         card.created, card.updated = float(card.created), float(card.updated)  # as the columns give them back
         card.input, card.output = int(card.input), int(card.output)
-        values = _card_values(card)
-        key, total, ends = (run, epoch, before), row_sum(*values), isinstance(events[-1].body, Stopped)
+        values, ends = _card_values(card), type(events[-1].body) is Stopped
+        key, total, constant = (run, epoch, before), row_sum(*values), _rarely_changing(card)
         if before == 0:
+            hold.constant = constant
             return partial(self._begin, values, total, epoch, ends, rows)
-        if changing == _rarely_changing(card) and not ends:
+        if constant == hold.constant and not ends:
             update, given = _GO_ON, (card.updated, card.seq, card.input, card.output, card.cost, total, *key)
         else:
-            update, given = _CHANGE, (*values, total, ends, *key)
+            update, given, hold.constant = _CHANGE, (*values, total, ends, *key), constant
 
         def work(connection: sqlite3.Connection) -> None:
             if connection.execute(update, given).rowcount != 1:
@@ -268,6 +265,13 @@ def _page(path: Path, run: str, after: int, connection: sqlite3.Connection) -> l
     with reading.at_one_moment(connection):
         last = reading.last_fact(connection, run, path)
         return reading.facts(connection, run, after, min(last, after + _PAGE), path) if last > after else []
+
+
+def _row(event: Event) -> tuple[Any, ...]:
+    run, seq, time, agent, body = event
+    time = float(time)  # as the column gives it back
+    kind, text = encode_body(body)  # type: ignore[arg-type]
+    return run, seq, time, agent, kind, text, fact_sum(run, seq, time, agent, kind, text)
 
 
 def _refusal(connection: sqlite3.Connection, run: str, epoch: int, before: int) -> JournalError:

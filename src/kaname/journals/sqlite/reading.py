@@ -14,7 +14,7 @@ from ...core.events import Event, Opened
 from ...core.runs import RunInfo
 from ...kernel.ports import Lineage
 from .errors import damaged
-from .schema import row_sum
+from .schema import fact_sum, row_sum
 
 CARD = RunInfo.__match_args__
 SELECT_CARD = f"SELECT {', '.join(CARD)}, sum FROM runs"
@@ -56,7 +56,7 @@ def facts(connection: sqlite3.Connection, run: str, after: int, upto: int, path:
         after += 1
         if row[1] != after:
             break
-        if row_sum(*row[:-1]) != row[-1]:
+        if fact_sum(*row[:-1]) != row[-1]:
             raise damaged(path, f"fact {after} of run {run} does not match its checksum")
         name, seq, time, agent, kind, body, _ = row
         events.append(Event(name, seq, time, agent, decode_body(kind, body)))

@@ -92,7 +92,7 @@ class SqliteThread:
         `alone`: nobody else has anything to commit now, as far as the caller knows.
         """
         if alone and (done := self._done_here(work)) is not None:
-            if isinstance(done.outcome, BaseException):
+            if isinstance(done.outcome, JournalError):
                 raise done.outcome
             return done.outcome
         return await self.submit(work, insisting=insisting)
