@@ -117,11 +117,11 @@ BENCHES = {"crowd": crowd, "session": session, "sums": sums, "lanes": lanes}
 
 
 async def main() -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     kills = [int(word) for word in sys.argv[1:] if word.isdigit()]
     for name in [word for word in sys.argv[1:] if not word.isdigit()] or BENCHES:
         await (lanes(*kills) if name == "lanes" else BENCHES[name]())
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the agents of the tests
     asyncio.run(main())

@@ -220,3 +220,19 @@ async def test_a_model_that_fails_after_a_reply_leaves_that_reply(tmp_path):
     kinds = [type(event.body).__name__ async for event in journal.read(run.run)]
     assert kinds == ["Opened", "Received", "ModelReplied", "Noted", "Stopped"]
     await journal.close()
+
+
+async def test_a_backup_is_a_whole_journal_and_may_be_made_while_others_write(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    agent = Agent(adding(), [add], journal=journal)
+    result = await agent.run("go", session_id="s")
+    running = [agent.run("go") for _ in range(20)]
+    await asyncio.gather(journal.backup(tmp_path / "copy.db"), *running)
+    assert oct(os.stat(tmp_path / "copy.db").st_mode)[-3:] == "600"
+    with pytest.raises(JournalError, match="already a file"):
+        await journal.backup(tmp_path / "copy.db")
+    copy = SqliteJournal(tmp_path / "copy.db")
+    assert await copy.verify() == []
+    assert (await Agent(adding(), [add], journal=copy).resume(result.run)).output == "the sum is 7"
+    await copy.close()
+    await journal.close()

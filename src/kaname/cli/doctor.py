@@ -15,9 +15,10 @@ from urllib.request import Request, urlopen
 
 from .. import __version__
 from ..api.agent import Agent
-from ..core.errors import AgentError
+from ..core.errors import AgentError, JournalCorrupt
 from ..core.language import say
 from ..journals.choose import choose, default_path
+from ..journals.sqlite import SqliteJournal
 from ..models import weights
 from ..models.names import resolve
 from .main import DONE, FAILED
@@ -76,7 +77,10 @@ def _journal(given: argparse.Namespace) -> list[Finding]:
         journal = choose(place)
         try:
             runs = await journal.runs(limit=1000)
-            return f"{place}: {len(runs)} {say('runs', '件')}"
+            problems = await journal.verify() if isinstance(journal, SqliteJournal) else []
+            if problems:
+                raise JournalCorrupt("; ".join(problems[:3]) + (f"; +{len(problems) - 3}" if len(problems) > 3 else ""))
+            return f"{place}: {len(runs)}{'+' if len(runs) == 1000 else ''} {say('runs, undamaged', '件、破損なし')}"
         finally:
             await journal.close()
 

@@ -163,6 +163,56 @@ class JournalContract(ABC):
 
         self._with(test)
 
+    def test_runs_are_listed_by_the_order_of_opening_and_not_by_the_clock(self) -> None:
+        async def test(journal: Journal) -> None:
+            for number, run in enumerate(("b", "c", "a")):
+                lease = await journal.claim(run)
+                await journal.append([Event(run, 1, 10.0 - number, "agent", Opened("s1"))], lease.epoch)
+            assert [card.run for card in await journal.runs()] == ["a", "c", "b"]
+            assert [card.run for card in await journal.runs(session="s1", limit=1)] == ["a"]
+
+        self._with(test)
+
+    def test_a_claim_that_was_given_back_unused_leaves_nothing(self) -> None:
+        async def test(journal: Journal) -> None:
+            lease = await journal.claim("r")
+            await _raises(RunBusy, lambda: journal.claim("r"))
+            await journal.release("r", lease.epoch)
+            assert await journal.runs() == []
+            await _raises(RunNotFound, lambda: journal.delete("r"))
+            assert (await journal.claim("r")).seq == 0
+
+        self._with(test)
+
+    def test_a_lineage_is_all_that_made_a_run(self) -> None:
+        async def test(journal: Journal) -> None:
+            for run, base in (("a", None), ("b", ("a", 2)), ("c", ("b", 1))):
+                lease = await journal.claim(run)
+                await journal.append(_opening(run, "s1", base), lease.epoch)
+            wanted = [*_opening("a", "s1"), _opening("b", "s1", ("a", 2))[0], *_opening("c", "s1", ("b", 1))]
+            assert await journal.lineage("c") == ("", wanted)
+            assert await journal.lineage("c", 1) == ("", wanted[:-1])
+            await _raises(RunNotFound, lambda: journal.lineage("nobody"))
+
+        self._with(test)
+
+    def test_a_snapshot_stands_for_the_facts_before_it_if_it_is_kept(self) -> None:
+        async def test(journal: Journal) -> None:
+            for run, base in (("a", None), ("b", ("a", 2))):
+                lease = await journal.claim(run)
+                await journal.append(_opening(run, "s1", base), lease.epoch)
+            await journal.keep_snapshot("a", 2, 7, '{"a state": "as text"}')
+            await journal.keep_snapshot("nobody", 2, 7, "{}")
+            whole = await journal.lineage("b")
+            assert await journal.lineage("b", fold=8) == whole, "a snapshot of another fold is not used"
+            snapshot, events = await journal.lineage("b", fold=7)
+            if snapshot:
+                assert snapshot == '{"a state": "as text"}'
+                assert events == whole.events[2:]
+            assert (await journal.lineage("a", 1, fold=7)).events == whole.events[:1], "it is of a later fact"
+
+        self._with(test)
+
     def test_deleting_takes_what_depends_on_it_only_when_told(self) -> None:
         async def test(journal: Journal) -> None:
             for run, base in (("a", None), ("b", ("a", 2)), ("c", ("b", 2))):

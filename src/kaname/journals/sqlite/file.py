@@ -127,7 +127,7 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
                 "子プロセスで初めて使うか、spawn で起動してください",
             )
         )
-    _create(path)
+    create(path)
     _count(path, +1)
     try:
         return _opened(path, patience, max_bytes)
@@ -153,7 +153,7 @@ def _check_indexes(connection: sqlite3.Connection, path: Path) -> None:
             raise damaged(path, found)
 
 
-def _create(path: Path) -> None:
+def create(path: Path) -> None:
     """Make the file readable by its user only, from the first byte.
 
     A file that is there is never opened beside SQLite: closing any descriptor of it would drop every lock that this process

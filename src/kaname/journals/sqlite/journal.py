@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import weakref
 from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 from ...core.codec import encode_body
 from ...core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
 from ...core.events import Event, Stopped
+from ...core.language import say
 from ...core.runs import RunInfo, index
 from ...kernel.ports import Lease, Lineage
 from ..wording import busy, gap, has_dependants, superseded
 from . import reading
-from .file import Place
+from .file import Place, create
 from .reading import CARD, SELECT_CARD, card_of
 from .schema import fact_sum, row_sum
 from .thread import SqliteThread, Work
@@ -248,6 +250,19 @@ class SqliteJournal:
                 connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in doomed])
 
         await self._writer.transact(work)
+
+    async def backup(self, path: str | Path) -> None:
+        """Copy the whole journal, as it is at one moment, to a new file. Runs go on meanwhile."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            target = Path(path).expanduser()
+            if target.exists():
+                raise JournalError(say(f"there is already a file {target}", f"{target} というファイルはもうあります"))
+            create(target)
+            with closing(sqlite3.connect(target)) as copy:
+                connection.backup(copy)
+
+        await self._reader.transact(work)
 
     async def verify(self) -> list[str]:
         """Read the whole file and say everything that is wrong with it; nothing, if it is as it was written."""
