@@ -26,8 +26,8 @@ from kaname import (
     per_tool,
     tool,
 )
-from kaname.core.events import Event, ModelReplied, Received
-from kaname.core.messages import Message, Text, user
+from kaname.core.events import Event, ModelReplied, Received, ToolFinished, ToolStarted
+from kaname.core.messages import Message, Text, ToolResult, user
 from kaname.core.state import State, evolve
 from kaname.core.steps import CallModel
 from kaname.strategies.react import React
@@ -174,9 +174,12 @@ def test_the_policy_that_wraps_another():
     evolve(state, Event("r", 1, 1.0, "a", Received(user("go"))))
     decisions = []
     for number in range(3):
-        reply = ModelReply(Message("assistant", (ToolCall(f"c{number}", "add", {"a": 1}),)), "tool_use")
-        evolve(state, Event("r", number + 2, 1.0, "a", ModelReplied(reply, CallModel())))
+        call = ToolCall(f"c{number}", "add", {"a": 1})
+        reply = ModelReply(Message("assistant", (call,)), "tool_use")
+        evolve(state, Event("r", 3 * number + 2, 1.0, "a", ModelReplied(reply, CallModel())))
         decisions.append(type(policy.decide(reply, state)).__name__)
+        evolve(state, Event("r", 3 * number + 3, 1.0, "a", ToolStarted(call)))
+        evolve(state, Event("r", 3 * number + 4, 1.0, "a", ToolFinished(ToolResult(1, call_id=call.id, name="add"))))
     assert decisions == ["ContinueWithTools", "ContinueWithTools", "TerminateImmediately"]
     assert isinstance(policy.decide(ModelReply(Message("assistant", (Text("hi"),)), "end_turn"), state), TerminateWithOutput)
 

@@ -115,7 +115,7 @@ class Agent:
     def _serving(self, servers: Mapping[str, Any], elicit: Elicit | None) -> McpServers:
         from ..tools.mcp.servers import McpServers
 
-        return McpServers(servers, self.tools, lambda: self.recipe.memo.pop("described", None), elicit)
+        return McpServers(servers, self.tools, elicit)
 
     def _with_output(self, strategy: Strategy | None) -> Strategy:
         if strategy is None:
@@ -187,7 +187,7 @@ class Agent:
         if configuration is not None and not hasattr(configuration, "applied_to"):
             raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")
         recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
-        beginning = Beginnings(recipe, self.journal, self.sinks, self._describe, self._recent)
+        beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._told, recipe), self._recent)
         run, begin = self._beginning(beginning, user_input, session_id, user_id, run_id, turns=False)
         return AgentStepSequence(run, begin, self._view)
 
@@ -296,13 +296,7 @@ class Agent:
 
     @cached_property
     def _begin(self) -> Beginnings:
-        return Beginnings(self.recipe, self.journal, self.sinks, self._describe, self._recent)
-
-    def _describe(self) -> Mapping[str, Any]:
-        if "described" not in self.recipe.memo:
-            self.recipe.memo["described"] = self._told(self.recipe)
-        described: Mapping[str, Any] = self.recipe.memo["described"]
-        return described
+        return Beginnings(self.recipe, self.journal, self.sinks, partial(self._told, self.recipe), self._recent)
 
     def _told(self, recipe: Recipe) -> Mapping[str, Any]:
         return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)
@@ -317,8 +311,7 @@ class Agent:
             await self.servers.start()
         if self.servers is None or self.servers.complete:  # of a server that is not there nobody knows the tools
             for policy in self.recipe.policies:
-                if isinstance(policy, Policy):
-                    policy.check(self.tools)
+                policy.check(self.tools)
         async with begin as scope:
             try:
                 yield scope
@@ -329,7 +322,7 @@ class Agent:
 
 def _check_parts(policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Any) -> None:
     for policy in policies:
-        if not (hasattr(policy, "model") and hasattr(policy, "tool")):
+        if not isinstance(policy, Policy):
             raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
     for sink in sinks:
         if not callable(sink):

@@ -79,13 +79,15 @@ class Beginnings:
         self, recipe: Recipe, journal: Journal, sinks: Sequence[Sink], describe: Callable[[], Mapping[str, Any]], recent: Recent
     ) -> None:
         self.recipe, self.journal, self.sinks, self.recent = recipe, journal, sinks, recent
-        self._describe, self._described = describe, dict[str, Any]()
+        self._describe = describe
 
     async def _description(self) -> Mapping[str, Any]:
-        """What the agent is. The first time it takes a while (schemas are made, pydantic is loaded): off the loop."""
-        if not self._described:
-            self._described = dict(await off_loop(self._describe))
-        return self._described
+        """What the agent is. To say it anew takes a while (schemas are made, pydantic is loaded): off the loop."""
+        known = self.recipe.memo.description(self.recipe.tools)
+        if known is None:
+            known = await off_loop(self._describe)
+            self.recipe.memo.keep_description(self.recipe.tools, known)
+        return known
 
     @asynccontextmanager
     async def new(
@@ -200,7 +202,7 @@ class Beginnings:
         state.seq = 0
         scope = self._scope(run, lease.epoch, state, channel)
         await self._record(scope, facts)
-        scope.inherited = dict(state.started)
+        scope.interrupted = dict(state.started)
         return scope
 
     async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:

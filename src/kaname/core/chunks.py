@@ -9,6 +9,7 @@
 | ToolFinished    | `tool_response`             | tool_call_id, name, content, content_preview, is_error   |
 | Stopped, failed | `error`                     | message, type                                            |
 | Stopped         | `status` stopped            | kind, detail, output                                     |
+| Custom          | its own name                | what it holds, under `value` if that is no object        |
 | any other fact  | `status` with its own name  | see `_STATUS`                                            |
 
 Every chunk that comes from a fact has that fact's number in `data["fact"]`: the place to go on from.
@@ -24,6 +25,8 @@ from typing import Any
 from .events import (
     Answered,
     Asked,
+    Compacted,
+    Custom,
     Delta,
     Event,
     HandedOff,
@@ -41,6 +44,7 @@ from .events import (
 from .messages import ToolCall, ToolResult, Usage
 from .values import plain_text
 
+RESERVED = frozenset({"delta", "thinking", "progress", "tool_call", "tool_response", "usage", "error", "status"})
 _KEYS = ("time", "agent", "type", "data", "seq")
 _SYNONYMS = {"tool_name": "name", "result": "content"}  # how the tiny agent's design names them
 _PREVIEW = 200
@@ -103,6 +107,8 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
             return [*[("tool_call", _call(call)) for call in reply.message.calls], ("usage", _usage(reply.usage))]
         case ToolFinished(result):
             return [("tool_response", _response(result))]
+        case Custom(name, data):
+            return [(name, dict(data) if isinstance(data, Mapping) else {"value": data})]
         case Stopped(stop) if stop.kind == "failed":
             return [("error", {"message": stop.detail, "type": stop.error or "AgentError"})]
         case _:
@@ -156,6 +162,7 @@ _STATUS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Answered: ("answered", lambda b: {"key": b.key, "answer": b.answer}),
     HandedOff: ("handed_off", lambda b: {"to": b.to}),
     Warned: ("warning", lambda b: {"source": b.source, "content": b.text}),
+    Compacted: ("compacted", lambda b: {"messages": b.upto, "content": b.summary}),
     Stopped: ("stopped", lambda b: {"kind": b.stop.kind, "detail": b.stop.detail, "output": b.output}),
     Unknown: ("unknown", lambda b: {"name": b.type}),
 }

@@ -38,6 +38,8 @@ _FACTS: dict[str, type] = {
         facts.Answered,
         facts.HandedOff,
         facts.Warned,
+        facts.Custom,
+        facts.Compacted,
         facts.Stopped,
     )
 }
@@ -140,6 +142,7 @@ def decode_state(text: str) -> State:
     for name, kind in _ALONE.items():
         data[name] = None if data[name] is None else _read(kind, data[name])
     data["stand_ins"] = [tuple(pair) for pair in data["stand_ins"]]
+    data["parent"] = None if data["parent"] is None else tuple(data["parent"])
     return State(**data)
 
 
@@ -235,7 +238,7 @@ def _readers(kind: type) -> tuple[dict[str, Callable[[Any], Any]], frozenset[str
             readers[name] = partial(_read, nested)
         elif name in ("parts", "media"):
             readers[name] = _read_parts
-        elif name in ("base", "options"):
+        elif name in ("base", "parent", "options"):
             readers[name] = lambda data: None if data is None else tuple(data)
     return readers, frozenset(defaults(kind)) - readers.keys()
 

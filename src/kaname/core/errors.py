@@ -193,9 +193,11 @@ class Halt(Signal):
 
 
 class Suspend(Signal):
-    def __init__(self, key: str, prompt: str, options: tuple[str, ...] = ()) -> None:
+    """`in_doubt`: the question is how an interrupted call ended, and not whether a call may be made."""
+
+    def __init__(self, key: str, prompt: str, options: tuple[str, ...] = (), *, in_doubt: bool = False) -> None:
         super().__init__(prompt)
-        self.key, self.prompt, self.options = key, prompt, options
+        self.key, self.prompt, self.options, self.in_doubt = key, prompt, options, in_doubt
 
 
 class BadArguments(Exception): ...

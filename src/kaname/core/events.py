@@ -14,7 +14,8 @@ Effect = Literal["pure", "idempotent", "compensable", "irreversible"]
 
 @record
 class Opened:
-    """A run begins. `base` is the fact of another run that it goes on from: a fork, or a session's next run.
+    """A run begins. `base` is the fact of another run that it goes on from: a fork, or a session's next run. `parent` is the
+    run and the call that opened this one as a part of their work.
 
     `recipe` tells what the agent was then (instructions, model, tools), so that a replay can show what changed.
     """
@@ -23,6 +24,7 @@ class Opened:
     user: str = ""
     base: tuple[str, int] | None = None
     recipe: Mapping[str, Any] = field(factory=dict)
+    parent: tuple[str, str] | None = None
 
 
 @record
@@ -98,6 +100,23 @@ class Warned:
 
 
 @record
+class Custom:
+    """A fact of somebody's own: a plan, what was recalled, a lesson. The last one of a name is in `state.custom[name]`, and it
+    is shown as a chunk of that type. `data` is JSON."""
+
+    name: str
+    data: Any = None
+
+
+@record
+class Compacted:
+    """The first `upto` messages are summed up: from now on `summary` stands in their place. The facts stay as they are."""
+
+    upto: int
+    summary: str
+
+
+@record
 class Stopped:
     """`decided`: by the strategy or a stop rule, and not by a policy, an error or somebody outside."""
 
@@ -133,6 +152,8 @@ Fact = (
     | Answered
     | HandedOff
     | Warned
+    | Custom
+    | Compacted
     | Stopped
     | Unknown
 )

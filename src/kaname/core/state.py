@@ -9,6 +9,8 @@ from typing import Any
 from .events import (
     Answered,
     Asked,
+    Compacted,
+    Custom,
     Event,
     HandedOff,
     ModelReplied,
@@ -20,24 +22,28 @@ from .events import (
     ToolFinished,
     ToolStarted,
 )
-from .messages import NOTHING, Message, ToolCall, ToolResult, Usage
+from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, user
 from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 1
+FOLD = 2
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 
 
 @mutable
 class Spent:
-    """What the limits count. It starts from zero with every turn, and when somebody goes on after a stop."""
+    """What the limits count. It starts from zero with every turn, and when somebody goes on after a stop.
+
+    A step is a model's reply, or a call that no reply asked for. A call is charged when it starts, or is answered without that.
+    """
 
     steps: int = 0
     seconds: float = 0.0
     usage: Usage = NOTHING
     by_tool: dict[str, int] = field(factory=dict)
     by_call: dict[Hashable, int] = field(factory=dict)
+    charged: set[tuple[str, str]] = field(factory=set)  # calls, by their id and the tool that was used
 
 
 @mutable
@@ -46,8 +52,11 @@ class State:
     session: str = ""
     user: str = ""
     messages: list[Message] = field(factory=list)
+    parent: tuple[str, str] | None = None  # the run and the call that opened this one
+    turns: int = 0  # how many there were, this one among them
     turn_start: int = 0  # where this turn's messages begin
     open: dict[str, ToolCall] = field(factory=dict)  # the last reply's calls, in its order, until all are answered
+    callers: dict[str, str] = field(factory=dict)  # the agents that asked for them
     unanswered: int = 0  # of them
     judging: bool = False  # the last reply has not been acted on yet
     noted: bool = False  # the note for the next model call is already in the messages
@@ -57,6 +66,7 @@ class State:
     results: dict[str, ToolResult] = field(factory=dict)  # of this turn
     questions: dict[str, Asked] = field(factory=dict)  # and not answered
     answers: dict[str, Any] = field(factory=dict)
+    custom: dict[str, Any] = field(factory=dict)  # the last fact of somebody's own, by its name
     spent: Spent = field(factory=Spent)
     usage: Usage = NOTHING  # of this run
     stop: Stop | None = None
@@ -92,7 +102,7 @@ class State:
 
 def copy_of(state: State) -> State:
     """A state to go on from, while the other stays as it is."""
-    names = ("messages", "open", "replies", "started", "stand_ins", "results", "questions", "answers")
+    names = ("messages", "open", "callers", "replies", "started", "stand_ins", "results", "questions", "answers", "custom")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
 
@@ -127,7 +137,7 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 
 
 def _opened(state: State, body: Opened, event: Event) -> None:
-    state.agent, state.session, state.user = event.agent, body.session, body.user
+    state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
     state.usage, state.attempt = Usage(), 1
     state.spent = Spent()
     state.stop, state.output = None, None
@@ -147,7 +157,8 @@ def _received(state: State, body: Received, event: Event) -> None:
     state.messages.extend(_answers_to_open_calls(state))
     state.open, state.unanswered, state.started, state.questions, state.results = {}, 0, {}, {}, {}
     state.turn_start = len(state.messages)
-    state.stand_ins = []
+    state.turns += 1
+    state.callers, state.stand_ins = {}, []
     state.messages.append(body.message)
     state.replies, state.judging, state.noted = [], False, False
     state.spent, state.stop, state.output = Spent(), None, None
@@ -169,9 +180,7 @@ def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
     for call in reply.message.calls:
         state.unanswered += call.id not in state.open and call.id not in state.results
         state.open[call.id] = call
-        spent.by_tool[call.name] = spent.by_tool.get(call.name, 0) + 1
-        key = call_identity(call)
-        spent.by_call[key] = spent.by_call.get(key, 0) + 1
+        state.callers[call.id] = event.agent
 
 
 def _tool_started(state: State, body: ToolStarted, event: Event) -> None:
@@ -180,12 +189,13 @@ def _tool_started(state: State, body: ToolStarted, event: Event) -> None:
     asked = state.open.get(call.id)
     if asked is not None and asked.name != call.name and (call.id, call.name) not in state.stand_ins:
         state.stand_ins.append((call.id, call.name))
-        state.spent.by_tool[call.name] = state.spent.by_tool.get(call.name, 0) + 1
+    _charge_call(state, call)
 
 
 def _tool_finished(state: State, body: ToolFinished, event: Event) -> None:
     result = body.result
-    state.started.pop(result.call_id, None)
+    if state.started.pop(result.call_id, None) is None and result.call_id not in state.results:
+        _charge_call(state, state.open.get(result.call_id) or ToolCall(result.call_id, result.name))
     _charge(state, result.usage)
     if result.call_id in state.open and result.call_id not in state.results:
         state.unanswered -= 1
@@ -213,6 +223,17 @@ def _handed_off(state: State, body: HandedOff, event: Event) -> None:
     state.agent = body.to
 
 
+def _custom(state: State, body: Custom, event: Event) -> None:
+    state.custom[body.name] = body.data
+
+
+def _compacted(state: State, body: Compacted, event: Event) -> None:
+    upto = min(max(0, body.upto), len(state.messages))
+    if upto:
+        state.messages[:upto] = [user(body.summary)]
+        state.turn_start = max(1, state.turn_start - upto + 1)
+
+
 def _stopped(state: State, body: Stopped, event: Event) -> None:
     state.stop, state.output = body.stop, body.output
 
@@ -222,6 +243,18 @@ def _charge(state: State, usage: Usage) -> None:
         return
     state.usage += usage
     state.spent.usage += usage
+
+
+def _charge_call(state: State, call: ToolCall) -> None:
+    """Once a call and tool: a second try of it is the same call."""
+    spent, key = state.spent, (call.id, call.name)
+    if key in spent.charged:
+        return
+    spent.charged.add(key)
+    spent.steps += call.id not in state.open
+    spent.by_tool[call.name] = spent.by_tool.get(call.name, 0) + 1
+    same = call_identity(call)
+    spent.by_call[same] = spent.by_call.get(same, 0) + 1
 
 
 def _answers_to_open_calls(state: State) -> list[Message]:
@@ -251,5 +284,7 @@ _EVOLVE: dict[type, Callable[[State, Any, Event], None]] = {
     Asked: _asked,
     Answered: _answered,
     HandedOff: _handed_off,
+    Custom: _custom,
+    Compacted: _compacted,
     Stopped: _stopped,
 }

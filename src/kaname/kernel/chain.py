@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 
 def around_model(policies: Sequence[Policy], core: ModelHandler, scope: Scope) -> ModelHandler:
     for policy in reversed(policies):
-        if type(policy).model is not Policy.model:
+        if overrides(policy, "model"):
             core = partial(policy.model, next=core, scope=scope)
     return core
 
 
 def around_tool(policies: Sequence[Policy], core: ToolHandler, scope: Scope) -> ToolHandler:
     for policy in reversed(policies):
-        if type(policy).tool is not Policy.tool:
+        if overrides(policy, "tool"):
             core = partial(policy.tool, next=core, scope=scope)
     return core
+
+
+def overrides(policy: Policy, method: str) -> bool:
+    """Whether it has a method of its own, in its class or set on the object."""
+    return getattr(getattr(policy, method), "__func__", None) is not getattr(Policy, method)

@@ -21,7 +21,7 @@ _REPAIR_SECONDS = 300.0
 
 async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
     """The call's result where it is known by now; `None` where it is safe to run it."""
-    call, tool = started.call, scope.agent.tools.get(started.call.name, None)
+    call, tool = started.call, scope.caller(started.call).tools.get(started.call.name, None)
     if started.effect in ("pure", "idempotent"):
         return None
     if tool is None:
@@ -57,7 +57,7 @@ def _failed(outcome: Any) -> bool:
 def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
     key = f"in-doubt:{started.call.id}:{started.attempt}"  # with the attempt: an answer holds for one death, not for the next
     if key not in scope.state.answers:
-        raise Suspend(key, _question(started, why), (RETRY, SKIP))
+        raise Suspend(key, _question(started, why), (RETRY, SKIP), in_doubt=True)
     match scope.state.answers[key]:
         case {"result": value}:
             return ToolResult(value)

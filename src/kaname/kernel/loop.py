@@ -48,7 +48,7 @@ def decide(scope: Scope) -> Step:
     step = agent.strategy.next(state)
     if isinstance(step, Finish):
         return step
-    for rule in agent.stops:
+    for rule in scope.stops(agent):
         stop = rule(state, step)
         if isinstance(stop, Stop):
             return Finish(stop)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
-from ..core.codec import digest
 from ..core.errors import BadArguments, ConfigError, Halt, Signal, Suspend, ToolNotFoundError, UnexpectedError
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
-from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, system, user
+from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
 from ..core.record import replace
-from ..core.state import Spent, State
+from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
-from .ports import ModelHandler, Recipe, ToolHandler
+from .ports import ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import fit, must_be_json, take_in
 from .scope import Scope, silent
 
-_FINGERPRINTS = 64
 _A_TOOLS = (Exception, SystemExit, BaseExceptionGroup)  # what a tool may do wrong without ending anything but itself
 
 
@@ -48,10 +44,12 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         raise ConfigError(f"agent {agent.name!r} has no model: pass Agent(model=…)")
     if step.note and not scope.state.noted:
         await scope.record(Noted(user(step.note)))
-    tools = specs(agent) if step.tools else ()
+    tools = agent.memo.specs(agent.tools) if step.tools else ()
     sent = CallModel(bool(tools), None if tools else step.schema, step.note)
     messages = await (agent.context or show_all)(scope.state, agent)
-    request = ModelRequest(messages, tools, sent.schema, agent.settings, last=bool(tools) and is_last(agent, scope.state))
+    request = ModelRequest(
+        messages, tools, sent.schema, agent.settings, last=bool(tools) and is_last(scope.stops(agent), scope.state)
+    )
     ending: tuple[Stopped, ...] = ()
     try:
         reply = await joints(agent, scope)[0](request)
@@ -60,17 +58,17 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
-    await scope.record(ModelReplied(taken, sent, fingerprint(agent, messages, tools, sent)), *ending)
+    await scope.record(ModelReplied(taken, sent, agent.memo.fingerprint(agent, messages, tools, sent)), *ending)
 
 
-def is_last(agent: Recipe, state: State) -> bool:
+def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
     """Whether the stop rules would object to another model call after this one. They are asked as if it had been made."""
-    if not agent.stops:
+    if not stops:
         return False
     spent = state.spent
-    after = replace(state, spent=Spent(spent.steps + 1, spent.seconds, spent.usage, spent.by_tool, spent.by_call))
+    after = replace(state, spent=replace(spent, steps=spent.steps + 1))
     following = CallModel()
-    return any(isinstance(rule(after, following), Stop) for rule in agent.stops)
+    return any(isinstance(rule(after, following), Stop) for rule in stops)
 
 
 def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
@@ -84,51 +82,23 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
         async def run_tool(call: ToolCall) -> ToolResult:
             return await execute(call, scope)
 
-        around = (around_model(agent.policies, reply_to, scope), around_tool(agent.policies, run_tool, scope))
-        scope.joints[agent.name] = around
+        policies = scope.policies(agent)
+        scope.joints[agent.name] = (around_model(policies, reply_to, scope), around_tool(policies, run_tool, scope))
     return scope.joints[agent.name]
 
 
 async def show_all(state: State, agent: Recipe) -> tuple[Message, ...]:
     """The default context: the instructions and the whole history."""
-    if not agent.instructions:
-        return state.history
-    if "system" not in agent.memo:  # one and the same message, so that an adapter need encode it only once
-        agent.memo["system"] = system(agent.instructions)
-    return (agent.memo["system"], *state.history)
-
-
-def specs(agent: Recipe) -> tuple[ToolSpec, ...]:
-    """What the model is told of the tools: made once, and again when the tools have changed."""
-    tools = tuple(agent.tools.values())
-    known: Any = agent.memo.get("specs")
-    if known is None or [*map(id, known[0])] != [*map(id, tools)]:
-        listed = [tool for tool in tools if getattr(tool, "listed", True)]
-        known = (tools, tuple([ToolSpec(tool.name, tool.description, tool.parameters, tool.effect) for tool in listed]))
-        agent.memo["specs"] = known
-    return known[1]  # type: ignore[no-any-return]
-
-
-def fingerprint(agent: Recipe, messages: Sequence[Message], tools: tuple[ToolSpec, ...], sent: CallModel) -> str:
-    """Of all that was sent beside the conversation. Kept per agent: it is the same for nearly every call of a run."""
-    cached = agent.memo.setdefault("fingerprints", {})
-    said = messages[0].text if messages and messages[0].role == "system" else ""
-    key = (said, id(tools), id(sent.schema))
-    if key not in cached:
-        if len(cached) >= _FINGERPRINTS:
-            cached.clear()
-        described: Any = [said, [[t.name, t.description, t.parameters] for t in tools], sent.schema, agent.settings]
-        cached[key] = (digest(described), tools, sent.schema)  # kept alive, so that their ids stay theirs
-    return cached[key][0]  # type: ignore[no-any-return]
+    return (agent.memo.system(agent.instructions), *state.history) if agent.instructions else state.history
 
 
 async def use(call: ToolCall, scope: Scope) -> None:
     try:
-        before = scope.inherited.get(call.id)
+        before = scope.interrupted.get(call.id)
         result = None if before is None else await settle(before, scope)
         if result is None:  # if another tool stood in for it when the process died, that one goes on
             going_on = call if before is None or before.call.name == call.name else before.call
-            result = await joints(scope.agent, scope)[1](going_on)
+            result = await joints(scope.caller(call), scope)[1](going_on)
     except Suspend as question:
         await scope.park(question, call.id)
         return
@@ -142,14 +112,14 @@ async def use(call: ToolCall, scope: Scope) -> None:
 
 async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     """Run the tool itself: check the arguments, write the intent down, act."""
-    tools = scope.agent.tools
+    tools = scope.caller(call).tools
     if (tool := tools.get(call.name, None)) is None:
         return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
     try:
         prepared = tool.prepare(call)
     except BadArguments as problem:
         return ToolResult(error=str(problem))
-    scope.inherited.pop(call.id, None)  # settled, if it was in doubt
+    scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))

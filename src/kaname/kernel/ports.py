@@ -11,6 +11,7 @@ from ..core.record import field, record, replace
 from ..core.runs import RunInfo
 from ..core.state import State
 from ..core.steps import Step, Stop
+from .memo import Memo
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -171,7 +172,7 @@ class Recipe:
     context: ContextBuilder | None = None
     settings: Mapping[str, Any] = field(factory=dict)
     team: Mapping[str, Recipe] = field(factory=dict)
-    memo: dict[str, Any] = field(factory=dict)  # what is worked out once for all runs of this recipe
+    memo: Memo = field(factory=Memo)
 
     def altered(self, **changes: Any) -> Recipe:
-        return replace(self, **changes, memo={})
+        return replace(self, **changes, memo=Memo())

@@ -11,10 +11,11 @@ from logging import getLogger
 
 from ..core.errors import AgentError, Suspend, UnexpectedError
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
+from ..core.messages import ToolCall
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
-from .ports import Journal, ModelHandler, Recipe, Sink, ToolContext, ToolHandler
+from .ports import Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
 
@@ -34,7 +35,7 @@ class Scope:
     ) -> None:
         self.run, self.root, self.journal, self.epoch, self.state = run, recipe, journal, epoch, state
         self.channel, self.clock = channel, clock or steady_clock()
-        self.inherited: dict[str, ToolStarted] = dict(state.started)  # calls that a former life started and never finished
+        self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
         self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
@@ -48,7 +49,21 @@ class Scope:
     @property
     def agent(self) -> Recipe:
         """Who is at work: the root, or the agent it was handed to."""
-        return self.root.team.get(self.state.agent, self.root) if self.root.team else self.root
+        return self.recipe(self.state.agent)
+
+    def recipe(self, name: str) -> Recipe:
+        return self.root.team.get(name, self.root) if self.root.team else self.root
+
+    def policies(self, agent: Recipe) -> tuple[Policy, ...]:
+        """What stands around its calls: the root's policies hold for all to whom it hands over."""
+        return agent.policies if agent is self.root else (*self.root.policies, *agent.policies)
+
+    def stops(self, agent: Recipe) -> tuple[StopRule, ...]:
+        return agent.stops if agent is self.root else (*self.root.stops, *agent.stops)
+
+    def caller(self, call: ToolCall) -> Recipe:
+        """The agent that made the call: it may have handed over since."""
+        return self.recipe(self.state.callers.get(call.id) or self.state.agent)
 
     async def record(self, *bodies: Fact) -> None:
         """Write facts down: 1. durable, 2. true, 3. seen.
@@ -126,8 +141,7 @@ class Scope:
         """Park the run until somebody answers."""
         if question.key in self.state.answers:
             raise UnexpectedError(f"the question {question.key!r} was asked again, although it has been answered")
-        in_doubt = call_id in self.inherited
-        await self.record(Asked(question.key, question.prompt, question.options, call_id, in_doubt))
+        await self.record(Asked(question.key, question.prompt, question.options, call_id, question.in_doubt))
 
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         """What a tool may know of this run."""

@@ -138,7 +138,7 @@ class FallbackStrategy(Policy):
         """Nobody has asked for this call yet: a policy may want to, and what may have been done must not be done another way.
 
         After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated."""
-        if scope.agent.tools.get(other.name, None) is None:
+        if scope.caller(other).tools.get(other.name, None) is None:
             return say(f"{other.name} is not there", f"{other.name} がありません")
         if who := objector(other, self, scope):
             return say(
@@ -174,12 +174,12 @@ def _declared(tool: Any) -> str:
 
 
 def _effect(call: ToolCall, scope: Scope) -> str:
-    tool = scope.agent.tools.get(call.name, None)
+    tool = scope.caller(call).tools.get(call.name, None)
     return "pure" if tool is None else _declared(tool)
 
 
 def _may_repeat(call: ToolCall, scope: Scope) -> bool:
-    tool = scope.agent.tools.get(call.name, None)
+    tool = scope.caller(call).tools.get(call.name, None)
     if tool is None or not _ran(call, scope):
         return False
     return _declared(tool) in (*_RETRIED, _UNKNOWN) or (tool.effect == "compensable" and tool.undo is not None)
@@ -198,7 +198,7 @@ async def _cleared(call: ToolCall, scope: Scope) -> bool:
 
 async def _undone(call: ToolCall, scope: Scope) -> bool:
     """Whether nothing of it is left: it has been undone, or there was nothing to undo."""
-    tool, begun = scope.agent.tools.get(call.name, None), scope.state.started.get(call.id)
+    tool, begun = scope.caller(call).tools.get(call.name, None), scope.state.started.get(call.id)
     if tool is None or begun is None or not _ran(call, scope):
         return True
     if tool.effect != "compensable" or tool.undo is None:

@@ -10,6 +10,7 @@ from ..core.errors import ConfigError, nearest
 from ..core.language import say
 from ..core.messages import ToolCall
 from ..kernel.boundary import Border
+from ..kernel.chain import overrides
 from ..kernel.ports import Policy
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ def objector(call: ToolCall, asking: Policy, scope: Scope, *, by_a_person: bool 
 
     Those further in will see it, and are asked only if they have something to say; all are, where a person wants the call."""
     further_in = by_a_person
-    for policy in scope.agent.policies:
+    for policy in scope.policies(scope.caller(call)):
         if policy is asking:
             further_in = True
-        elif not (further_in and type(policy).lets is Policy.lets) and not _lets(policy, call, scope):
+        elif not (further_in and not overrides(policy, "lets")) and not _lets(policy, call, scope):
             name = type(policy).__name__
             return say(f"{name} does not let it through", f"{name} が許可しません")
     return ""

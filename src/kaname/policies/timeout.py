@@ -63,7 +63,7 @@ class Timeout(Policy):
         return True
 
     async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
-        tool = scope.agent.tools.get(call.name, None)
+        tool = scope.caller(call).tools.get(call.name, None)
         if tool is None or tool.timeout is None:
             return await next(call)
         try:

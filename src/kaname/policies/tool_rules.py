@@ -63,7 +63,7 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], scope: Scope) -> str:
 
 def _values(call: ToolCall, rule: ToolRule, scope: Scope) -> dict[str, Any]:
     """What the tool would get for the arguments that the rule names, however they were sent, defaults among them."""
-    tool = scope.agent.tools.get(call.name, None)
+    tool = scope.caller(call).tools.get(call.name, None)
     if tool is None or not rule.arguments:
         return {}
     try:

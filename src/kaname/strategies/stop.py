@@ -7,7 +7,8 @@ A rule given here replaces the default of its kind; the other defaults stay. `ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from ..core.durations import dollars, seconds
@@ -59,15 +60,15 @@ class Rules:
 
 
 def max_steps(limit: int | None) -> Rule:
-    """At most so many model calls in a turn."""
+    """At most so many steps in a turn: model calls, and tool calls that the strategy makes without the model."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
-        if not isinstance(step, CallModel) or state.spent.steps < limit:
+        more = 1 if isinstance(step, CallModel) else 0
+        if isinstance(step, CallTools):
+            more = sum([call.id not in state.open and (call.id, call.name) not in state.spent.charged for call in step.calls])
+        if not more or state.spent.steps + more <= limit:
             return None
-        return say(
-            f"{state.spent.steps} model calls, the limit is {limit:g}",
-            f"モデル呼び出しが上限の {limit:g} 回に達しました",
-        )
+        return say(f"{state.spent.steps} steps, the limit is {limit:g}", f"ステップ数が上限の {limit:g} に達しました")
 
     return Rule("max_steps", _positive(limit, "max_steps"), judge)
 
@@ -76,7 +77,7 @@ def no_repeats(limit: int | None = 2) -> Rule:
     """The same tool with the same arguments at most so many times in a turn. Arguments are compared by value."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
-        call = _first_over(step, limit, lambda call: state.spent.by_call.get(call_identity(call), 0))
+        call = _first_over(state, step, limit, state.spent.by_call, call_identity)
         if call is None:
             return None
         return say(
@@ -91,7 +92,7 @@ def per_tool(limit: int | None = 5) -> Rule:
     """Each tool at most so many times in a turn."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
-        call = _first_over(step, limit, lambda call: state.spent.by_tool.get(call.name, 0))
+        call = _first_over(state, step, limit, state.spent.by_tool, lambda call: call.name)
         if call is None:
             return None
         return say(f"{call.name} was called more than {limit:g} times", f"{call.name} が {limit:g} 回を超えて呼ばれました")
@@ -153,8 +154,17 @@ def _flat(given: Any) -> Iterator[StopRule]:
         raise ConfigError(f"a stop rule is made by max_steps(…) and the like, or is a function (state, step), not {given!r}")
 
 
-def _first_over(step: Step, limit: float, count: Callable[[ToolCall], int]) -> ToolCall | None:
-    return next((call for call in step.calls if count(call) > limit), None) if isinstance(step, CallTools) else None
+def _first_over(
+    state: State, step: Step, limit: float, counts: Mapping[Any, int], key: Callable[[ToolCall], Hashable]
+) -> ToolCall | None:
+    """The first call of the step that would be one too many, those before it in the same step counted."""
+    proposed: Counter[Hashable] = Counter()
+    for call in step.calls if isinstance(step, CallTools) else ():
+        same = key(call)
+        proposed[same] += (call.id, call.name) not in state.spent.charged
+        if counts.get(same, 0) + proposed[same] > limit:
+            return call
+    return None
 
 
 def _positive(limit: int | None, name: str) -> int | None:

@@ -14,7 +14,7 @@ def bodies() -> list[Body]:
     photo = Media("image/png", "aGk=")
     result = ToolResult({"sky": "晴れ"}, None, "c1_0", "weather", media=(photo,), usage=Usage(1, 2, 0, None))
     return [
-        facts.Opened("s1", "u1", ("other", 4), {"instructions": "be kind", "tools": {"weather": "abc"}}),
+        facts.Opened("s1", "u1", ("other", 4), {"instructions": "be kind", "tools": {"weather": "abc"}}, ("above", "c9_0")),
         facts.Received(user("hello")),
         facts.ModelReplied(ModelReply(said, "tool_use", Usage(10, 5, 2, 0.01), "m"), CallModel(note="go"), "f00d"),
         facts.ToolStarted(call, "pure", "run:c1_0"),
@@ -23,6 +23,8 @@ def bodies() -> list[Body]:
         facts.Answered("approve:c1_0", {"args": {"city": "Nara"}}),
         facts.HandedOff("expert"),
         facts.Warned("sink", "printer on fire"),
+        facts.Custom("plan", {"tasks": ["look", "say"]}),
+        facts.Compacted(2, "They said hello."),
         facts.Noted(user("go on")),
         facts.Resumed(2, True),
         facts.Stopped(Stop("completed"), {"n": 1}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from logging import getLogger
 from typing import Any
 
@@ -61,13 +61,11 @@ class McpServers:
     It lives in one event loop at a time: the one of its first run, until it is closed or that loop has ended.
     """
 
-    def __init__(
-        self, servers: Mapping[str, Any], registry: ToolRegistry, changed: Callable[[], None], elicit: Elicit | None = None
-    ) -> None:
+    def __init__(self, servers: Mapping[str, Any], registry: ToolRegistry, elicit: Elicit | None = None) -> None:
         self.servers = [McpServer(entry, self._rebuild, elicit) for entry in entries(servers)]
         self.problems: dict[str, str] = {}
         self._missing = len(servers) - len(self.servers)
-        self._registry, self._changed = registry, changed
+        self._registry = registry
         self._names, self._mine = Names(), list[str]()
         self._closed = False
         self._starting: asyncio.Task[None] | None = None
@@ -178,7 +176,6 @@ class McpServers:
         actions += library_tools(wanted, lambda name: self._names.spare(name, own))
         self._registry.exchange(self._mine, actions)
         self._mine = [action.name for action in actions]
-        self._changed()
 
 
 def _is_closed() -> str:

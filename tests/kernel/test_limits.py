@@ -1,0 +1,90 @@
+"""Limits count every call, whoever makes it: the model or the strategy."""
+
+import pytest
+
+from kaname import Agent, ScriptedModel, call, max_steps, no_repeats, per_tool, tool
+from kaname.core.messages import ToolCall
+from kaname.core.steps import CallTools, Finish, Stop
+
+
+class Repeating:
+    """A strategy that makes the same call again and again, without any model."""
+
+    def __init__(self, times, at_once=1, args=lambda number: {"n": 1}):
+        self.times, self.at_once, self.args = times, at_once, args
+
+    def next(self, state):
+        done = len(state.results)
+        if done >= self.times:
+            return Finish(Stop("completed"), done)
+        return CallTools(tuple(ToolCall(f"t{done + k}", "act", self.args(done + k)) for k in range(self.at_once)))
+
+
+def acting(strategy, stops):
+    done = []
+
+    @tool(effect="pure")
+    async def act(n: int) -> int:
+        """Act."""
+        done.append(n)
+        return n
+
+    return done, Agent(tools=[act], strategy=strategy, stops=stops, journal="memory")
+
+
+@pytest.mark.parametrize(
+    ("stops", "kind", "times"),
+    [
+        (max_steps(3) | no_repeats(None) | per_tool(None), "max_steps", 3),
+        (max_steps(None) | no_repeats(2) | per_tool(None), "duplicate", 2),
+        (max_steps(None) | no_repeats(None) | per_tool(4), "tool_limit", 4),
+    ],
+)
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_calls_that_a_strategy_makes_are_counted(stops, kind, times, at_once):
+    done, agent = acting(Repeating(12, at_once), stops)
+    result = await agent.run("go")
+    assert result.stop.kind == kind
+    assert len(done) == times - times % at_once
+
+
+async def test_calls_in_one_reply_are_counted_before_any_of_them_runs():
+    done, agent = acting(None, no_repeats(2))
+    agent = Agent(ScriptedModel([[call("act", n=1)] * 3, "done"]), [agent.tools["act"]], stops=no_repeats(2), journal="memory")
+    assert (await agent.run("go")).stop.kind == "duplicate"
+    assert done == []
+
+
+async def test_calls_that_never_start_are_counted_too():
+    """A tool that is not there, or is called with arguments that do not fit, is asked for a limited number of times."""
+    script = ScriptedModel(lambda request: call("nothing_of_the_kind", n=len(request.messages)))
+    result = await Agent(script, journal="memory", stops=max_steps(50)).run("go")
+    assert result.stop.kind == "tool_limit"
+    assert len(result.steps) == 6
+
+
+async def test_a_second_try_of_a_call_is_the_same_call():
+    from kaname import FallbackStrategy
+
+    tries = []
+
+    @tool(effect="pure")
+    async def flaky(n: int) -> int:
+        """Fail at first."""
+        tries.append(n)
+        if len(tries) % 3:
+            raise RuntimeError("not yet")
+        return n
+
+    script = ScriptedModel([call("flaky", n=1), call("flaky", n=2), "done"])
+    agent = Agent(script, [flaky], policies=[FallbackStrategy(max_retries=2)], stops=per_tool(2), journal="memory")
+    assert (await agent.run("go")).output == "done"
+    assert len(tries) == 6
+
+
+async def test_limits_and_results_begin_anew_with_every_turn():
+    done, agent = acting(Repeating(3), max_steps(4) | no_repeats(3) | per_tool(3))
+    for turn in range(1, 4):
+        result = await agent.run("go", session_id="s")
+        assert (result.stop.kind, result.output, result.state.turns) == ("completed", 3, turn)
+        assert len(done) == 3 * turn
