@@ -29,7 +29,7 @@ from kaname.core.state import State, evolve
 from kaname.journals.sqlite.owners import Owner
 from kaname.policies.timeout import Late, within
 from kaname.testing import ModelContract, SinkContract, ToolContract
-from tests.parts import Died, MortalJournal, add, adding, chunks
+from tests.parts import Died, MortalJournal, add, adding
 
 
 class Stubborn:
@@ -401,27 +401,6 @@ async def test_closing_a_journal_does_not_stop_the_loop(tmp_path):
     gate.set()  # the loop was free to say so
     await closing
     assert await slow is True
-
-
-async def test_the_reader_of_a_stream_is_at_most_256_chunks_behind():
-    made = 0
-
-    class Counting:
-        name = "counting"
-
-        async def reply(self, request, emit):
-            nonlocal made
-            for _ in range(5000):
-                await emit("x")
-                made += 1
-            return ModelReply(assistant("x"), "end_turn")
-
-    run = Agent(Counting(), journal="memory").run("go")
-    await anext(run)
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert made <= 256
-    assert len(await chunks(run)) > 5000
 
 
 async def test_whoever_is_cancelled_while_claiming_a_run_leaves_it_free(tmp_path):

@@ -298,7 +298,7 @@ async def test_two_readers_of_one_run_are_told():
     run = Agent(ScriptedModel(["word " * 50], pace=0.01), journal="memory").run("go")
     first = asyncio.create_task(chunks(run))
     await asyncio.sleep(0.03)
-    with pytest.raises(InvalidState, match="one reader at a time"):
+    with pytest.raises(InvalidState, match="two tasks read one stream at once"):
         await chunks(run)
     assert (await first)[-1]["kind"] == "completed"
 

@@ -160,7 +160,7 @@ async def test_abort_inside_a_tool_leaves_a_history_to_go_on_from(blocking):
 
 @pytest.mark.requirement("B9")
 async def test_abort_while_nobody_reads():
-    """A reader that stopped reading holds the run back; the abort gets through all the same."""
+    """A reader that stopped reading does not hold the run up; the abort gets through all the same."""
     agent = Agent(ScriptedModel(["word " * 100_000]), journal="memory")
     run = agent.run("go")
     await anext(run)

@@ -51,7 +51,8 @@ async def folded(journal, run):
 
 def same(one, other):
     """But for what limits count of single calls, which a stop ends."""
-    one.spent.by_call, other.spent.by_call = {}, {}
+    for state in (one, other):
+        state.spent.by_call, state.spent.charged = {}, set()
     return one == other
 
 

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ..core.chunks import Chunk
 from ..core.codec import digest
 from ..core.errors import ConfigError
 from ..core.language import say
@@ -30,7 +31,7 @@ from ..tools.registry import ToolRegistry
 from .begin import Beginnings, Recent, new_run_id
 from .config import Config
 from .result import Result, result_of
-from .run import Begin, Run
+from .run import Begin, Run, find_live
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +145,7 @@ class Agent:
         belongs to; runs of one session take turns.
         """
         run, begin = self._beginning(self._begin, user_input, session_id, user_id, run_id, turns=True)
-        return Run(run, begin, self._view, abort_event)
+        return Run(run, begin, self._view, self.journal, abort_event)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result:
         """The same, for code without an event loop."""
@@ -224,8 +225,46 @@ class Agent:
             run,
             lambda channel: self._remembering(self._begin.again(run, answers or {}, takeover, after, channel)),
             self._view,
+            self.journal,
             abort_event,
         )
+
+    def start_or_resume(
+        self,
+        run_id: str,
+        user_input: Input,
+        answers: Mapping[str, Any] | None = None,
+        *,
+        session_id: str | None = None,
+        user_id: str = "",
+        takeover: bool = False,
+        abort_event: Any = None,
+    ) -> Run:
+        """Do what that id stands for once, however often it is asked for: begin it, go on with it after a crash, or give its
+        result again. Who asks while another process is at it gets `RunBusy`."""
+        for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
+            _check_id(name, value)
+        message, session = _message(user_input), session_id or ""
+
+        def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
+            return self._remembering(self._begin.either(run_id, message, session, user_id, answers or {}, takeover, channel))
+
+        return Run(run_id, begin, self._view, self.journal, abort_event)
+
+    def attach(self, run: str, after: int = 0) -> AsyncIterator[Chunk]:
+        """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
+        come, until it is over. In this process with the deltas; a run that waits is waited for."""
+        from .attach import attached
+
+        return attached(self.journal, run, after)
+
+    async def stop(self, run: str, reason: str = "") -> bool:
+        """Ask for a run to be stopped, wherever it is executed; whether anybody is executing it."""
+        work = find_live(self.journal, run)
+        if work is None:
+            return await self.journal.ask_to_stop(run, reason)
+        work.abort(reason or say("the run was stopped by the caller", "処理が中断されました"))
+        return True
 
     def fork(
         self,
@@ -253,6 +292,7 @@ class Agent:
             new,
             lambda channel: self._remembering(beginning.fork(new, run, at, message, results or {}, channel)),
             self._view,
+            self.journal,
             abort_event,
         )
 

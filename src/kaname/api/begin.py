@@ -7,11 +7,11 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..core.errors import ConfigError, InvalidState, JournalError, nearest
+from ..core.errors import ConfigError, InvalidState, JournalError, RunExists, nearest
 from ..core.events import Answered, Fact, Opened, Received, Resumed, Stopped, ToolFinished
 from ..core.language import say
 from ..core.messages import Message, user
@@ -161,6 +161,23 @@ class Beginnings:
         self.recent.keep(run, scope.state)
 
     @asynccontextmanager
+    async def either(
+        self, run: str, message: Message, session: str, user: str, answers: Mapping[str, Any], takeover: bool, channel: Channel
+    ) -> AsyncIterator[Scope]:
+        """Go on with the run if there is one of that name, else begin it. Of several processes that do so at once, one does the
+        work and the others are told `RunBusy`."""
+        async with AsyncExitStack() as stack:
+            again = self.again(run, answers, takeover, None, channel)
+            if await self.journal.runs(run=run, limit=1):
+                yield await stack.enter_async_context(again)
+                return
+            try:
+                scope = await stack.enter_async_context(self.new(run, message, session, user, None, channel))
+            except RunExists:  # somebody was quicker, and is no longer at it
+                scope = await stack.enter_async_context(again)
+            yield scope
+
+    @asynccontextmanager
     async def fork(
         self,
         run: str,
@@ -196,9 +213,7 @@ class Beginnings:
         lease = await self.journal.claim(run)
         if lease.seq:
             await self.journal.release(run, lease.epoch)
-            raise JournalError(
-                say(f"there is already a run {run!r}; resume it", f"実行 {run!r} はもうあります。再開してください")
-            )
+            raise RunExists(run)
         state.seq = 0
         scope = self._scope(run, lease.epoch, state, channel)
         await self._record(scope, facts)

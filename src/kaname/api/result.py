@@ -19,7 +19,7 @@ class Result:
     """`output` is the answer: typed where a type was asked for, else the text. After a limit it is the best there is.
 
     `stop.kind` tells how the run ended: `completed`, `degraded` (an answer without the tools that failed), a limit, `failed`,
-    `cancelled`, or `waiting` for `questions`.
+    `cancelled`, or `waiting` for `questions`; `released`: it was let go, and can be resumed.
     """
 
     run: str
@@ -67,7 +67,9 @@ def stop_error(stop: Stop, run: str) -> RunStopped:
 def result_of(run: str, state: State, typed: Callable[[Any], Any] | None) -> Result:
     turn = state.turn
     text = next((m.text for m in reversed(turn) if m.role == "assistant" and m.text), "")
-    stop = state.stop or Stop("waiting", "; ".join([asked.prompt for asked in state.questions.values()]))
+    stop = state.stop or Stop("released")
+    if state.stop is None and state.questions:
+        stop = Stop("waiting", "; ".join([asked.prompt for asked in state.questions.values()]))
     output = state.output
     if typed is not None:
         output = typed(output) if stop.kind in ("completed", "degraded") and output is not None else None

@@ -1,4 +1,4 @@
-"""A run under way: await it for its result, or iterate it for its chunks. One call, one loop."""
+"""A run under way: await it for its result, or iterate it for its chunks. One call, one loop, any number of readers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from inspect import iscoroutinefunction
 from time import time
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError, JournalLocked
@@ -17,31 +18,40 @@ from ..core.events import Event, Stopped
 from ..core.language import say
 from ..core.state import State
 from ..core.steps import Stop
-from ..kernel.channel import Channel
+from ..kernel.channel import Channel, Reader
 from ..kernel.loop import drive
+from ..kernel.ports import Journal
 from ..kernel.scope import Scope
 from .result import Result
 
 _POLL = 0.02
+_A_WHILE = 0.25
 
 Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
 View = Callable[[str, State], Result]
 
 
-class _Work:
+class Work:
     """The task behind a `Run`. It does not know the `Run`, so that one that nobody holds any more can be noticed."""
 
-    def __init__(self, run: str, begin: Begin, view: View, abort_event: Any) -> None:
-        self.run, self._begin, self._view, self._abort_event = run, begin, view, abort_event
+    def __init__(self, run: str, begin: Begin, view: View, journal: Journal, abort_event: Any) -> None:
+        self.run, self.journal = run, journal
+        self._begin, self._view, self._abort_event = begin, view, abort_event
         self.channel = Channel()
         self.aborted = ""
+        self.letting_go = self.detached = False
         self.awaiting = 0
         self.scope: Scope | None = None
         self.task: asyncio.Task[Result] | None = None
+        self._listener: asyncio.Task[None] | None = None
+
+    def reader(self, after: int | None, *, waits: bool = False) -> Reader:
+        return self.channel.add(Reader(lambda last: self.journal.read(self.run, last), after=after, waits=waits))
 
     def start(self) -> asyncio.Task[Result]:
         if self.task is None:
             self.task = asyncio.create_task(self._run())
+            _live.add(self)
         return self.task
 
     def abort(self, reason: str) -> None:
@@ -57,6 +67,14 @@ class _Work:
         else:  # perhaps by another thread
             self.task.get_loop().call_soon_threadsafe(self._cancel)
 
+    def let_go(self) -> None:
+        """Execute no further, and leave the run as it is."""
+        if self.task is not None and not self.task.done():
+            self.letting_go = True
+            if self.scope is not None:
+                self.scope.stopping = True
+            self._cancel()
+
     def _cancel(self) -> None:
         self.channel.end_soon()
         if self.task is not None:
@@ -64,6 +82,7 @@ class _Work:
 
     async def _run(self) -> Result:
         watcher = None if self._abort_event is None else asyncio.create_task(self._watch(self._abort_event))
+        listening = asyncio.get_running_loop().call_later(_A_WHILE, self._listen)
         try:
             if self.aborted:
                 raise asyncio.CancelledError
@@ -73,21 +92,34 @@ class _Work:
                 if scope.failure is not None:
                     scope.failure.run = scope.run
                     raise scope.failure
-                if self.aborted:
+                if self.aborted or self.letting_go:
                     await asyncio.sleep(0)  # a cancellation that came too late is met here, and not by the caller
                 return self._view(scope.run, scope.state)
         except asyncio.CancelledError:
-            if not self.aborted:
+            if not self.aborted and not self.letting_go:
                 raise
             _stay()
             return await self._never_begun() if self.scope is None else self._view(self.run, self.scope.state)
         finally:
             self.channel.close()
-            if watcher is not None:
-                watcher.cancel()
+            _live.discard(self)
+            _detached.discard(self)
+            listening.cancel()
+            for task in (watcher, self._listener):
+                if task is not None:
+                    task.cancel()
+
+    def _listen(self) -> None:
+        """Only to a run that takes a while: hear if another process asks for it to be stopped."""
+        self._listener = asyncio.create_task(self._listened())
+        self._listener.add_done_callback(_heard)
+
+    async def _listened(self) -> None:
+        reason = await self.journal.asked_to_stop(self.run)
+        self.abort(reason or say("the run was stopped from another process", "別のプロセスから停止されました"))
 
     async def _never_begun(self) -> Result:
-        stopped = Stopped(Stop("cancelled", self.aborted))
+        stopped = Stopped(Stop("cancelled", self.aborted or _left_behind()))
         await self.channel.event(Event(self.run, 0, time(), "", stopped))
         return self._view(self.run, State(stop=stopped.stop))
 
@@ -97,9 +129,11 @@ class _Work:
             await drive(scope)
         except asyncio.CancelledError:
             self.channel.end_soon()
-            if scope.state.stop is None:
+            if self.letting_go:
+                await scope.settle()
+            elif scope.state.stop is None:
                 await scope.record(Stopped(Stop("cancelled", self.aborted or _left_behind())))
-            if not self.aborted:
+            if not self.aborted and not self.letting_go:
                 raise
             _stay()
         finally:
@@ -120,20 +154,49 @@ class _Work:
         self.abort(say("the run was stopped by the caller", "処理が中断されました"))
 
 
+_live: WeakSet[Work] = WeakSet()  # what this process executes
+_detached: set[Work] = set()  # nobody has to hold these
+
+
+def find_live(journal: Journal, run: str) -> Work | None:
+    """The run, if this process is executing it on that journal."""
+    return next((work for work in tuple(_live) if work.run == run and work.journal is journal), None)
+
+
 class Run(AsyncIterator[Chunk]):
     """What `agent.run(…)` returns. Nothing happens before it is awaited, iterated or started.
 
-    After leaving an `async for` early, `await run` goes on to the result; a run that nobody holds any more is cancelled.
+    After leaving an `async for` early, `await run` goes on to the result. A run that nobody holds any more is cancelled, and
+    so is one whose iteration is cancelled; `detach()` lets it outlive them.
     """
 
-    def __init__(self, run: str, begin: Begin, view: View, abort_event: Any = None) -> None:
+    def __init__(self, run: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None) -> None:
         if abort_event is not None and not hasattr(abort_event, "is_set"):
             raise ConfigError(f"abort_event is an asyncio.Event, a threading.Event or the like, not {abort_event!r}")
         self.run = run
-        self._work = _Work(run, begin, view, abort_event)
+        self._work = Work(run, begin, view, journal, abort_event)
+        self._reader: Reader | None = None
 
     def start(self) -> Self:
-        """Begin now, without waiting for it."""
+        """Begin now, without waiting for it. What it shows can be read later."""
+        self._own_reader()
+        self._work.start()
+        return self
+
+    def subscribe(self, after: int | None = None, *, wait_for_me: bool = False) -> Reader:
+        """Another reader, from now on; `after`: from the fact after that number on (0: from the first).
+
+        A reader that is too slow loses deltas, never facts. `wait_for_me`: the run waits for this one instead.
+        """
+        reader = self._work.reader(after, waits=wait_for_me)
+        if after is not None:
+            reader.begin_behind()
+        return reader
+
+    def detach(self) -> Self:
+        """Start it, and let it go on when nobody holds or reads it any more. `agent.attach(run.run)` finds it again."""
+        self._work.detached = True
+        _detached.add(self._work)
         self._work.start()
         return self
 
@@ -141,37 +204,64 @@ class Run(AsyncIterator[Chunk]):
         """Stop it. The result is the best there is, its `stop.kind` is `cancelled`."""
         self._work.abort(reason or say("the run was stopped by the caller", "処理が中断されました"))
 
+    async def let_go(self) -> Result:
+        """Stop executing it here, without ending it: `resume` goes on, in any process, and its limits are not renewed.
+
+        For a program that shuts down. Its result's `stop.kind` is `released`, unless it was over.
+        """
+        self._work.start()
+        self._work.let_go()
+        return await self._result()
+
     def __await__(self) -> Generator[Any, None, Result]:
         return self._result().__await__()
 
     async def _result(self) -> Result:
         work = self._work
-        work.channel.mute()
+        if self._reader is not None:
+            self._reader.stop_waiting()
         task = work.start()
         work.awaiting += 1
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if work.awaiting == 1 and not task.done():  # the last who waited for it was cancelled: so is the run
-                task.cancel()
-                await asyncio.wait([task])
-                _heard(task)
+            if work.awaiting == 1:  # the last who waited for it was cancelled: so is the run
+                await self._cancelled()
             raise
         finally:
             work.awaiting -= 1
+
+    async def _cancelled(self) -> None:
+        task = self._work.task
+        if task is not None and not task.done() and not self._work.detached:
+            task.cancel()
+            await asyncio.wait([task])
+            _heard(task)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Chunk:
+        reader = self._own_reader()
         task = self._work.start()
-        chunk = await self._work.channel.get()
-        if chunk is not None:
-            return chunk
-        await asyncio.wait([task])
+        try:
+            chunk = await reader.get()
+            if chunk is not None:
+                return chunk
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            await self._cancelled()
+            raise
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
         raise StopAsyncIteration
+
+    def _own_reader(self) -> Reader:
+        if self._reader is None:
+            self._reader = self._work.reader(None)
+            if self._work.task is not None:  # it has begun, and was read by nobody
+                self._reader.begin_behind()
+        return self._reader
 
     async def __aenter__(self) -> Self:
         return self.start()
@@ -179,15 +269,16 @@ class Run(AsyncIterator[Chunk]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._work.detached:
+            return
         self.abort(_left_behind())
         if self._work.task is not None:
-            self._work.channel.mute()
             await asyncio.wait([self._work.task])
             _heard(self._work.task)
 
     def __del__(self) -> None:
         task = self._work.task if hasattr(self, "_work") else None
-        if task is not None and not task.done():
+        if task is not None and not task.done() and not self._work.detached:
             with suppress(RuntimeError):  # the loop is closed: the task is gone as well
                 task.get_loop().call_soon_threadsafe(task.add_done_callback, _heard)
                 task.get_loop().call_soon_threadsafe(self._work.abort, _left_behind())

@@ -227,10 +227,8 @@ class AgentStepSequence:
 
     async def _opened(self) -> Scope:
         if self._scope is None:
-            channel = Channel()
-            channel.mute()
             self._loop = asyncio.get_running_loop()
-            self._scope = await self._stack.enter_async_context(self._begin(channel))
+            self._scope = await self._stack.enter_async_context(self._begin(Channel()))
         return self._scope
 
     def _what_is_missing(self, scope: Scope) -> str:

@@ -25,6 +25,7 @@ AgentError                      everything that is raised for the caller
 ├── ReplayDiverged              a replay took another decision than the record
 └── JournalError                the journal cannot do it; what was recorded is safe
     ├── RunNotFound
+    ├── RunExists               a run of that id is there already
     ├── RunBusy                 somebody else is running it
     ├── RunSuperseded           somebody else took it over; this process may not write any more
     ├── JournalFull             no room on the disk, or in the quota
@@ -152,6 +153,12 @@ class JournalError(AgentError): ...
 class RunNotFound(JournalError):
     def __init__(self, run: str) -> None:
         super().__init__(say(f"the journal has no run {run!r}", f"ジャーナルに実行 {run!r} はありません"))
+        self.run = run
+
+
+class RunExists(JournalError):
+    def __init__(self, run: str) -> None:
+        super().__init__(say(f"there is already a run {run!r}; resume it", f"実行 {run!r} はもうあります。再開してください"))
         self.run = run
 
 

@@ -10,6 +10,7 @@ from .messages import NOTHING, Usage
 from .record import mutable
 
 _TITLE = 80
+UNDER_WAY = ("running", "waiting")  # every other status is an end
 
 
 @mutable
@@ -30,6 +31,7 @@ class RunInfo:
     cost: float | None = 0.0
     base: str = ""
     questions: int = 0
+    parent: str = ""
 
 
 def index(card: RunInfo, event: Event) -> RunInfo:
@@ -42,6 +44,7 @@ def index(card: RunInfo, event: Event) -> RunInfo:
 def _opened(card: RunInfo, body: Opened, event: Event) -> None:
     card.created, card.agent, card.session, card.user = event.time, event.agent, body.session, body.user
     card.base = body.base[0] if body.base else ""
+    card.parent = body.parent[0] if body.parent else ""
 
 
 def _received(card: RunInfo, body: Received, event: Event) -> None:

@@ -22,6 +22,7 @@ StopKind = Literal[
     "failed",  # an error; `Stop.error` names it
     "cancelled",  # somebody stopped it
     "waiting",  # not an end: questions are open (only in results, never in the journal)
+    "released",  # not an end: nobody executes it now, and it can be resumed (only in results, too)
 ]
 
 

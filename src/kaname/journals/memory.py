@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
 from ..core.events import Event, Opened, Stopped
 from ..core.record import field, mutable, replace
-from ..core.runs import RunInfo, index
+from ..core.runs import UNDER_WAY, RunInfo, index
 from ..kernel.load import walk
-from ..kernel.ports import Lease, Lineage
+from ..kernel.ports import Change, Lease, Lineage
+from .waiting import News
 from .wording import busy, gap, has_dependants, superseded
 
 
@@ -26,6 +27,9 @@ class MemoryJournal:
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
         self._opened = 0
+        self._moves: list[tuple[str, int, int]] = []
+        self._stops: dict[str, str] = {}
+        self._news = News()
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
         record = self._records.get(run)
@@ -34,6 +38,7 @@ class MemoryJournal:
         if record.held and not takeover:
             raise RunBusy(busy(run, "this process"))
         record.epoch, record.held = record.epoch + 1, True
+        self._stops.pop(run, None)
         return Lease(record.epoch, record.card.seq)
 
     async def append(self, events: Sequence[Event], epoch: int) -> None:
@@ -55,6 +60,8 @@ class MemoryJournal:
             record.events.append(event)
             index(record.card, event)
         record.held = not isinstance(events[-1].body, Stopped)
+        self._moves.append((run, events[0].seq, events[-1].seq))
+        self._news.tell()
 
     async def release(self, run: str, epoch: int) -> None:
         record = self._records.get(run)
@@ -73,6 +80,46 @@ class MemoryJournal:
 
     async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
         """There is nothing to gain: the facts are in memory."""
+
+    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Event]:
+        while True:
+            version = await self._news.version()
+            record = self._records.get(run)
+            if record is None:
+                raise RunNotFound(run)
+            for event in record.events[after:]:
+                after = event.seq
+                yield event
+            if after == record.card.seq and record.card.status not in UNDER_WAY:
+                return
+            await self._news.wait(version)
+
+    async def changes(self, after: int = 0, *, wait: bool = True) -> AsyncIterator[Change]:
+        while True:
+            version = await self._news.version()
+            for place, (run, first, last) in enumerate(self._moves[after:], after + 1):
+                after = place
+                for event in self._records[run].events[first - 1 : last] if run in self._records else ():
+                    yield Change(place, event)
+            if not wait:
+                return
+            await self._news.wait(version)
+
+    async def ask_to_stop(self, run: str, reason: str) -> bool:
+        record = self._records.get(run)
+        if record is None:
+            raise RunNotFound(run)
+        if record.held:
+            self._stops[run] = reason
+            self._news.tell()
+        return record.held
+
+    async def asked_to_stop(self, run: str) -> str:
+        while True:
+            version = await self._news.version()
+            if run in self._stops:
+                return self._stops.pop(run)
+            await self._news.wait(version)
 
     async def runs(
         self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100

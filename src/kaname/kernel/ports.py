@@ -74,6 +74,10 @@ class Journal(Protocol):
 
     A fact that cannot be written (no JSON) is refused before the first `await`. A `Stopped` ends the lease. `runs` gives the
     run that was opened last first, by the order of opening and not by the clock. A journal need not keep snapshots.
+
+    `follow` gives a run's facts as they come, from any process, until one ends it; `changes` those of all runs, in the order in
+    which they were appended. `ask_to_stop` asks whoever executes the run, and says whether there is somebody; that one waits in
+    `asked_to_stop`, which gives the reason.
     """
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease: ...
@@ -82,6 +86,10 @@ class Journal(Protocol):
     def read(self, run: str, after: int = 0) -> AsyncIterator[Event]: ...
     async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage: ...
     async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None: ...
+    def follow(self, run: str, after: int = 0) -> AsyncIterator[Event]: ...
+    def changes(self, after: int = 0, *, wait: bool = True) -> AsyncIterator[Change]: ...
+    async def ask_to_stop(self, run: str, reason: str) -> bool: ...
+    async def asked_to_stop(self, run: str) -> str: ...
     async def runs(
         self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
     ) -> list[RunInfo]: ...
@@ -94,6 +102,13 @@ class Lease(NamedTuple):
 
     epoch: int
     seq: int
+
+
+class Change(NamedTuple):
+    """A fact, and its place in the order of all: what a listener keeps, to go on after it."""
+
+    place: int
+    event: Event
 
 
 class Lineage(NamedTuple):

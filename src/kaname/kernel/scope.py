@@ -125,7 +125,7 @@ class Scope:
             event = self._appending.popleft()
             if event.seq > self.state.seq:
                 evolve(self.state, event)  # 2. true
-            if self._sinks or (self.channel is not None and not self.channel.muted):
+            if self._sinks or (self.channel is not None and self.channel.readers):
                 await self._publish(event)  # 3. seen
         if cancelled:
             raise asyncio.CancelledError
@@ -176,7 +176,7 @@ class Scope:
     async def _tell(self, sink: Sink, event: Event) -> None:
         outcome = sink(event)
         if isawaitable(outcome):
-            ending = self.channel is not None and self.channel.unbounded
+            ending = self.channel is not None and self.channel.ending
             async with asyncio.timeout(_SINK_AT_THE_END if ending else _SINK_SECONDS):
                 await outcome
 

@@ -18,7 +18,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
 from ..core.runs import RunInfo
 from ..journals.sqlite import SqliteJournal
-from ..kernel.ports import Action, Lease, Lineage, Repair, ToolContext
+from ..kernel.ports import Action, Change, Lease, Lineage, Repair, ToolContext
 
 RUN = "crash-check"
 
@@ -60,6 +60,18 @@ class WrappedJournal:
 
     async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
         await self._journal.keep_snapshot(run, seq, fold, state)
+
+    def follow(self, run: str, after: int = 0) -> AsyncIterator[Event]:
+        return self._journal.follow(run, after)
+
+    def changes(self, after: int = 0, *, wait: bool = True) -> AsyncIterator[Change]:
+        return self._journal.changes(after, wait=wait)
+
+    async def ask_to_stop(self, run: str, reason: str) -> bool:
+        return await self._journal.ask_to_stop(run, reason)
+
+    async def asked_to_stop(self, run: str) -> str:
+        return await self._journal.asked_to_stop(run)
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
         return await self._journal.runs(**wanted)

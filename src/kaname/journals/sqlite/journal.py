@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ...core.codec import encode_body
-from ...core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
+from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded
 from ...core.events import Event, Stopped
 from ...core.language import say
 from ...core.runs import RunInfo, index
-from ...kernel.ports import Lease, Lineage
+from ...kernel.ports import Change, Lease, Lineage
+from ..waiting import News
 from ..wording import busy, gap, has_dependants, superseded
 from . import reading
 from .file import Place, create
@@ -35,6 +36,7 @@ _WHERE = "WHERE run = ? AND epoch = ? AND seq = ?"
 _GO_ON = f"UPDATE runs SET updated = ?, seq = ?, input = ?, output = ?, cost = ?, sum = ? {_WHERE}"  # no index is touched
 _CHANGE = f"UPDATE runs SET {', '.join(f'{name} = ?' for name in CARD)}, sum = ?, owner = iif(?, NULL, owner) {_WHERE}"
 _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
 _PAGE = 500
 
 
@@ -65,6 +67,8 @@ class SqliteJournal:
             patience=patience,
         )
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
+        look = partial(_data_version, self._reader)
+        self._news, self._patient_news = News(look), News(look, seconds=0.25)
         self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
 
     async def claim(self, run: str, *, takeover: bool = False) -> Lease:
@@ -85,6 +89,7 @@ class SqliteJournal:
             if row is None:
                 return take(1, RunInfo(run))
             connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (row[0] + 1, self._me(), run))
+            connection.execute("DELETE FROM stops WHERE run = ?", (run,))  # it was for the one before
             card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run,)).fetchone()
             return take(row[0] + 1, card_of(card, self.path))
 
@@ -127,6 +132,7 @@ class SqliteJournal:
         except JournalError as problem:  # the file is right, the card is not: whoever goes on claims the run anew
             hold.failure = hold.failure or problem
             raise hold.failure from problem.__cause__
+        self._news.tell()
         if type(events[-1].body) is Stopped:
             self._drop(run, epoch)
 
@@ -151,7 +157,7 @@ class SqliteJournal:
         def work(connection: sqlite3.Connection) -> None:
             if connection.execute(update, given).rowcount != 1:
                 raise _refusal(connection, *key)
-            connection.executemany(_INSERT, rows)
+            _write(connection, rows)
 
         return work
 
@@ -162,11 +168,11 @@ class SqliteJournal:
         run, base = card[0], card[CARD.index("base")]
         found = connection.execute("SELECT owner FROM runs WHERE run = ?", (run,)).fetchone()
         if found is not None:  # another process was first
-            raise RunBusy(busy(run, f"process {found[0].split('-')[0]}" if found[0] else "another process"))
+            raise RunBusy(busy(run, f"process {found[0].split('-')[0]}")) if found[0] else RunExists(run)
         if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:
             raise RunNotFound(base)  # deleted meanwhile
         connection.execute(_OPEN, (*card, total, epoch, None if ends else self._me()))
-        connection.executemany(_INSERT, rows)
+        _write(connection, rows)
 
     def _drop(self, run: str, epoch: int) -> None:
         if run in self._held and self._held[run].epoch == epoch:
@@ -191,12 +197,69 @@ class SqliteJournal:
 
     async def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
         while True:
-            page = await self._reader.transact(partial(_page, self.path, run, after))
-            for event in page:
+            found, _ = await self._next_page(run, after)
+            for event in found:
                 yield event
-            if len(page) < _PAGE:
+            if len(found) < _PAGE:
                 return
-            after = page[-1].seq
+            after = found[-1].seq
+
+    async def _next_page(self, run: str, after: int) -> tuple[list[Event], bool]:
+        page: tuple[list[Event], bool] = await self._reader.transact(
+            lambda connection: reading.page(connection, run, after, _PAGE, self.path)
+        )
+        return page
+
+    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Event]:
+        if not await self.runs(run=run, limit=1):
+            raise RunNotFound(run)
+        while True:
+            version = await self._news.version()
+            found, over = await self._next_page(run, after)
+            for event in found:
+                after = event.seq
+                yield event
+            if over:
+                return
+            if not found:
+                await self._news.wait(version)
+
+    async def changes(self, after: int = 0, *, wait: bool = True) -> AsyncIterator[Change]:
+        def work(connection: sqlite3.Connection) -> tuple[list[Change], int]:
+            return reading.changes(connection, after, _PAGE, self.path)
+
+        while True:
+            version = await self._news.version()
+            found, upto = await self._reader.transact(work)
+            for change in found:
+                yield change
+            if upto > after:
+                after = upto
+            elif wait:
+                await self._news.wait(version)
+            else:
+                return
+
+    async def ask_to_stop(self, run: str, reason: str) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run,)).fetchone()
+            if row is None:
+                raise RunNotFound(run)
+            executed = bool(self._holder(run, row))
+            if executed:
+                connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (run, reason))
+            return executed
+
+        return bool(await self._writer.submit(work))
+
+    async def asked_to_stop(self, run: str) -> str:
+        query = "SELECT reason FROM stops WHERE run = ?"
+        while True:
+            version = await self._patient_news.version()
+            row = await self._reader.transact(lambda connection: connection.execute(query, (run,)).fetchone())
+            if row is not None:
+                return str(row[0])
+            await self._patient_news.wait(version)
 
     async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
         work: Work = lambda connection: reading.lineage(connection, run, upto, fold, self.path)  # noqa: E731
@@ -246,7 +309,7 @@ class SqliteJournal:
                 if dependants and not cascade:
                     raise JournalError(has_dependants(one, dependants))
                 doomed += dependants
-            for table in ("facts", "snapshots", "runs"):
+            for table in ("facts", "snapshots", "stops", "runs"):
                 connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in doomed])
 
         await self._writer.transact(work)
@@ -276,10 +339,10 @@ class SqliteJournal:
         await asyncio.to_thread(_let_go, self._place, self._writer, self._reader, wait=True)
 
 
-def _page(path: Path, run: str, after: int, connection: sqlite3.Connection) -> list[Event]:
-    with reading.at_one_moment(connection):
-        last = reading.last_fact(connection, run, path)
-        return reading.facts(connection, run, after, min(last, after + _PAGE), path) if last > after else []
+async def _data_version(reader: SqliteThread) -> int:
+    """A number that changes when anybody but the reader has written to the file."""
+    (version,) = await reader.transact(lambda connection: connection.execute("PRAGMA data_version").fetchone())
+    return int(version)
 
 
 def _row(event: Event) -> tuple[Any, ...]:
@@ -287,6 +350,11 @@ def _row(event: Event) -> tuple[Any, ...]:
     time = float(time)  # as the column gives it back
     kind, text = encode_body(body)  # type: ignore[arg-type]
     return run, seq, time, agent, kind, text, fact_sum(run, seq, time, agent, kind, text)
+
+
+def _write(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
+    connection.executemany(_INSERT, rows)
+    connection.execute(_MOVE, (rows[0][0], rows[0][1], rows[-1][1]))
 
 
 def _refusal(connection: sqlite3.Connection, run: str, epoch: int, before: int) -> JournalError:

@@ -11,8 +11,8 @@ from typing import Any
 from ...core.codec import decode_body
 from ...core.errors import JournalCorrupt, RunNotFound
 from ...core.events import Event, Opened
-from ...core.runs import RunInfo
-from ...kernel.ports import Lineage
+from ...core.runs import UNDER_WAY, RunInfo
+from ...kernel.ports import Change, Lineage
 from .errors import damaged
 from .schema import fact_sum, row_sum
 
@@ -86,6 +86,31 @@ def lineage(connection: sqlite3.Connection, run: str, upto: int | None, fold: in
             opened = parts[-1][0].body
             run, upto = opened.base if isinstance(opened, Opened) and opened.base is not None else ("", 0)
     return Lineage(snapshot, [event for part in reversed(parts) for event in part])
+
+
+def page(connection: sqlite3.Connection, run: str, after: int, most: int, path: Path) -> tuple[list[Event], bool]:
+    """The next facts, and whether the run is over with them."""
+    with at_one_moment(connection):
+        row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run,)).fetchone()
+        if row is None:
+            last_fact(connection, run, path)
+            return [], True
+        card = card_of(row, path)
+        upto = min(card.seq, after + most)
+        found = facts(connection, run, after, upto, path) if upto > after else []
+        return found, upto >= card.seq and card.status not in UNDER_WAY
+
+
+def changes(connection: sqlite3.Connection, after: int, most: int, path: Path) -> tuple[list[Change], int]:
+    """What was appended after that place, in its order, and the last place looked at. Runs deleted since are left out."""
+    found: list[Change] = []
+    query = "SELECT place, run, first, last FROM moves WHERE place > ? ORDER BY place LIMIT ?"
+    with at_one_moment(connection):
+        for place, run, first, last in connection.execute(query, (after, most)).fetchall():
+            after = place
+            if last_fact(connection, run, path) >= last:
+                found += [Change(place, event) for event in facts(connection, run, first - 1, last, path)]
+    return found, after
 
 
 def verify(connection: sqlite3.Connection, path: Path) -> list[str]:

@@ -35,20 +35,21 @@ _SECOND = """
     CREATE INDEX runs_by_session ON runs (session, created) WHERE session <> '';
     CREATE INDEX runs_by_base ON runs (base) WHERE base <> '';
 """
-# `place` counts the runs in the order in which they were opened, whatever the clock said; `sum` is the row's checksum.
+# `place` counts the runs in the order in which they were opened, whatever the clock said; `sum` is the row's checksum. `moves`
+# counts what was appended, over all runs; `stops` holds what another process asks of the one that executes a run.
 _THIRD = """
     ALTER TABLE runs RENAME TO old_runs;
     ALTER TABLE facts RENAME TO old_facts;
     CREATE TABLE runs (
         run TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, user TEXT NOT NULL, status TEXT NOT NULL,
         title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, seq INTEGER NOT NULL, input INTEGER NOT NULL,
-        output INTEGER NOT NULL, cost REAL, base TEXT NOT NULL, questions INTEGER NOT NULL,
+        output INTEGER NOT NULL, cost REAL, base TEXT NOT NULL, questions INTEGER NOT NULL, parent TEXT NOT NULL,
         place INTEGER NOT NULL, epoch INTEGER NOT NULL, owner TEXT, sum INTEGER NOT NULL
     ) WITHOUT ROWID;
     INSERT INTO runs
-        SELECT run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions,
+        SELECT run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions, '',
             place_of(run), epoch, owner,
-            row_sum(run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions)
+            row_sum(run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions, '')
         FROM old_runs WHERE seq > 0;
     CREATE TABLE facts (
         run TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, agent TEXT NOT NULL, type TEXT NOT NULL,
@@ -62,6 +63,10 @@ _THIRD = """
     CREATE INDEX runs_by_session ON runs (session, place) WHERE session <> '';
     CREATE INDEX runs_by_base ON runs (base) WHERE base <> '';
     CREATE INDEX runs_by_status ON runs (status, place);
+    CREATE INDEX runs_by_parent ON runs (parent) WHERE parent <> '';
+    CREATE TABLE moves (place INTEGER PRIMARY KEY, run TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL);
+    INSERT INTO moves (run, first, last) SELECT run, 1, seq FROM runs ORDER BY place;
+    CREATE TABLE stops (run TEXT PRIMARY KEY, reason TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE snapshots (
         run TEXT PRIMARY KEY, seq INTEGER NOT NULL, fold INTEGER NOT NULL, state TEXT NOT NULL, sum INTEGER NOT NULL
     );

@@ -1,0 +1,55 @@
+"""Reading a run that somebody else started: here, or in another process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from ..core.chunks import Chunk, chunks_of
+from ..core.errors import RunNotFound
+from ..core.runs import UNDER_WAY
+from ..kernel.ports import Journal
+from .run import Work, find_live
+
+
+async def attached(journal: Journal, run: str, after: int) -> AsyncIterator[Chunk]:
+    """The chunks of the facts after that number, then of those to come, until the run is over; numbered from 1.
+
+    With its deltas while this process executes it, without them while another does. A run that waits for an answer is
+    waited for.
+    """
+    seq = 0
+    while not await _is_over(journal, run, after):
+        work = find_live(journal, run)
+        stretch = _from_journal(journal, run, after) if work is None else _live(work, after)
+        async with aclosing(stretch):
+            async for chunk in stretch:
+                seq, after = seq + 1, chunk.data.get("fact", after)
+                yield Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, seq)
+
+
+async def _is_over(journal: Journal, run: str, after: int) -> bool:
+    cards = await journal.runs(run=run, limit=1)
+    if not cards:
+        raise RunNotFound(run)
+    return cards[0].status not in UNDER_WAY and cards[0].seq <= after
+
+
+async def _live(work: Work, after: int) -> AsyncGenerator[Chunk, None]:
+    reader = work.reader(after)
+    reader.begin_behind()
+    try:
+        async for chunk in reader:
+            yield chunk
+    finally:
+        work.channel.remove(reader)
+
+
+async def _from_journal(journal: Journal, run: str, after: int) -> AsyncGenerator[Chunk, None]:
+    """Until it is over, or is taken up in this process."""
+    async with aclosing(journal.follow(run, after)) as events:  # type: ignore[type-var]
+        async for event in events:
+            for chunk in chunks_of(event):
+                yield chunk
+            if find_live(journal, run) is not None:
+                return

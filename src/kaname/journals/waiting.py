@@ -1,0 +1,77 @@
+"""Waiting for something new in a journal: woken at once by this process, and by looking now and then for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
+
+Look = Callable[[], Awaitable[int]]
+
+
+class News:
+    """`look` gives a number that changes when something was written. One look serves all who wait in an event loop."""
+
+    def __init__(self, look: Look | None = None, seconds: float = 0.05) -> None:
+        self._look, self._seconds = look, seconds
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
+
+    async def version(self) -> int:
+        """Where it stands now: to be asked before reading, and given to `wait` after it."""
+        mine = self._mine()
+        if self._look is not None:
+            mine.version = await self._look()
+        return mine.version
+
+    async def wait(self, version: int) -> None:
+        """Until it no longer stands there."""
+        mine = self._mine()
+        while mine.version == version:
+            future = asyncio.get_running_loop().create_future()
+            mine.waiters.add(future)
+            if self._look is not None and (mine.looking is None or mine.looking.done()):
+                mine.looking = asyncio.create_task(self._keep_looking(mine))
+            try:
+                await future
+            finally:
+                mine.waiters.discard(future)
+
+    def tell(self) -> None:
+        """This process has written something."""
+        for loop, waiting in tuple(self._loops.items()):
+            if waiting.waiters and not loop.is_closed():
+                loop.call_soon_threadsafe(waiting.nudge if self._look is not None else waiting.advance)
+
+    async def _keep_looking(self, mine: _Waiting) -> None:
+        while mine.waiters:
+            mine.nudged = asyncio.get_running_loop().create_future()
+            await asyncio.wait([mine.nudged], timeout=self._seconds)
+            assert self._look is not None
+            version = await self._look()
+            if version != mine.version:
+                mine.version = version
+                mine.wake()
+
+    def _mine(self) -> _Waiting:
+        return self._loops.setdefault(asyncio.get_running_loop(), _Waiting())
+
+
+class _Waiting:
+    def __init__(self) -> None:
+        self.version = 0
+        self.waiters: set[asyncio.Future[None]] = set()
+        self.looking: asyncio.Task[None] | None = None
+        self.nudged: asyncio.Future[None] | None = None
+
+    def nudge(self) -> None:
+        if self.nudged is not None and not self.nudged.done():
+            self.nudged.set_result(None)
+
+    def advance(self) -> None:
+        self.version += 1
+        self.wake()
+
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,372 @@
+"""Streams: any number of readers, none of which holds the run up, loses a fact or sees one twice."""
+
+import asyncio
+import gc
+import random
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from kaname import (
+    Agent,
+    Approve,
+    RunBusy,
+    RunNotFound,
+    ScriptedModel,
+    SqliteJournal,
+    call,
+    max_steps,
+    no_repeats,
+    per_tool,
+    tool,
+)
+from kaname.core.messages import ModelReply, assistant
+from tests.parts import add, adding
+
+NO_LIMITS = max_steps(None) | no_repeats(None) | per_tool(None)
+
+
+class Talking:
+    """Says many words, then asks for a tool, `turns` times."""
+
+    name = "talking"
+
+    def __init__(self, turns=5, words=200, pace=0.0):
+        self.turns, self.words, self.pace = turns, words, pace
+
+    async def reply(self, request, emit):
+        for _ in range(self.words):
+            await emit("word ")
+            if self.pace:
+                await asyncio.sleep(self.pace)
+        done = sum(message.role == "tool" for message in request.messages)
+        if done < self.turns:
+            return await ScriptedModel(lambda _: call("add", a=done, b=1)).reply(request, emit)
+        return ModelReply(assistant("done"), "end_turn")
+
+
+def talking(journal="memory", **how):
+    return Agent(Talking(**how), [add], journal=journal, stops=NO_LIMITS)
+
+
+def facts_of(chunks):
+    return list(dict.fromkeys([chunk["data"]["fact"] for chunk in chunks if "fact" in chunk["data"]]))
+
+
+def numbered(chunks):
+    return [chunk["seq"] for chunk in chunks] == list(range(1, len(chunks) + 1))
+
+
+async def test_a_reader_that_stops_reading_does_not_hold_the_run_up():
+    run = talking(turns=5).run("go")
+    await anext(run)
+    async with asyncio.timeout(10):
+        assert (await run).output == "done"
+    rest = [chunk async for chunk in run]
+    assert facts_of(rest)[-1] == (await run).state.seq, "and finds all the facts when it comes back"
+
+
+async def test_a_slow_reader_is_told_what_it_has_lost_and_loses_no_fact():
+    run = talking(turns=3, words=1000).run("go").start()
+    result = await run
+    chunks = [chunk async for chunk in run]
+    assert numbered(chunks)
+    assert facts_of(chunks) == list(range(1, result.state.seq + 1))
+    deltas = sum(chunk.type == "delta" for chunk in chunks)
+    skipped = sum(chunk.data.get("deltas", 0) for chunk in chunks if chunk.data.get("status") == "skipped")
+    assert deltas + skipped == 4000
+    assert skipped > 3000
+
+
+async def test_an_attentive_reader_loses_nothing():
+    for pause in (None, 0):
+        seen = 0
+        async for chunk in talking(turns=1, words=3000).run("go"):
+            seen += chunk.type == "delta"
+            if pause is not None:
+                await asyncio.sleep(pause)
+        assert seen == 6000
+
+
+async def test_a_run_waits_for_a_reader_that_wants_it_to():
+    run = talking(turns=1, words=2000).run("go")
+    reader = run.subscribe(wait_for_me=True)
+    run.start()
+    seen = 0
+    async for chunk in reader:
+        seen += chunk.type == "delta"
+        if seen % 500 == 0:
+            await asyncio.sleep(0.01)
+    assert seen == 4000
+    assert (await run).output == "done"
+
+
+async def test_a_reader_that_wants_the_run_to_wait_and_goes_away_lets_it_go_on():
+    run = talking(turns=1, words=2000).run("go")
+    reader = run.subscribe(wait_for_me=True)
+    run.start()
+    await anext(reader)
+    await asyncio.sleep(0.02)
+    reader.close()
+    async with asyncio.timeout(10):
+        assert (await run).output == "done"
+
+
+async def test_subscribers_may_begin_anywhere():
+    run = talking(turns=4, words=10).run("go")
+    result = await run
+    for after in (0, 3, result.state.seq - 1):
+        chunks = [chunk async for chunk in run.subscribe(after)]
+        assert facts_of(chunks) == list(range(after + 1, result.state.seq + 1))
+        assert numbered(chunks)
+
+
+async def test_a_thousand_readers_come_go_stall_and_come_back(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    agent = talking(journal, turns=20, words=100, pace=0.0005)
+    run = agent.run("go").detach()
+    chance, lost = random.Random(7), []
+
+    async def read(number):
+        seen, after = [], 0
+        while True:
+            reader = run.subscribe(after)
+            stay = chance.choice([5, 50, 10_000])
+            async for chunk in reader:
+                if "fact" in chunk.data:
+                    seen.append(chunk.data["fact"])
+                    after = chunk.data["fact"]
+                if not number % 3:
+                    await asyncio.sleep(chance.random() * 0.01)  # slow
+                stay -= 1
+                if not stay:
+                    break  # and comes back, perhaps in the middle of a fact's chunks
+            run._work.channel.remove(reader)
+            if run._work.task.done() and after == (await run).state.seq:
+                break
+            await asyncio.sleep(chance.random() * 0.05)
+        if list(dict.fromkeys(seen)) != list(range(1, after + 1)):
+            lost.append(number)
+
+    await asyncio.gather(*[read(number) for number in range(1000)])
+    assert (await run).output == "done"
+    assert lost == []
+    await journal.close()
+
+
+async def test_cancelling_the_iteration_cancels_the_run():
+    """As a web server does it when the client is gone: the task around the loop is cancelled."""
+    agent = talking(words=10_000, pace=0.001)
+    runs = []
+
+    async def serve():
+        runs.append(agent.run("go"))
+        async for _ in runs[0]:
+            pass
+
+    serving = asyncio.create_task(serve())
+    await asyncio.sleep(0.05)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert [card.status for card in await agent.journal.runs()] == ["cancelled"]
+
+
+async def test_a_generator_around_a_run_that_is_closed_cancels_it():
+    agent = talking(words=10_000, pace=0.001)
+
+    async def pieces():
+        async for chunk in agent.run("go"):
+            yield chunk
+
+    stream = pieces()
+    for _ in range(5):
+        await anext(stream)
+    await stream.aclose()
+    gc.collect()
+    await asyncio.sleep(0.05)
+    assert [card.status for card in await agent.journal.runs()] == ["cancelled"]
+
+
+async def test_a_detached_run_outlives_its_readers_and_can_be_found_again():
+    agent = talking(turns=3, words=30, pace=0.001)
+
+    async def serve():
+        run = agent.run("go").detach()
+        async for _ in run:
+            pass
+
+    serving = asyncio.create_task(serve())
+    await asyncio.sleep(0.03)
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    gc.collect()
+    (card,) = await agent.journal.runs()
+    assert card.status == "running"
+    chunks = [chunk async for chunk in agent.attach(card.run)]
+    assert any(chunk.type == "delta" for chunk in chunks)
+    assert facts_of(chunks)[0] == 1
+    assert chunks[-1].data["kind"] == "completed"
+    assert numbered(chunks)
+
+
+async def test_attaching_to_a_run_that_is_over_or_not_there():
+    agent = Agent(adding(), [add], journal="memory")
+    result = await agent.run("go")
+    chunks = [chunk async for chunk in agent.attach(result.run)]
+    assert facts_of(chunks) == list(range(1, 8))
+    assert [chunk async for chunk in agent.attach(result.run, after=7)] == []
+    with pytest.raises(RunNotFound):
+        await anext(agent.attach("nobody"))
+
+
+async def test_attaching_to_a_run_that_waits_goes_on_when_it_is_answered():
+    @tool
+    async def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    agent = Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], policies=[Approve("pay")], journal="memory")
+    waiting = await agent.run("go")
+    reading = asyncio.create_task(_all(agent.attach(waiting.run)))
+    await asyncio.sleep(0.02)
+    assert not reading.done()
+    await agent.resume(waiting.run, {"approve:c1_0": "yes"})
+    async with asyncio.timeout(5):
+        chunks = await reading
+    assert chunks[-1].data["output"] == "done"
+    assert facts_of(chunks) == sorted(facts_of(chunks))
+
+
+async def _all(stream):
+    return [chunk async for chunk in stream]
+
+
+WORKER = """
+    import asyncio, sys
+    sys.path.insert(0, {root!r})
+    from kaname import SqliteJournal
+    from tests.kernel.test_streams import talking
+
+    async def main():
+        journal = SqliteJournal(sys.argv[1])
+        print((await talking(journal, turns={turns}, words=20, pace=0.002).run("go", run_id="r")).stop.kind)
+        await journal.close()
+
+    asyncio.run(main())
+"""
+
+
+def worker(path, root, turns=10):
+    program = textwrap.dedent(WORKER.format(root=str(root), turns=turns))
+    return subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+
+
+async def test_a_run_in_another_process_is_followed_fact_by_fact(tmp_path, request):
+    """What a page does that shows a run of a worker's: the facts as they come, and from any one on."""
+    journal = SqliteJournal(tmp_path / "journal.db")
+    other = worker(tmp_path / "journal.db", request.config.rootpath)
+    while not await journal.runs(run="r"):
+        await asyncio.sleep(0.01)
+    agent = talking(journal)
+    early, came = [], []
+    async for chunk in agent.attach("r"):
+        early.append(chunk)
+        came.append(time.monotonic())
+    assert (await asyncio.to_thread(other.communicate))[0].strip() == "completed"
+    last = (await journal.runs(run="r"))[0].seq
+    assert facts_of(early) == list(range(1, last + 1))
+    assert came[-1] - came[0] > 0.2, "as they came, and not all at the end"
+    assert facts_of([chunk async for chunk in agent.attach("r", after=9)]) == list(range(10, last + 1))
+    await journal.close()
+
+
+async def test_a_run_in_another_process_is_stopped(tmp_path, request):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    other = worker(tmp_path / "journal.db", request.config.rootpath, turns=10_000)
+    while not await journal.runs(run="r"):
+        await asyncio.sleep(0.01)
+    agent = talking(journal)
+    assert await agent.stop("r", "enough of it")
+    async with asyncio.timeout(20):
+        assert (await asyncio.to_thread(other.communicate))[0].strip() == "cancelled"
+    assert [chunk.data["detail"] async for chunk in agent.attach("r") if chunk.data.get("status") == "stopped"] == [
+        "enough of it"
+    ]
+    assert not await agent.stop("r"), "nobody is at it any more"
+    with pytest.raises(RunNotFound):
+        await agent.stop("nobody")
+    await journal.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+async def test_a_listener_that_keeps_its_place_misses_nothing(tmp_path, kind):
+    journal = SqliteJournal(tmp_path / "journal.db") if kind == "sqlite" else "memory"
+    agent = Agent(adding(), [add], journal=journal)
+    heard, place = [], 0
+
+    async def listen():
+        nonlocal place
+        async for change in agent.journal.changes(place):
+            heard.append((change.event.run, change.event.seq))
+            place = change.place
+
+    for _ in range(3):  # the listener is restarted in between
+        listening = asyncio.create_task(listen())
+        results = await asyncio.gather(*[agent.run("go") for _ in range(5)])
+        await asyncio.sleep(0.12)
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        results += [await agent.run("go")]
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0.12)
+    listening.cancel()
+    wanted = {(card.run, seq) for card in await agent.journal.runs() for seq in range(1, card.seq + 1)}
+    assert set(heard) == wanted
+    assert len(heard) == len(wanted)
+    await agent.journal.delete(results[0].run)
+    left = [change.event.run async for change in agent.journal.changes(0, wait=False)]
+    assert results[0].run not in left
+    assert len(left) == len(wanted) - 7
+    await agent.journal.close()
+
+
+async def test_a_run_that_is_let_go_can_be_resumed_within_its_limits():
+    agent = Agent(Talking(turns=6, words=20, pace=0.001), [add], journal="memory", stops=max_steps(5) | per_tool(None))
+    run = agent.run("go").start()
+    await asyncio.sleep(0.06)
+    result = await run.let_go()
+    assert result.stop.kind == "released"
+    (card,) = await agent.journal.runs()
+    assert card.status == "running", "it has not ended"
+    again = await agent.resume(run.run)
+    assert again.stop.kind == "max_steps", "the steps before count"
+    assert sum(message.role == "assistant" for message in again.history) == 5
+
+
+async def test_letting_go_of_a_run_that_is_over_gives_its_result():
+    run = Agent(adding(), [add], journal="memory").run("go")
+    await run
+    assert (await run.let_go()).output == "the sum is 7"
+
+
+async def test_start_or_resume_does_a_thing_once_however_often_it_is_asked_for(tmp_path):
+    journal, other = SqliteJournal(tmp_path / "journal.db"), SqliteJournal(tmp_path / "journal.db")
+    acted = []
+
+    async def act() -> str:
+        acted.append(1)
+        await asyncio.sleep(0.02)
+        return "acted"
+
+    agents = [Agent(ScriptedModel([call("act"), "done"]), [act], journal=one) for one in (journal, other, journal)]
+    outcomes = await asyncio.gather(*[agent.start_or_resume("order-42", "go") for agent in agents], return_exceptions=True)
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Result", "RunBusy", "RunBusy"]
+    assert all(isinstance(outcome, RunBusy) or outcome.output == "done" for outcome in outcomes)
+    assert (await agents[1].start_or_resume("order-42", "go")).output == "done"
+    assert acted == [1]
+    await journal.close()
+    await other.close()
