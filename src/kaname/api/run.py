@@ -242,8 +242,8 @@ class Run(AsyncIterator[Chunk]):
         return self
 
     async def __anext__(self) -> Chunk:
-        reader = self._own_reader()
-        task = self._work.start()
+        reader = self._reader or self._own_reader()
+        task = self._work.task or self._work.start()
         try:
             chunk = await reader.get()
             if chunk is not None:

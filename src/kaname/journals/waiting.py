@@ -14,6 +14,7 @@ class News:
 
     def __init__(self, look: Look | None = None, seconds: float = 0.05) -> None:
         self._look, self._seconds = look, seconds
+        self._anybody = False  # has ever waited
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
 
     async def version(self) -> int:
@@ -26,6 +27,7 @@ class News:
     async def wait(self, version: int) -> None:
         """Until it no longer stands there."""
         mine = self._mine()
+        self._anybody = True
         while mine.version == version:
             future = asyncio.get_running_loop().create_future()
             mine.waiters.add(future)
@@ -38,6 +40,8 @@ class News:
 
     def tell(self) -> None:
         """This process has written something."""
+        if not self._anybody:
+            return
         for loop, waiting in tuple(self._loops.items()):
             if waiting.waiters and not loop.is_closed():
                 loop.call_soon_threadsafe(waiting.nudge if self._look is not None else waiting.advance)

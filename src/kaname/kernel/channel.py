@@ -106,6 +106,12 @@ class Reader(AsyncIterator[Chunk]):
     async def get(self) -> Chunk | None:
         """The next chunk; `None` when the run has ended and everything was read."""
         self._stalled = False
+        if self._chunks and not self._skipped and self._room is None:
+            chunk = self._chunks.popleft()
+            if not chunk.seq:
+                self._seq = chunk.seq = self._seq + 1
+                return chunk
+            return self._numbered(chunk)
         while True:
             if self._skipped:
                 told = {"status": "skipped", "deltas": self._skipped}
@@ -148,10 +154,9 @@ class Reader(AsyncIterator[Chunk]):
             self._behind = False
 
     def _numbered(self, chunk: Chunk) -> Chunk:
-        self._seq += 1
         if chunk.seq:  # it is another reader's too
             chunk = Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data)
-        chunk.seq = self._seq
+        self._seq = chunk.seq = self._seq + 1
         return chunk
 
     def __aiter__(self) -> Self:
@@ -201,9 +206,12 @@ class Channel:
             chunk = Chunk(time(), agent, "delta", {"content": text})
         else:
             chunk = delta_chunk(time(), agent, Delta(text, kind, call_id))  # type: ignore[arg-type]
-        late = [reader for reader in self.readers if not reader.put_delta(chunk)]
         self._deltas += 1
-        if late:
+        late = None
+        for reader in self.readers:
+            if not reader.put_delta(chunk):
+                late = [*(late or ()), reader]
+        if late is not None:
             await self._wait_for(late, chunk)
         elif not self._deltas % CAPACITY:  # a model that never pauses lets others in, now and then
             await asyncio.sleep(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from ..core.codec import digest
@@ -62,8 +63,4 @@ class Memo:
 
 
 def _same(one: Tools, other: Tools) -> bool:
-    return len(one) == len(other) and all(map(_is, one, other))
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
+    return len(one) == len(other) and all(map(is_, one, other))

@@ -7,7 +7,6 @@ import asyncio
 from ..core.errors import BadArguments, ConfigError, Halt, Signal, Suspend, ToolNotFoundError, UnexpectedError
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
-from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from .boundary import Failure, attempt
@@ -63,12 +62,12 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
 
 def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
     """Whether the stop rules would object to another model call after this one. They are asked as if it had been made."""
-    if not stops:
-        return False
-    spent = state.spent
-    after = replace(state, spent=replace(spent, steps=spent.steps + 1))
     following = CallModel()
-    return any(isinstance(rule(after, following), Stop) for rule in stops)
+    state.spent.steps += 1
+    try:
+        return any(isinstance(rule(state, following), Stop) for rule in stops)
+    finally:
+        state.spent.steps -= 1
 
 
 def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:

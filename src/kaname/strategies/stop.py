@@ -7,7 +7,6 @@ A rule given here replaces the default of its kind; the other defaults stay. `ma
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
@@ -158,11 +157,14 @@ def _first_over(
     state: State, step: Step, limit: float, counts: Mapping[Any, int], key: Callable[[ToolCall], Hashable]
 ) -> ToolCall | None:
     """The first call of the step that would be one too many, those before it in the same step counted."""
-    proposed: Counter[Hashable] = Counter()
-    for call in step.calls if isinstance(step, CallTools) else ():
+    if not isinstance(step, CallTools):
+        return None
+    proposed: dict[Hashable, int] = {}
+    for call in step.calls:
         same = key(call)
-        proposed[same] += (call.id, call.name) not in state.spent.charged
-        if counts.get(same, 0) + proposed[same] > limit:
+        before = proposed[same] if same in proposed else counts.get(same, 0)
+        proposed[same] = before + ((call.id, call.name) not in state.spent.charged)
+        if proposed[same] > limit:
             return call
     return None
 
