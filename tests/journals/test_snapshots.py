@@ -156,3 +156,15 @@ async def test_a_fork_from_before_the_snapshot_sees_what_was_there_then(tmp_path
     fork = await agent.fork(runs[4], user_input="otherwise")
     assert fork.output == "turn 5 is done"
     await journal.close()
+
+
+async def test_a_session_of_approvals_is_kept_as_a_snapshot_too(tmp_path):
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path)
+    agent = Agent(talking(["question"] * 30), [pay], policies=[Approve("pay")], journal=journal)
+    for _ in range(20):
+        waiting = await agent.run("go on", session_id="s")
+        result = await agent.resume(waiting.run, dict.fromkeys(waiting.questions, "yes"))
+    assert (await journal.lineage(result.run, fold=FOLD)).snapshot
+    assert same(await load(journal, result.run), await folded(journal, result.run))
+    await journal.close()

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..core.errors import ConfigError, InvalidState, JournalError, RunExists, nearest
+from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, nearest
 from ..core.events import Answered, Fact, Opened, Received, Resumed, Stopped, ToolFinished
 from ..core.language import say
 from ..core.messages import Message, user
@@ -102,10 +102,24 @@ class Beginnings:
             opened = Opened(session, user, (before[0].run, state.seq) if before else None, await self._description())
             facts = state.facts
             scope = await self._open(run, state, [opened, await self._written_down(message)], channel)
-            yield scope
-            self.recent.keep(run, scope.state)
-            if session:
-                await keep_snapshot(self.journal, run, scope.state, facts)
+            async with self._remembered(scope, facts):
+                yield scope
+
+    @asynccontextmanager
+    async def _remembered(self, scope: Scope, facts: int) -> AsyncIterator[None]:
+        """Keep what the run came to, however it ended, for the next one of its session."""
+        try:
+            yield
+        except AgentError:
+            if scope.failure is not None:  # it has ended, and the journal says how
+                await self._remember(scope, facts)
+            raise
+        await self._remember(scope, facts)
+
+    async def _remember(self, scope: Scope, facts: int) -> None:
+        self.recent.keep(scope.run, scope.state)
+        if scope.state.session:
+            await keep_snapshot(self.journal, scope.run, scope.state, facts)
 
     async def _written_down(self, message: Message) -> Received:
         """A long text is looked through in a thread, so that nobody waits for it."""
@@ -154,11 +168,11 @@ class Beginnings:
             await self.journal.release(run, lease.epoch)
             yield self._scope(run, 0, state, channel)
             return
-        scope = self._scope(run, lease.epoch, state, channel)
+        scope, facts = self._scope(run, lease.epoch, state, channel), state.facts
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None)
         await self._record(scope, [resumed, *[Answered(key, answer) for key, answer in known.items()]])
-        yield scope
-        self.recent.keep(run, scope.state)
+        async with self._remembered(scope, facts):
+            yield scope
 
     @asynccontextmanager
     async def either(
@@ -188,8 +202,10 @@ class Beginnings:
         channel: Channel,
     ) -> AsyncIterator[Scope]:
         """A new run that goes on from fact `at` of another, with other results or another input where they are given."""
-        events = await read_run(self.journal, source)
-        last = events[-1].seq
+        cards = await self.journal.runs(run=source, limit=1)
+        if not cards:
+            raise RunNotFound(source)
+        last = cards[0].seq
         at = last if at is None else at
         if not 1 <= at <= last:
             raise InvalidState(

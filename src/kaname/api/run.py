@@ -137,12 +137,16 @@ class Work:
                 raise
             _stay()
         finally:
-            locked = isinstance(sys.exception(), JournalLocked)  # then letting go would only wait once more
+            problem = sys.exception()
             if scope.state.stop is None and scope.epoch:  # parked, or broken off: others may take it up
-                letting_go = asyncio.ensure_future(scope.journal.release(scope.run, scope.epoch))
-                letting_go.add_done_callback(_heard)  # a journal that cannot even do this has said so already
-                if not locked:
-                    await asyncio.wait([letting_go])
+                releasing = asyncio.ensure_future(scope.journal.release(scope.run, scope.epoch))
+                releasing.add_done_callback(_heard)  # a journal that cannot even do this has said so already
+                try:
+                    if not isinstance(problem, JournalLocked):  # else releasing would only wait once more
+                        await asyncio.wait([releasing])
+                except asyncio.CancelledError:
+                    if problem is None:  # else that is what the caller has to hear
+                        raise
 
     async def _watch(self, event: Any) -> None:
         """`asyncio.Event`, `threading.Event`, or anything with `is_set()`."""

@@ -49,9 +49,9 @@ async def load(journal: Journal, run: str, upto: int | None = None) -> State:
 async def keep_snapshot(journal: Journal, run: str, state: State, facts_before: int) -> None:
     """Keep the state of a run that has ended, now and then, so that the next one of its session need not fold them all.
 
-    At every hundredth fact, and at about every twentieth part of a long history: what is written stays in proportion to it.
+    At every hundredth fact, and at about every fortieth part of a long history: what is written stays in proportion to it.
     """
-    spacing = max(_EVERY, 1 << max(0, state.facts.bit_length() - 5))
+    spacing = max(_EVERY, 1 << max(0, state.facts.bit_length() - 6))
     if state.stop is None or facts_before // spacing == state.facts // spacing:
         return
     try:

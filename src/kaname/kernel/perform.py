@@ -41,6 +41,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     agent = scope.agent
     if (model := agent.model) is None:
         raise ConfigError(f"agent {agent.name!r} has no model: pass Agent(model=…)")
+    await scope.settle()  # a reply before this one, if the strategy asks again at once
     if step.note and not scope.state.noted:
         await scope.record(Noted(user(step.note)))
     tools = agent.memo.specs(agent.tools) if step.tools else ()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 from typing import Any
 
 from ..core.codec import dump
 from ..core.errors import UnexpectedError
-from ..core.messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
+from ..core.messages import NOTHING, Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
 from ..core.record import replace
 from ..core.values import plain_text, shorten
 
@@ -29,7 +30,22 @@ def take_in(reply: Any, model: str, number: int, tools: Mapping[str, Any]) -> Mo
     if not isinstance(reply.usage, Usage):
         raise _wrong(model, reply.usage, "a Usage in its reply")
     parts = tuple([_part(part, model, number, place, tools) for place, part in enumerate(message.parts)])
-    return ModelReply(Message("assistant", parts), reply.stop_reason, reply.usage, reply.model, reply.problem)
+    for said in (reply.stop_reason or "", reply.model, reply.problem):
+        if not isinstance(said, str):
+            raise _wrong(model, said, "texts as its reply's stop_reason, model and problem")
+    return ModelReply(Message("assistant", parts), reply.stop_reason, _usage(reply.usage, model), reply.model, reply.problem)
+
+
+def _usage(usage: Usage, model: str) -> Usage:
+    """Whole numbers of tokens, and a cost that is a number or unknown."""
+    if usage is NOTHING:
+        return usage
+    try:
+        tokens = [int(count) for count in (usage.input, usage.output, usage.cached, usage.reasoning)]
+        cost = None if usage.cost is None or isnan(usage.cost) else float(usage.cost)
+    except (TypeError, ValueError, OverflowError):
+        raise _wrong(model, usage, "numbers in its Usage") from None
+    return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3])
 
 
 def _part(part: Any, model: str, number: int, place: int, tools: Mapping[str, Any]) -> Any:
@@ -43,6 +59,10 @@ def _part(part: Any, model: str, number: int, place: int, tools: Mapping[str, An
         return call if meant is None else ToolCall(call.id, meant.name, meant.args)
     if not isinstance(part, _PARTS) or not isinstance(getattr(part, "text", ""), str):
         raise _wrong(model, part, "texts, thinking, media and tool calls as the message's parts")
+    if type(part) is Provided:
+        must_be_json(part.data, f"what the model {model!r} wants back unchanged")
+    elif type(part) is Media and not all(isinstance(said, str) for said in (part.mime, part.data, part.url, part.name)):
+        raise _wrong(model, part, "texts in its Media")
     return part
 
 
@@ -66,7 +86,8 @@ def fit(result: ToolResult, call: ToolCall) -> ToolResult:
     if shown is None and not isinstance(output, int | float | None):
         text = plain_text(output)
         shown = shorten(text, SHOWN_LIMIT) if len(text) > SHOWN_LIMIT else None
-    return replace(result, output=output, error=error, call_id=call.id, name=call.name, shown=shown)
+    usage = _usage(result.usage, call.name)
+    return replace(result, output=output, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage)
 
 
 def _wrong(model: str, got: Any, expected: str) -> UnexpectedError:

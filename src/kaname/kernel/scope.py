@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from inspect import isawaitable
 from logging import getLogger
+from typing import Any
 
 from ..core.errors import AgentError, Suspend, UnexpectedError
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
@@ -44,7 +45,7 @@ class Scope:
         self._appending: deque[Event] = deque()
         self._unwritten: list[Event] = []  # a reply that is true already
         self._woken_soon = False
-        self._writing: asyncio.Future[None] | None = None  # of it, when no other fact came in time
+        self._writing: asyncio.Task[None] | None = None  # of it, when no other fact came in time
 
     @property
     def agent(self) -> Recipe:
@@ -71,55 +72,66 @@ class Scope:
         A model's reply is true at once, and is written together with the fact that follows from it, if that comes before the
         event loop turns: one sync for both. No tool is started, and nobody outside sees the reply, before it is on disk.
         """
+        ends, cancelled = type(bodies[-1]) is Stopped, False
         if self._writing is not None:
-            await self._written()
+            cancelled = await _unbroken(self._written()) if ends else await self._written()
         now, agent, events = self.clock(), self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
             events.append(Event(self.run, self._seq, now, agent, body))
-        if len(bodies) == 1 and type(bodies[0]) is ModelReplied and not self._appending:
+        if len(bodies) == 1 and type(bodies[0]) is ModelReplied and not self._appending and not self._unwritten:
             self._unwritten = events
             evolve(self.state, events[0])
             if not self._woken_soon:
                 self._woken_soon = True
                 asyncio.get_running_loop().call_soon(self._write_soon)
             return
-        await self._append(events)
+        appending = self._append(self._with_unwritten(events))
+        if not ends:
+            await appending
+        elif await _unbroken(appending) or cancelled:
+            raise asyncio.CancelledError
 
     async def settle(self) -> None:
-        """Write what waits for the next fact: for a caller who takes over here."""
-        await self._written()
+        """Write what waits for the next fact: for whoever goes on without one."""
+        if self._writing is not None:
+            await self._written()
         if self._unwritten:
-            await self._append([])
+            await self._append(self._with_unwritten([]))
 
-    def _write_soon(self) -> None:
-        self._woken_soon = False
-        if self._unwritten:
-            events, self._unwritten = self._unwritten, []
-            self._writing = asyncio.ensure_future(self._append(events))
-            self._writing.add_done_callback(_heard)  # a failure is told by the next fact
-
-    async def _written(self) -> None:
-        while (writing := self._writing) is not None:
-            try:
-                await asyncio.shield(writing)
-            finally:
-                if writing.done() and self._writing is writing:
-                    self._writing = None
-
-    async def _append(self, events: list[Event]) -> None:
+    def _with_unwritten(self, events: list[Event]) -> list[Event]:
         """Nothing is awaited between the numbering of facts and their appending: facts of parallel tools keep their order."""
         if self._unwritten:
             events, self._unwritten = self._unwritten + events, []
         self._appending.extend(events)
-        cancelled = False
+        return events
+
+    def _write_soon(self) -> None:
+        self._woken_soon = False
+        if self._unwritten:
+            self._writing = asyncio.create_task(self._append(self._with_unwritten([])))
+            self._writing.add_done_callback(_heard)  # a failure is told by the next fact
+
+    async def _written(self) -> bool:
+        """Wait for a reply that is being written. If it cannot be, nothing more is: not a tool's intent, and not the end."""
+        writing = self._writing
+        if writing is not None and writing is not asyncio.current_task():  # a sink's trouble is told while it is being written
+            await asyncio.shield(writing)
+            if self._writing is writing:
+                self._writing = None
+        return False
+
+    async def _append(self, events: list[Event]) -> None:
+        refusal = None
         try:  # 1. durable
-            if type(events[-1].body) is Stopped:
-                cancelled = await _unbroken(self.journal.append(events, self.epoch))
-            else:
-                await self.journal.append(events, self.epoch)
+            await self.journal.append(events, self.epoch)
         except (TypeError, ValueError, RecursionError) as problem:
-            raise self._refused(events, problem) from problem
+            waited = [event for event in events if event.seq <= self.state.seq]  # the reply that is true already
+            refusal = self._refused(events[len(waited) :] or events, problem)
+            if not waited or len(waited) == len(events):
+                raise refusal from problem
+            events = waited
+            await self.journal.append(events, self.epoch)
         last = events[-1].seq
         while self._appending and self._appending[0].seq <= last:  # an earlier one too, whose recorder was cancelled
             event = self._appending.popleft()
@@ -127,8 +139,8 @@ class Scope:
                 evolve(self.state, event)  # 2. true
             if self._sinks or (self.channel is not None and self.channel.readers):
                 await self._publish(event)  # 3. seen
-        if cancelled:
-            raise asyncio.CancelledError
+        if refusal is not None:
+            raise refusal
 
     def _refused(self, events: list[Event], problem: Exception) -> UnexpectedError:
         """A fact that is no JSON was refused before it had a place: the next one takes its number."""
@@ -194,20 +206,19 @@ def steady_clock() -> Callable[[], float]:
     return lambda: start + time.monotonic()
 
 
-async def _unbroken(appending: Awaitable[None]) -> bool:
-    """Write the end of a run to its end, whatever comes; whether it was a cancellation that came."""
-    task = asyncio.ensure_future(appending)
-    try:
-        await asyncio.wait([task])
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        task.result()
-        return True
+async def _unbroken(work: Coroutine[Any, Any, Any]) -> bool:
+    """Carry it through, whatever comes; whether it was a cancellation that came."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
     task.result()
-    return False
+    return cancelled
 
 
-def _heard(done: asyncio.Future[None]) -> None:
+def _heard(done: asyncio.Task[None]) -> None:
     if not done.cancelled():
         done.exception()
 

@@ -28,10 +28,7 @@ from .thread import SqliteThread, Work
 
 _card_values = attrgetter(*CARD)
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
-_OPEN = (
-    f"INSERT INTO runs ({', '.join(CARD)}, sum, epoch, owner, place) "
-    f"VALUES ({'?, ' * len(CARD)}?, ?, ?, (SELECT ifnull(max(place), 0) + 1 FROM runs))"
-)
+_OPEN = f"INSERT INTO runs ({', '.join(CARD)}, place, sum, epoch, owner) VALUES ({'?, ' * len(CARD)}?, ?, ?, ?)"
 _WHERE = "WHERE run = ? AND epoch = ? AND seq = ?"
 _GO_ON = f"UPDATE runs SET updated = ?, seq = ?, input = ?, output = ?, cost = ?, sum = ? {_WHERE}"  # no index is touched
 _CHANGE = f"UPDATE runs SET {', '.join(f'{name} = ?' for name in CARD)}, sum = ?, owner = iif(?, NULL, owner) {_WHERE}"
@@ -43,11 +40,14 @@ _PAGE = 500
 class _Hold:
     """A run that is executed through this journal: the epoch it was claimed with, and its index card as it is in the file."""
 
-    __slots__ = ("card", "constant", "epoch", "failure")
+    __slots__ = ("card", "constant", "epoch", "failure", "place")
 
-    def __init__(self, epoch: int, card: RunInfo) -> None:
-        self.epoch, self.card, self.constant = epoch, card, _rarely_changing(card)
+    def __init__(self, epoch: int, card: RunInfo, place: int = 0) -> None:
+        self.epoch, self.card, self.place, self.constant = epoch, card, place, _rarely_changing(card)
         self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
+
+    def fail(self, problem: JournalError) -> None:
+        self.failure = self.failure or problem
 
 
 class SqliteJournal:
@@ -76,8 +76,8 @@ class SqliteJournal:
         taken: list[_Hold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
-        def take(epoch: int, card: RunInfo) -> None:
-            taken[:] = [_Hold(epoch, card)]
+        def take(epoch: int, card: RunInfo, place: int = 0) -> None:
+            taken[:] = [_Hold(epoch, card, place)]
             self._held[run] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
@@ -87,11 +87,12 @@ class SqliteJournal:
             if not takeover and (holder := self._holder(run, row)):
                 raise RunBusy(busy(run, holder))
             if row is None:
-                return take(1, RunInfo(run))
+                hold = self._held.get(run)  # taken over from somebody here who has not written anything
+                return take(1 if hold is None else hold.epoch + 1, RunInfo(run))
             connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (row[0] + 1, self._me(), run))
             connection.execute("DELETE FROM stops WHERE run = ?", (run,))  # it was for the one before
             card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run,)).fetchone()
-            return take(row[0] + 1, card_of(card, self.path))
+            return take(row[0] + 1, card_of(card, self.path), card[-2])
 
         try:
             await self._writer.transact(work, alone=not self._held)
@@ -128,10 +129,9 @@ class SqliteJournal:
             raise JournalError(gap(run, hold.card.seq, events[0].seq))
         work = self._entry(hold, events)
         try:
-            await self._writer.transact(work, alone=len(self._held) == 1)
+            await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)
         except JournalError as problem:  # the file is right, the card is not: whoever goes on claims the run anew
-            hold.failure = hold.failure or problem
-            raise hold.failure from problem.__cause__
+            raise (hold.failure or problem) from problem.__cause__
         self._news.tell()
         if type(events[-1].body) is Stopped:
             self._drop(run, epoch)
@@ -145,10 +145,11 @@ class SqliteJournal:
         card.created, card.updated = float(card.created), float(card.updated)  # as the columns give them back
         card.input, card.output = int(card.input), int(card.output)
         values, ends = _card_values(card), type(events[-1].body) is Stopped
-        key, total, constant = (run, epoch, before), row_sum(*values), _rarely_changing(card)
+        key, constant = (run, epoch, before), _rarely_changing(card)
         if before == 0:
             hold.constant = constant
-            return partial(self._begin, values, total, epoch, ends, rows)
+            return partial(self._begin, hold, values, ends, rows)
+        total = row_sum(*values, hold.place)
         if constant == hold.constant and not ends:
             update, given = _GO_ON, (card.updated, card.seq, card.input, card.output, card.cost, total, *key)
         else:
@@ -161,9 +162,7 @@ class SqliteJournal:
 
         return work
 
-    def _begin(
-        self, card: tuple[Any, ...], total: int, epoch: int, ends: bool, rows: list[Any], connection: sqlite3.Connection
-    ) -> None:
+    def _begin(self, hold: _Hold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection) -> None:
         """The first facts of a run."""
         run, base = card[0], card[CARD.index("base")]
         found = connection.execute("SELECT owner FROM runs WHERE run = ?", (run,)).fetchone()
@@ -171,7 +170,9 @@ class SqliteJournal:
             raise RunBusy(busy(run, f"process {found[0].split('-')[0]}")) if found[0] else RunExists(run)
         if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:
             raise RunNotFound(base)  # deleted meanwhile
-        connection.execute(_OPEN, (*card, total, epoch, None if ends else self._me()))
+        (hold.place,) = connection.execute("SELECT ifnull(max(place), 0) + 1 FROM runs").fetchone()
+        values = (*card, hold.place)
+        connection.execute(_OPEN, (*values, row_sum(*values), hold.epoch, None if ends else self._me()))
         _write(connection, rows)
 
     def _drop(self, run: str, epoch: int) -> None:
@@ -321,9 +322,15 @@ class SqliteJournal:
             target = Path(path).expanduser()
             if target.exists():
                 raise JournalError(say(f"there is already a file {target}", f"{target} というファイルはもうあります"))
-            create(target)
-            with closing(sqlite3.connect(target)) as copy:
-                connection.backup(copy)
+            try:
+                create(target)
+                with closing(sqlite3.connect(target)) as copy:
+                    connection.backup(copy)
+            except (OSError, sqlite3.Error) as problem:
+                target.unlink(missing_ok=True)  # half a copy is none
+                raise JournalError(
+                    say(f"the copy {target} cannot be made: {problem}", f"{target} に複製できません: {problem}")
+                ) from problem
 
         await self._reader.transact(work)
 

@@ -17,7 +17,7 @@ from .errors import damaged
 from .schema import fact_sum, row_sum
 
 CARD = RunInfo.__match_args__
-SELECT_CARD = f"SELECT {', '.join(CARD)}, sum FROM runs"
+SELECT_CARD = f"SELECT {', '.join(CARD)}, place, sum FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
 _SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
 
@@ -36,7 +36,7 @@ def at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
 def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
     if row_sum(*row[:-1]) != row[-1]:
         raise damaged(path, f"the entry of run {row[0]!r} does not match its checksum")
-    return RunInfo(*row[:-1])
+    return RunInfo(*row[:-2])
 
 
 def last_fact(connection: sqlite3.Connection, run: str, path: Path) -> int:
@@ -117,6 +117,8 @@ def verify(connection: sqlite3.Connection, path: Path) -> list[str]:
     """Everything that is wrong with the file, as far as it can be told: its pages, its entries, its facts."""
     with at_one_moment(connection):
         problems = [text for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
+        orphans = "SELECT DISTINCT run FROM facts WHERE run NOT IN (SELECT run FROM runs)"
+        problems += [f"run {run!r} has facts and no entry" for (run,) in connection.execute(orphans)]
         for row in connection.execute(SELECT_CARD).fetchall():
             try:
                 card = card_of(row, path)

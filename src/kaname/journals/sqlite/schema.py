@@ -49,7 +49,8 @@ _THIRD = """
     INSERT INTO runs
         SELECT run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions, '',
             place_of(run), epoch, owner,
-            row_sum(run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions, '')
+            row_sum(run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions, '',
+                place_of(run))
         FROM old_runs WHERE seq > 0;
     CREATE TABLE facts (
         run TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, agent TEXT NOT NULL, type TEXT NOT NULL,

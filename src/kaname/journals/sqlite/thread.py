@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -33,12 +34,19 @@ _POLL = 0.002
 
 
 class _Job:
-    """`insisting`: it is tried again until it succeeds; nobody hears of its troubles."""
+    """`insisting`: it is tried again until it succeeds; nobody hears of its troubles. `failed` hears of them at once, also when
+    nobody waits any more."""
 
-    __slots__ = ("future", "insisting", "loop", "outcome", "work")
+    __slots__ = ("failed", "future", "insisting", "loop", "outcome", "work")
 
-    def __init__(self, work: Work, loop: asyncio.AbstractEventLoop | None = None, insisting: bool = False) -> None:
-        self.work, self.insisting = work, insisting
+    def __init__(
+        self,
+        work: Work,
+        loop: asyncio.AbstractEventLoop | None = None,
+        insisting: bool = False,
+        failed: Callable[[JournalError], None] | None = None,
+    ) -> None:
+        self.work, self.insisting, self.failed = work, insisting, failed
         self.outcome: Any = None
         if loop is not None:
             self.loop, self.future = loop, loop.create_future()
@@ -54,7 +62,7 @@ class _Job:
             self.future.set_exception(self.outcome)
 
 
-Queue = SimpleQueue["_Job | None"]
+Signals = SimpleQueue[bool]  # that there is something to do; `False` for the last
 
 
 class SqliteThread:
@@ -79,32 +87,41 @@ class SqliteThread:
         self._begin_empty()
 
     def _begin_empty(self) -> None:
-        self._jobs: Queue = SimpleQueue()
+        self._jobs: deque[_Job] = deque()  # only who holds the connection takes from it, so that nobody is overtaken
+        self._signals: Signals = SimpleQueue()
         self._using = threading.Lock()  # the connection: one at a time, the thread or a caller
         self._connection: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
         self._slowest = 0.01  # seconds that a commit took lately; at first it is not known to be quick
 
-    async def transact(self, work: Work, *, insisting: bool = False, alone: bool = False) -> Any:
+    async def transact(self, work: Work, *, alone: bool = False, failed: Callable[[JournalError], None] | None = None) -> Any:
         """`work` may be called more than once: its transaction is tried again, alone, if a batch fails.
 
-        `insisting`: where the disk or a lock is in the way it is tried again later, until it is done or the journal is closed.
-        `alone`: nobody else has anything to commit now, as far as the caller knows.
+        `alone`: nobody else has anything to commit now, as far as the caller knows. `failed` is told of a failure before any
+        later work is done.
         """
         if alone and (done := self._done_here(work)) is not None:
             if isinstance(done.outcome, JournalError):
+                if failed is not None:
+                    failed(done.outcome)
                 raise done.outcome
             return done.outcome
-        return await self.submit(work, insisting=insisting)
+        return await self.submit(work, failed=failed)
 
-    def submit(self, work: Work, *, insisting: bool = False) -> asyncio.Future[Any]:
-        """The same, in the thread, without waiting for it."""
+    def submit(
+        self, work: Work, *, insisting: bool = False, failed: Callable[[JournalError], None] | None = None
+    ) -> asyncio.Future[Any]:
+        """The same, in the thread, without waiting for it.
+
+        `insisting`: where the disk or a lock is in the way it is tried again later, until it is done or the journal is closed.
+        """
         if self._closed:
             raise JournalError(say(f"the journal {self._path} is closed", f"ジャーナル {self._path} は閉じられています"))
         if self._process != os.getpid():  # not started yet, or in another process than this one, which was forked from it
             self._start()
-        job = _Job(work, asyncio.get_running_loop(), insisting)
-        self._jobs.put(job)
+        job = _Job(work, asyncio.get_running_loop(), insisting, failed)
+        self._jobs.append(job)
+        self._signals.put(True)
         return job.future
 
     def _start(self) -> None:
@@ -112,14 +129,16 @@ class SqliteThread:
             if self._process != os.getpid():
                 self._begin_empty()
                 self._process = os.getpid()
-                self._thread = threading.Thread(target=self._serve, args=(self._jobs,), name=self._name, daemon=True)
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._jobs, self._signals), name=self._name, daemon=True
+                )
                 self._thread.start()
 
     def stop(self, *, wait: bool = True) -> None:
         """Finish what is queued, then end."""
         self._closed = True
         if self._thread is not None and self._process == os.getpid():
-            self._jobs.put(None)
+            self._signals.put(False)
             if wait:
                 self._thread.join()
 
@@ -128,7 +147,7 @@ class SqliteThread:
         if self._slowest > _QUICK or self._process != os.getpid() or not self._using.acquire(blocking=False):
             return None
         try:
-            if self._connection is None or not self._jobs.empty():
+            if self._connection is None or self._jobs:
                 return None
             job = _Job(work)
             with Border() as border:
@@ -142,26 +161,36 @@ class SqliteThread:
         finally:
             self._using.release()
 
-    def _serve(self, queue: Queue) -> None:
+    def _serve(self, queue: deque[_Job], signals: Signals) -> None:
         unfinished: list[_Job] = []
-        ending = False
-        while not ending:
-            jobs, ending = _next_batch(queue, _RETRY_SECONDS if unfinished else None)
+        going_on = True
+        while going_on:
+            going_on = _wait(signals, _RETRY_SECONDS if unfinished else None)
             with self._using:
-                with Border() as border:  # whatever happens, somebody waits for an answer, and others will come
-                    self._connection = self._connection or self._open()
-                    self._check()
-                    self._run(self._connection, unfinished + jobs if unfinished else jobs)
-                if border.failure is not None:
-                    for job in jobs:
-                        job.outcome = self._explained(border.failure.error)
-            unfinished = [job for job in unfinished + jobs if job.insisting and isinstance(job.outcome, JournalError)]
+                jobs = [queue.popleft() for _ in range(min(len(queue), _BATCH))]
+                self._do(unfinished + jobs)
+                unfinished = [job for job in unfinished + jobs if job.insisting and isinstance(job.outcome, JournalError)]
             _deliver(jobs)
+            if queue:
+                signals.put(True)
             del jobs
         with self._using:
             if self._connection is not None:
                 disconnect(self._connection, self._path)
                 self._connection = None
+
+    def _do(self, jobs: list[_Job]) -> None:
+        if not jobs:
+            return
+        with Border() as border:  # whatever happens, somebody waits for an answer, and others will come
+            self._connection = self._connection or self._open()
+            self._check()
+            self._run(self._connection, jobs)
+        for job in jobs:
+            if border.failure is not None:
+                job.outcome = self._explained(border.failure.error)
+            if job.failed is not None and isinstance(job.outcome, JournalError):
+                job.failed(job.outcome)
 
     def _run(self, connection: sqlite3.Connection, jobs: list[_Job]) -> None:
         if self._writes:
@@ -225,19 +254,15 @@ def _locked(problem: BaseException) -> bool:
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _next_batch(queue: Queue, seconds: float | None) -> tuple[list[_Job], bool]:
-    """What there is to do, waiting for it `seconds` at most; and whether it is the end."""
-    jobs: list[_Job] = []
+def _wait(signals: Signals, seconds: float | None) -> bool:
+    """Until there is something to do, or `seconds` have passed; whether it goes on after that."""
     try:
-        job = queue.get(timeout=seconds)
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == _BATCH or queue.empty():  # this thread alone takes from it
-                return jobs, False
-            job = queue.get()
+        going_on = signals.get(timeout=seconds)
+        while going_on and not signals.empty():  # this thread alone takes from it
+            going_on = signals.get()
     except Empty:
-        return jobs, False
-    return jobs, True
+        return True
+    return going_on
 
 
 def _deliver(jobs: list[_Job]) -> None:
