@@ -23,7 +23,7 @@ class Parrot:
 class Polite(Policy):
     """A policy: wraps every model or tool call."""
 
-    async def tool(self, call, next, scope):
+    async def tool(self, call, next, view):
         result = await next(call)
         return ToolResult(f"{result.output}, please")
 

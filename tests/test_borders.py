@@ -85,13 +85,13 @@ async def test_a_model_that_returns_something_else(journal, reply, told):
     ("options", "told"),
     [
         ({"strategy": type("S", (), {"next": lambda self, state: None})()}, "S.next returned None, which is no step"),
-        ({"strategy": type("S", (), {"next": lambda self, state: CallTools(())})()}, "wants to call tools, and names none"),
+        ({"strategy": type("S", (), {"next": lambda self, state: CallTools(())})()}, "returned CallTools with no calls"),
         (
             {"strategy": type("S", (), {"next": lambda self, s: Finish(Stop("completed"), object())})()},
             "the output cannot be recorded",
         ),
         ({"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: None})())}, "T.decide returned None"),
-        ({"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: ContinueWithTools(())})())}, "names none"),
+        ({"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: ContinueWithTools(())})())}, "CallTools with no calls"),
         ({"stops": lambda state, step: True}, "returned True; expected a Stop"),
         (
             {"policies": [type("P", (Policy,), {"tool": lambda self, c, next, scope: asyncio.sleep(0)})()]},

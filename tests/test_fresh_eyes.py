@@ -188,8 +188,8 @@ async def test_an_approval_that_is_not_understood_is_no_approval():
 
 async def test_a_replay_sees_another_context_other_settings_and_a_rule_that_is_gone():
     def context(text):
-        async def build(state, recipe):
-            return (system(text), *state.history)
+        async def build(messages, view):
+            return (system(text), *messages)
 
         return build
 
@@ -290,7 +290,7 @@ def test_the_contracts_can_fail():
     [
         (lambda: Agent(sinks=[3]), "3 is not a sink"),
         (lambda: Agent(strategy=3), "3 is not a strategy"),
-        (lambda: Agent(context=3), "3 is not a context builder"),
+        (lambda: Agent(context=[3]), "3 is not a part of a context"),
         (lambda: tool(effect="nope"), "effect 'nope' is unknown"),
     ],
 )

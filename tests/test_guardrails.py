@@ -339,8 +339,8 @@ async def test_a_question_that_was_too_long_stays_out():
 
 
 async def test_a_context_that_copies_changes_nothing():
-    async def context(state, recipe):
-        return tuple([Message(message.role, message.parts) for message in state.history])
+    async def context(messages, view):
+        return [Message(message.role, message.parts) for message in messages]
 
     result, _, _ = await guarded(ScriptedModel(["hi"]), Guardrails(blocked_patterns=["bomb"]), "a bomb", context=context)
     assert result.stop.kind == "blocked"

@@ -366,7 +366,7 @@ async def test_a_policy_that_does_not_say_lets_no_stand_in_through(ran):
             return ToolResult(error="closed") if call.name == "paid" else await next(call)
 
     class Open(OfficeHours):
-        def lets(self, call, scope):
+        def allows_substitute(self, call, scope):
             return True
 
     tools = [noting(ran, "web", fails=True, effect="pure"), noting(ran, "paid", effect="pure")]
@@ -550,7 +550,7 @@ async def test_a_policy_that_only_looks_on_does_not_stop_a_person(ran):
             return await next(call)
 
     class Asks(Policy):
-        async def lets(self, call, scope):
+        async def allows_substitute(self, call, scope):
             return True
 
     agent = Agent(
@@ -565,7 +565,7 @@ async def test_a_policy_that_only_looks_on_does_not_stop_a_person(ran):
         policies = [policy, FallbackStrategy(**QUICK, fallback={"web": "paid"})]
         result, _, _ = await guarded(ScriptedModel([call("web"), "done"]), policies, tools=tools)
         assert ran == ["web"]
-        assert f"{type(policy).__name__} does not let it through (a policy says so with lets" in result.stop.detail
+        assert f"{type(policy).__name__} does not let it through (a policy says so with allows_substitute" in result.stop.detail
 
 
 async def test_a_degraded_run_tells_what_failed_whatever_the_model_does(ran):

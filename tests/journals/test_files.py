@@ -185,7 +185,7 @@ async def test_a_reply_is_on_disk_before_a_slow_policy_has_judged_it(tmp_path):
     class Slow(Policy):
         async def tool(self, call, next, scope):
             await asyncio.sleep(0.05)
-            seen.extend([type(event.body).__name__ async for event in other.read(scope.run)])
+            seen.extend([type(event.body).__name__ async for event in other.read(scope.run_id)])
             return await next(call)
 
     await Agent(adding(), [add], policies=[Slow()], journal=journal).run("go")

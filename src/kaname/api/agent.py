@@ -13,22 +13,21 @@ from ..core.chunks import Chunk
 from ..core.codec import digest
 from ..core.errors import ConfigError
 from ..core.language import say
-from ..core.messages import Message, user
-from ..core.openai_shape import from_openai, to_openai
+from ..core.openai_shape import to_openai
 from ..core.record import replace
 from ..core.state import State
 from ..journals.choose import choose
 from ..kernel.channel import Channel
-from ..kernel.ports import ContextBuilder, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
+from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
 from ..models.names import resolve
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.decode import Output
 from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
-from ..strategies.termination import DuplicateDetectionPolicy
 from ..tools.registry import ToolRegistry
 from .begin import Beginnings, Recent, new_run_id
+from .checks import Input, as_list, as_message, check_id, check_parts, judged_by
 from .config import Config
 from .result import Result, result_of
 from .run import Begin, Run, find_live
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from ..tools.mcp.servers import McpServers
     from .replay import Replay
     from .sequence import AgentConfiguration, AgentStepSequence
-
-Input = str | Message | Mapping[str, Any]
 
 
 class Agent:
@@ -67,7 +64,7 @@ class Agent:
         stops: StopRule | Rules | Iterable[StopRule] | None = None,
         journal: Journal | str | Path | None = None,
         sinks: Iterable[Sink] = (),
-        context: ContextBuilder | None = None,
+        context: ContextPart | Sequence[ContextPart] = (),
         settings: Mapping[str, Any] | None = None,
         mcp_servers: Mapping[str, Any] | None = None,
         elicit: Elicit | None = None,
@@ -80,14 +77,15 @@ class Agent:
         if not name:
             raise ConfigError(say("an agent needs a name", "エージェントには名前が必要です"))
         policies, sinks = tuple(policies), tuple(sinks)
-        _check_parts(policies, sinks, strategy, context)
+        parts = (context,) if callable(context) else tuple(context)
+        check_parts(policies, sinks, strategy, parts)
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
             self._output.check()
         strategy = self._with_output(strategy)
-        rules = with_defaults(stops, without=_judged_by(strategy))
+        rules = with_defaults(stops, without=judged_by(strategy))
         limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
-        self.tools = ToolRegistry(_listed(tools))
+        self.tools = ToolRegistry(as_list(tools))
         self.recipe = Recipe(
             name,
             strategy,
@@ -96,7 +94,7 @@ class Agent:
             (*limits, *policies, Timeout()),
             rules,
             instructions,
-            context,
+            parts,
             dict(settings or {}),
         )
         self.journal = choose(journal)
@@ -196,8 +194,8 @@ class Agent:
         self, beginning: Beginnings, given: Input, session_id: str | None, user_id: str, run_id: str | None, *, turns: bool
     ) -> tuple[str, Begin]:
         for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
-            _check_id(name, value)
-        run, message = run_id or new_run_id(), _message(given)
+            check_id(name, value)
+        run, message = run_id or new_run_id(), as_message(given)
         conversation = self._conversation if session_id is None else ""
         session = session_id or conversation
 
@@ -243,8 +241,8 @@ class Agent:
         """Do what that id stands for once, however often it is asked for: begin it, go on with it after a crash, or give its
         result again. Who asks while another process is at it gets `RunBusy`."""
         for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
-            _check_id(name, value)
-        message, session = _message(user_input), session_id or ""
+            check_id(name, value)
+        message, session = as_message(user_input), session_id or ""
 
         def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
             return self._remembering(self._begin.either(run_id, message, session, user_id, answers or {}, takeover, channel))
@@ -286,7 +284,7 @@ class Agent:
         changes |= {} if instructions is None else {"instructions": instructions}
         recipe = self.recipe.altered(**changes)
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._told, recipe), self._recent)
-        message = None if user_input is None else _message(user_input)
+        message = None if user_input is None else as_message(user_input)
         new = new_run_id()
         return Run(
             new,
@@ -360,47 +358,8 @@ class Agent:
                     self._head = (scope.run, scope.state)
 
 
-def _check_parts(policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Any) -> None:
-    for policy in policies:
-        if not isinstance(policy, Policy):
-            raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
-    for sink in sinks:
-        if not callable(sink):
-            raise ConfigError(f"{sink!r} is not a sink: a sink is a function of one event")
-    if strategy is not None and not hasattr(strategy, "next"):
-        raise ConfigError(f"{strategy!r} is not a strategy: it has no next(state)")
-    if context is not None and not callable(context):
-        raise ConfigError(f"{context!r} is not a context builder: an async function of the state and the recipe")
-
-
-def _judged_by(strategy: Strategy) -> frozenset[str]:
-    """The kinds of limit that the strategy's own termination policy keeps: the defaults must not be tighter."""
-    own = isinstance(strategy, React) and isinstance(strategy.termination, DuplicateDetectionPolicy)
-    return frozenset({"duplicate", "tool_limit"}) if own else frozenset()
-
-
-def _listed(tools: Any) -> list[Any]:
-    if isinstance(tools, Mapping | str) or not hasattr(tools, "__iter__"):
-        raise ConfigError(f"tools is a list of tools: write tools=[…], not {tools!r}")
-    return list(tools)
-
-
 def describe(recipe: Recipe) -> Mapping[str, Any]:
     """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
     tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
     model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
     return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
-
-
-def _check_id(name: str, value: str | None) -> None:
-    if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
-        raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
-
-
-def _message(given: Input) -> Message:
-    if isinstance(given, str):
-        return user(given)
-    message = given if isinstance(given, Message) else from_openai(given)
-    if message.role != "user":
-        raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")
-    return message

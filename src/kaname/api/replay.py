@@ -12,6 +12,7 @@ from ..core.errors import ReplayDiverged
 from ..core.events import (
     Answered,
     Asked,
+    Custom,
     Event,
     HandedOff,
     ModelReplied,
@@ -121,6 +122,8 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             decided.append(event)
 
     scope = Scope(run, offline, journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time))
+    noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
+    scope.recalled = {(body.name, body.data.get("reply", 0)): body.data.get("value") for body in noted}
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:
         await journal.claim(first.base[0])  # what it goes on from is in the state already

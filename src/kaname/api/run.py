@@ -130,6 +130,7 @@ class Work:
         except asyncio.CancelledError:
             self.channel.end_soon()
             if self.letting_go:
+                await scope.cancel_running()
                 await scope.settle()
             elif scope.state.stop is None:
                 await scope.record(Stopped(Stop("cancelled", self.aborted or _left_behind())))

@@ -146,6 +146,10 @@ def decode_state(text: str) -> State:
     return State(**data)
 
 
+def encode_message(message: Message) -> str:
+    return dump(_write_message(message))
+
+
 def _write_message(message: Message) -> list[Any]:
     """The role, then the parts, of which a text is just that: a long conversation is made of them."""
     return [message.role, *[part.text if type(part) is Text else _write_part(part) for part in message.parts]]
@@ -238,8 +242,8 @@ def _readers(kind: type) -> tuple[dict[str, Callable[[Any], Any]], frozenset[str
             readers[name] = partial(_read, nested)
         elif name in ("parts", "media"):
             readers[name] = _read_parts
-        elif name in ("base", "parent", "options"):
-            readers[name] = lambda data: None if data is None else tuple(data)
+        elif name in ("base", "parent", "options") or (kind, name) == (CallModel, "tools"):
+            readers[name] = lambda data: tuple(data) if isinstance(data, list) else data
     return readers, frozenset(defaults(kind)) - readers.keys()
 
 

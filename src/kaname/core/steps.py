@@ -35,16 +35,27 @@ class Stop:
 
 @record
 class CallModel:
-    """Ask the model. Where tools are sent the schema is not: a model that may call tools answers freely."""
+    """Ask the model. Where tools are sent the schema is not: a model that may call tools answers freely.
 
-    tools: bool = True
+    `tools`: all, none, or those of these names. `agent`: another one of the team than who is at work. `instructions` and
+    `settings`: for this call, instead of the agent's, and over them.
+    """
+
+    tools: bool | tuple[str, ...] = True
     schema: Mapping[str, Any] | None = None
     note: str = ""
+    agent: str = ""
+    instructions: str | None = None
+    settings: Mapping[str, Any] | None = None
 
 
 @record
 class CallTools:
+    """Run these calls, at the same time. `as_completed`: ask the strategy again when the first of them, or of those that are
+    still running, is done; a call that is running already is not started again."""
+
     calls: tuple[ToolCall, ...]
+    as_completed: bool = False
 
 
 @record

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .ports import ModelHandler, Policy, ToolHandler
-
-if TYPE_CHECKING:
-    from .scope import Scope
+from .view import RunView
 
 
-def around_model(policies: Sequence[Policy], core: ModelHandler, scope: Scope) -> ModelHandler:
+def around_model(policies: Sequence[Policy], core: ModelHandler, view: RunView) -> ModelHandler:
+    return _folded("model", policies, core, view)  # type: ignore[no-any-return]
+
+
+def around_tool(policies: Sequence[Policy], core: ToolHandler, view: RunView) -> ToolHandler:
+    return _folded("tool", policies, core, view)  # type: ignore[no-any-return]
+
+
+def _folded(joint: str, policies: Sequence[Policy], core: Any, view: RunView) -> Any:
     for policy in reversed(policies):
-        if overrides(policy, "model"):
-            core = partial(policy.model, next=core, scope=scope)
+        if overrides(policy, joint):
+            core = _around(getattr(policy, joint), core, view)
     return core
 
 
-def around_tool(policies: Sequence[Policy], core: ToolHandler, scope: Scope) -> ToolHandler:
-    for policy in reversed(policies):
-        if overrides(policy, "tool"):
-            core = partial(policy.tool, next=core, scope=scope)
-    return core
+def _around(wrap: Any, core: Any, view: RunView) -> Any:
+    return lambda given: wrap(given, core, view)
 
 
 def overrides(policy: Policy, method: str) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from ..core.codec import digest
+from ..core.codec import digest, encode_message
+from ..core.errors import ToolNotFoundError
 from ..core.messages import Message, ToolSpec, system
-from ..core.steps import CallModel
 
 if TYPE_CHECKING:
-    from .ports import Action, Recipe
+    from .ports import Action
 
 _FINGERPRINTS = 64
 Tools = tuple["Action", ...]
@@ -20,11 +20,12 @@ Tools = tuple["Action", ...]
 class Memo:
     """Kept beside a recipe. Tools are compared by identity: an agent's list of them changes in place."""
 
-    __slots__ = ("_described", "_fingerprints", "_specs", "_system")
+    __slots__ = ("_described", "_fingerprints", "_some", "_specs", "_system")
 
     def __init__(self) -> None:
         self._system: Message | None = None
         self._specs: tuple[Tools, tuple[ToolSpec, ...]] | None = None
+        self._some: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
         self._described: tuple[Tools, Mapping[str, Any]] | None = None
         self._fingerprints: dict[Any, tuple[Any, ...]] = {}
 
@@ -34,13 +35,22 @@ class Memo:
             self._system = system(instructions)
         return self._system
 
-    def specs(self, tools: Mapping[str, Action]) -> tuple[ToolSpec, ...]:
-        """What the model is told of the tools."""
+    def specs(self, tools: Mapping[str, Action], wanted: bool | tuple[str, ...] = True) -> tuple[ToolSpec, ...]:
+        """What the model is told of the tools, or of those of these names: made once, and one and the same object."""
         now = tuple(tools.values())
         if self._specs is None or not _same(self._specs[0], now):
             listed = [tool for tool in now if getattr(tool, "listed", True)]
-            self._specs = now, tuple([ToolSpec(tool.name, tool.description, tool.parameters, tool.effect) for tool in listed])
-        return self._specs[1]
+            every = tuple([ToolSpec(tool.name, tool.description, tool.parameters, tool.effect) for tool in listed])
+            self._specs, self._some = (now, every), {}
+        if wanted is True or wanted is False:
+            return self._specs[1]
+        if wanted not in self._some:
+            by_name = {spec.name: spec for spec in self._specs[1]}
+            unknown = [name for name in wanted if name not in by_name]
+            if unknown:
+                raise ToolNotFoundError(unknown[0], by_name)
+            self._some[wanted] = tuple([by_name[name] for name in wanted])
+        return self._some[wanted]
 
     def description(self, tools: Mapping[str, Action]) -> Mapping[str, Any] | None:
         """What the agent is, as it was described with just these tools; `None` if it has to be described anew."""
@@ -50,16 +60,34 @@ class Memo:
     def keep_description(self, tools: Mapping[str, Action], described: Mapping[str, Any]) -> None:
         self._described = tuple(tools.values()), described
 
-    def fingerprint(self, recipe: Recipe, messages: Sequence[Message], tools: tuple[ToolSpec, ...], sent: CallModel) -> str:
-        """Of all that was sent beside the conversation. It is the same for nearly every call of a run."""
+    def fingerprint(
+        self,
+        messages: tuple[Message, ...],
+        history: Sequence[Message] | None,
+        tools: tuple[ToolSpec, ...],
+        schema: Mapping[str, Any] | None,
+        settings: Mapping[str, Any],
+    ) -> str:
+        """Of all that was sent beside the conversation, or otherwise than it (`history`, where it may have been changed). It is
+        the same for nearly every call of a run."""
         said = messages[0].text if messages and messages[0].role == "system" else ""
-        key = (said, id(tools), id(sent.schema))
+        apart = () if history is None else _unlike(messages[1:] if said else messages, history)
+        key = (said, id(tools), id(schema), id(settings), apart)
         if key not in self._fingerprints:
             if len(self._fingerprints) >= _FINGERPRINTS:
                 self._fingerprints.clear()
-            described: Any = [said, [[t.name, t.description, t.parameters] for t in tools], sent.schema, recipe.settings]
-            self._fingerprints[key] = (digest(described), tools, sent.schema)  # kept alive, so that their ids stay theirs
+            described: Any = [said, [[t.name, t.description, t.parameters] for t in tools], schema, settings, *apart]
+            kept = (tools, schema, settings)  # alive, so that their ids stay theirs
+            self._fingerprints[key] = (digest(described if apart else described[:4]), *kept)
         return str(self._fingerprints[key][0])
+
+
+def _unlike(sent: Sequence[Message], history: Sequence[Message]) -> tuple[str, ...]:
+    """Where what was sent is not the conversation as it stands: the places that were taken from it, and what was put in."""
+    if len(sent) == len(history) and all(map(is_, sent, history)):
+        return ()
+    places = {id(message): place for place, message in enumerate(history)}
+    return tuple([str(places[id(m)]) if id(m) in places else encode_message(m) for m in sent])
 
 
 def _same(one: Tools, other: Tools) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from ..core.errors import BadArguments, ConfigError, Halt, Signal, Suspend, ToolNotFoundError, UnexpectedError
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
@@ -23,33 +24,52 @@ async def perform(step: Step, scope: Scope) -> None:
     match step:
         case CallModel():
             await ask_model(step, scope)
-        case CallTools(()):
-            raise UnexpectedError(f"{type(scope.agent.strategy).__name__}.next wants to call tools, and names none")
+        case CallTools(()) if not scope.running:
+            name = type(scope.agent.strategy).__name__
+            raise UnexpectedError(f"{name}.next() returned CallTools with no calls; return CallModel or Finish")
+        case CallTools(calls, True):
+            await use_some(calls, scope)
         case CallTools((call,)):
             await use(call, scope)
         case CallTools(calls):
-            for outcome in await asyncio.gather(*[use(call, scope) for call in calls], return_exceptions=True):
-                if isinstance(outcome, BaseException):  # the others have finished and are recorded
-                    raise outcome
+            raise_first(await asyncio.gather(*[use(call, scope) for call in calls], return_exceptions=True))
         case Finish(stop, output):
             await scope.record(Stopped(stop, must_be_json(output, "the output"), decided=True))
         case _:
             raise UnexpectedError(f"{type(scope.agent.strategy).__name__}.next returned {step!r}, which is no step")
 
 
+async def use_some(calls: tuple[ToolCall, ...], scope: Scope) -> None:
+    """Start those that are not running yet, and wait for any that is."""
+    for call in calls:
+        if call.id not in scope.running:
+            scope.running[call.id] = asyncio.create_task(use(call, scope))
+    await asyncio.wait(scope.running.values(), return_when=asyncio.FIRST_COMPLETED)
+    done = [scope.running.pop(call_id) for call_id, task in tuple(scope.running.items()) if task.done()]
+    raise_first([task.exception() for task in done])
+
+
+def raise_first(outcomes: Iterable[BaseException | None]) -> None:
+    """The others have finished and are recorded."""
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
 async def ask_model(step: CallModel, scope: Scope) -> None:
-    agent = scope.agent
+    agent = scope.member(step.agent) if step.agent else scope.agent
     if (model := agent.model) is None:
         raise ConfigError(f"agent {agent.name!r} has no model: pass Agent(model=…)")
     await scope.settle()  # a reply before this one, if the strategy asks again at once
     if step.note and not scope.state.noted:
         await scope.record(Noted(user(step.note)))
-    tools = agent.memo.specs(agent.tools) if step.tools else ()
-    sent = CallModel(bool(tools), None if tools else step.schema, step.note)
-    messages = await (agent.context or show_all)(scope.state, agent)
-    request = ModelRequest(
-        messages, tools, sent.schema, agent.settings, last=bool(tools) and is_last(scope.stops(agent), scope.state)
-    )
+    tools = agent.memo.specs(agent.tools, step.tools) if step.tools else ()
+    schema = None if tools else step.schema
+    sent = CallModel(step.tools if tools else False, schema, step.note, step.agent, step.instructions, step.settings)
+    messages = await shown(agent, step.instructions, scope)
+    settings = {**agent.settings, **step.settings} if step.settings else agent.settings
+    last = bool(tools) and is_last(scope.stops(agent), scope.state)
+    request = ModelRequest(messages, tools, schema, settings, last=last)
     ending: tuple[Stopped, ...] = ()
     try:
         reply = await joints(agent, scope)[0](request)
@@ -58,7 +78,20 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
-    await scope.record(ModelReplied(taken, sent, agent.memo.fingerprint(agent, messages, tools, sent)), *ending)
+    history = scope.state.messages if agent.context else None
+    fingerprint = agent.memo.fingerprint(messages, history, tools, schema, settings)
+    await scope.record(ModelReplied(taken, sent, fingerprint), *ending, agent=agent.name)
+
+
+async def shown(agent: Recipe, instructions: str | None, scope: Scope) -> tuple[Message, ...]:
+    """What the model sees: the instructions and the whole history, as the parts of the agent's context make them."""
+    told = agent.instructions if instructions is None else instructions
+    messages = (agent.memo.system(told), *scope.state.history) if told else scope.state.history
+    for part in agent.context:
+        messages = tuple(await part(messages, scope.view))
+        if not all(isinstance(message, Message) for message in messages):
+            raise UnexpectedError(f"the context part {part!r} gave something else than messages: {messages!r:.200}")
+    return messages
 
 
 def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
@@ -83,13 +116,9 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
             return await execute(call, scope)
 
         policies = scope.policies(agent)
-        scope.joints[agent.name] = (around_model(policies, reply_to, scope), around_tool(policies, run_tool, scope))
+        around = (around_model(policies, reply_to, scope.view), around_tool(policies, run_tool, scope.view))
+        scope.joints[agent.name] = around
     return scope.joints[agent.name]
-
-
-async def show_all(state: State, agent: Recipe) -> tuple[Message, ...]:
-    """The default context: the instructions and the whole history."""
-    return (agent.memo.system(agent.instructions), *state.history) if agent.instructions else state.history
 
 
 async def use(call: ToolCall, scope: Scope) -> None:

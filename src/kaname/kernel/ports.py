@@ -12,6 +12,7 @@ from ..core.runs import RunInfo
 from ..core.state import State
 from ..core.steps import Step, Stop
 from .memo import Memo
+from .view import RunView
 
 if TYPE_CHECKING:
     from .scope import Scope
@@ -41,8 +42,7 @@ class Tool(Protocol):
 class Action(Protocol):
     """A tool as the kernel runs it. `prepare` checks the arguments (raises `BadArguments`) before anything is started.
 
-    It may have two things more. `listed = False`: the model is not told of it, but may call it. `unfold(call)`: the call that
-    a call of it stands for, or `None`; it takes its place in the reply, so that everybody sees what is really called.
+    It may be `Hidden` or `Unfolding` as well.
     """
 
     @property
@@ -61,6 +61,22 @@ class Action(Protocol):
     def reconcile(self) -> Repair | None: ...
     def prepare(self, call: ToolCall) -> Any: ...
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult: ...
+
+
+@runtime_checkable
+class Hidden(Protocol):
+    """A tool with `listed = False` is there, and the model is not told of it."""
+
+    @property
+    def listed(self) -> bool: ...
+
+
+@runtime_checkable
+class Unfolding(Protocol):
+    """A tool whose call stands for another, or for itself (`None`). The other takes its place in the reply, so that everybody
+    sees what is really called."""
+
+    def unfold(self, call: ToolCall) -> ToolCall | None: ...
 
 
 class Strategy(Protocol):
@@ -128,27 +144,28 @@ StopRule = Callable[[State, Step], Stop | None]
 ModelHandler = Callable[[ModelRequest], Awaitable[ModelReply]]
 ToolHandler = Callable[[ToolCall], Awaitable[ToolResult]]
 Repair = Callable[[Any, "ToolContext"], Awaitable[ToolResult | None]]
-ContextBuilder = Callable[[State, "Recipe"], Awaitable[tuple[Message, ...]]]
-"""What the model sees, built for each call from the state."""
+ContextPart = Callable[[tuple[Message, ...], RunView], Awaitable[Sequence[Message]]]
+"""One part of what the model sees: takes the messages as they are so far, gives them as they are to be. Parts are asked in
+their order, for each call of the model; the first gets the instructions and the whole history."""
 
 
 class Policy:
     """May it, and how: wraps the only two things an agent does to the world. Override what you need."""
 
-    async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         return await next(request)
 
     def received(self, message: Message) -> Message:
         """A message of the user, as it is to be written down; nobody has seen it yet."""
         return message
 
-    def lets(self, call: ToolCall, scope: Scope) -> bool:
-        """Whether this policy would let the call through as it is: asked before another tool stands in for one.
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        """True if this policy would allow `call` in place of another tool, or with arguments that a person has changed.
 
-        One that looks at calls and does not say so lets none through that way."""
-        return type(self).tool is Policy.tool
+        A policy that overrides `tool` and not this one allows none."""
+        return getattr(self.tool, "__func__", None) is Policy.tool
 
-    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         return await next(call)
 
     def check(self, tools: Mapping[str, Action]) -> None:
@@ -184,7 +201,7 @@ class Recipe:
     policies: tuple[Policy, ...] = ()
     stops: tuple[StopRule, ...] = ()
     instructions: str = ""
-    context: ContextBuilder | None = None
+    context: tuple[ContextPart, ...] = ()
     settings: Mapping[str, Any] = field(factory=dict)
     team: Mapping[str, Recipe] = field(factory=dict)
     memo: Memo = field(factory=Memo)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from inspect import isawaitable
 from logging import getLogger
 from typing import Any
 
-from ..core.errors import AgentError, Suspend, UnexpectedError
+from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
 from ..core.messages import ToolCall
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
 from .ports import Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
+from .view import RunView
 
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
 
@@ -37,9 +38,12 @@ class Scope:
         self.run, self.root, self.journal, self.epoch, self.state = run, recipe, journal, epoch, state
         self.channel, self.clock = channel, clock or steady_clock()
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
+        self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
+        self.view = RunView(self)
         self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
+        self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
         self._sinks = list(sinks)
         self._seq = state.seq
         self._appending: deque[Event] = deque()
@@ -51,6 +55,13 @@ class Scope:
     def agent(self) -> Recipe:
         """Who is at work: the root, or the agent it was handed to."""
         return self.recipe(self.state.agent)
+
+    def member(self, name: str) -> Recipe:
+        if name != self.root.name and name not in self.root.team:
+            raise UnexpectedError(
+                f"there is no agent named {name!r} in the team{nearest(name, [self.root.name, *self.root.team])}"
+            )
+        return self.recipe(name)
 
     def recipe(self, name: str) -> Recipe:
         return self.root.team.get(name, self.root) if self.root.team else self.root
@@ -66,19 +77,21 @@ class Scope:
         """The agent that made the call: it may have handed over since."""
         return self.recipe(self.state.callers.get(call.id) or self.state.agent)
 
-    async def record(self, *bodies: Fact) -> None:
+    async def record(self, *bodies: Fact, agent: str = "") -> None:
         """Write facts down: 1. durable, 2. true, 3. seen.
 
         A model's reply is true at once, and is written together with the fact that follows from it, if that comes before the
         event loop turns: one sync for both. No tool is started, and nobody outside sees the reply, before it is on disk.
         """
         ends, cancelled = type(bodies[-1]) is Stopped, False
+        if ends and self.running:
+            cancelled = await _unbroken(self.cancel_running())
         if self._writing is not None:
-            cancelled = await _unbroken(self._written()) if ends else await self._written()
-        now, agent, events = self.clock(), self.state.agent or self.root.name, []
+            cancelled = (await _unbroken(self._written()) if ends else await self._written()) or cancelled
+        now, name, events = self.clock(), agent or self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
-            events.append(Event(self.run, self._seq, now, agent, body))
+            events.append(Event(self.run, self._seq, now, name, body))
         if len(bodies) == 1 and type(bodies[0]) is ModelReplied and not self._appending and not self._unwritten:
             self._unwritten = events
             evolve(self.state, events[0])
@@ -91,6 +104,20 @@ class Scope:
             await appending
         elif await _unbroken(appending) or cancelled:
             raise asyncio.CancelledError
+
+    async def cancel_running(self) -> None:
+        """End the calls that are still running: the run goes no further."""
+        running, self.running = list(self.running.values()), {}
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def finish_running(self) -> None:
+        """Let the calls that are still running come to their end: a question is open, and nothing new is begun."""
+        running, self.running = list(self.running.values()), {}
+        for outcome in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def settle(self) -> None:
         """Write what waits for the next fact: for whoever goes on without one."""

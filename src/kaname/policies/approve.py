@@ -14,7 +14,7 @@ from ..kernel.ports import Action, Policy, ToolHandler
 from .names import known_tools, objector
 
 if TYPE_CHECKING:
-    from ..kernel.scope import Scope
+    from ..kernel.view import RunView
 
 
 _YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "allow", "true", "はい", "許可", "承認"})
@@ -40,12 +40,12 @@ class Approve(Policy):
         if self._when is None:
             known_tools("Approve", self._tools, tools)
 
-    def lets(self, call: ToolCall, scope: Scope) -> bool:
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return not self._wanted(call)
 
-    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key = f"approve:{call.id}"
-        answers = scope.state.answers
+        answers = view.state.answers
         if key not in answers:
             if not self._wanted(call):
                 return await next(call)
@@ -58,7 +58,7 @@ class Approve(Policy):
                 return await next(call)
             case {"args": dict(args)}:
                 changed = replace(call, args=args)
-                if why := objector(changed, self, scope, by_a_person=True):  # they have seen the model's call, not this one
+                if why := objector(changed, self, view, by_a_person=True):  # they have seen the model's call, not this one
                     return ToolResult(error=f"{call.name} was not run with the changed arguments: {why}")
                 return await next(changed)
             case str(reason) if reason.strip().lower() not in _NO:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments, ConfigError
-from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import record, replace
@@ -22,7 +21,7 @@ from ..kernel.ports import Action, Policy, Tool, ToolHandler
 from .names import known_tools, objector
 
 if TYPE_CHECKING:
-    from ..kernel.scope import Scope
+    from ..kernel.view import RunView
 
 _RETRIED = ("pure", "idempotent")
 _UNKNOWN = "undeclared"  # a tool of the smallest protocol says nothing of effects, and is retried, as its design has it
@@ -107,46 +106,46 @@ class FallbackStrategy(Policy):
         degraded = result.is_error and result.retryable
         return FallbackResult(result.output, result.error, attempts, degraded, tool.name)
 
-    def lets(self, call: ToolCall, scope: Scope) -> bool:
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return True
 
-    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         result = ToolResult()
         failures: list[str] = []
         left: set[str] = set()  # what those tried so far may have left behind
         for name in self._chain(call.name):
             one = replace(call, name=name)
-            if failures and (why := self._may_not_stand_in(one, left, scope)):
+            if failures and (why := self._may_not_stand_in(one, left, view)):
                 failures.append(why)
                 break
             result, attempts = await self._tried(
-                partial(next, one), partial(_may_repeat, one, scope), partial(_cleared, one, scope)
+                partial(next, one), partial(_may_repeat, one, view), partial(_cleared, one, view)
             )
-            ran = _ran(one, scope)
+            ran = _ran(one, view)
             if not result.is_error or not result.retryable or not ran:
                 if failures and not result.is_error:
-                    await scope.record(Warned("fallback", say("{}; {} answered", "{}。{} で代替").format(failures[-1], name)))
+                    await view.warn("fallback", say("{}; {} answered", "{}。{} で代替").format(failures[-1], name))
                 if not failures or not result.is_error:
                     return result
             failures.append(_failure(name, attempts, result))
-            undone = await _undone(one, scope)  # what the last try may have left behind
-            left |= {_effect(one, scope)} if ran and not undone else set()
+            undone = await _undone(one, view)  # what the last try may have left behind
+            left |= {_effect(one, view)} if ran and not undone else set()
         told = "\n".join(failures)
         return replace(result, output=None, error=told, gave_up=self.degrade)
 
-    def _may_not_stand_in(self, other: ToolCall, left: set[str], scope: Scope) -> str:
+    def _may_not_stand_in(self, other: ToolCall, left: set[str], view: RunView) -> str:
         """Nobody has asked for this call yet: a policy may want to, and what may have been done must not be done another way.
 
         After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated."""
-        if scope.caller(other).tools.get(other.name, None) is None:
+        if view.tools(other).get(other.name, None) is None:
             return say(f"{other.name} is not there", f"{other.name} がありません")
-        if who := objector(other, self, scope):
+        if who := objector(other, self, view):
             return say(
-                f"{other.name} could be used instead, but {who} (a policy says so with lets(call, scope))",
-                f"{other.name} は自動では使えません: {who} (ポリシーの lets(call, scope) で許可できます)",
+                f"{other.name} could be used instead, but {who} (a policy says so with allows_substitute(call, view))",
+                f"{other.name} は自動では使えません: {who} (ポリシーの allows_substitute(call, view) で許可できます)",
             )
         allowed = {"pure"} if left - {"pure", "idempotent", _UNKNOWN} else {"pure", "idempotent", _UNKNOWN}
-        if left - {"pure"} and _effect(other, scope) not in allowed:
+        if left - {"pure"} and _effect(other, view) not in allowed:
             return say(
                 f"{other.name} was not used instead: what was tried before may have taken effect",
                 f"先に試したものが効果を出した可能性があるため {other.name} は使いませんでした",
@@ -173,33 +172,33 @@ def _declared(tool: Any) -> str:
     return str(tool.effect) if getattr(tool, "declared", True) and hasattr(tool, "effect") else _UNKNOWN
 
 
-def _effect(call: ToolCall, scope: Scope) -> str:
-    tool = scope.caller(call).tools.get(call.name, None)
+def _effect(call: ToolCall, view: RunView) -> str:
+    tool = view.tools(call).get(call.name, None)
     return "pure" if tool is None else _declared(tool)
 
 
-def _may_repeat(call: ToolCall, scope: Scope) -> bool:
-    tool = scope.caller(call).tools.get(call.name, None)
-    if tool is None or not _ran(call, scope):
+def _may_repeat(call: ToolCall, view: RunView) -> bool:
+    tool = view.tools(call).get(call.name, None)
+    if tool is None or not _ran(call, view):
         return False
     return _declared(tool) in (*_RETRIED, _UNKNOWN) or (tool.effect == "compensable" and tool.undo is not None)
 
 
-def _ran(call: ToolCall, scope: Scope) -> bool:
+def _ran(call: ToolCall, view: RunView) -> bool:
     """Whether it got to the tool itself; else it is for the model to mend."""
-    begun = scope.state.started.get(call.id)
+    begun = view.state.started.get(call.id)
     return begun is not None and begun.call.name == call.name
 
 
-async def _cleared(call: ToolCall, scope: Scope) -> bool:
+async def _cleared(call: ToolCall, view: RunView) -> bool:
     """Whether it may be run again now: a compensable one has to be undone first."""
-    return _effect(call, scope) != "compensable" or await _undone(call, scope)
+    return _effect(call, view) != "compensable" or await _undone(call, view)
 
 
-async def _undone(call: ToolCall, scope: Scope) -> bool:
+async def _undone(call: ToolCall, view: RunView) -> bool:
     """Whether nothing of it is left: it has been undone, or there was nothing to undo."""
-    tool, begun = scope.caller(call).tools.get(call.name, None), scope.state.started.get(call.id)
-    if tool is None or begun is None or not _ran(call, scope):
+    tool, begun = view.tools(call).get(call.name, None), view.state.started.get(call.id)
+    if tool is None or begun is None or not _ran(call, view):
         return True
     if tool.effect != "compensable" or tool.undo is None:
         return _declared(tool) == "pure"
@@ -207,7 +206,7 @@ async def _undone(call: ToolCall, scope: Scope) -> bool:
         prepared = tool.prepare(call)
     except BadArguments:
         return False
-    outcome = await attempt(tool.undo, prepared, scope.context(call.id, begun.key, begun.attempt))
+    outcome = await attempt(tool.undo, prepared, view.tool_context(call.id, begun.key, begun.attempt))
     return not isinstance(outcome, Failure) and not (isinstance(outcome, ToolResult) and outcome.is_error)
 
 

@@ -12,7 +12,6 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from ..core.errors import ConfigError, Halt
-from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult, Usage
 from ..core.record import replace
@@ -43,7 +42,7 @@ from .verdicts import (
 )
 
 if TYPE_CHECKING:
-    from ..kernel.scope import Scope
+    from ..kernel.view import RunView
 
 _REMEMBERED = 1_000  # questions
 _MASK_EN, _MASK_JA = "[removed by a guardrail]", "[ガードレールにより削除]"
@@ -169,9 +168,9 @@ class Guardrails(Policy):
 
     # In a run
 
-    async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
-        messages, asked = await self._let_in(request.messages, scope)
-        held = Held(self, request.emit or scope.emit, scope)
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+        messages, asked = await self._let_in(request.messages, view)
+        held = Held(self, request.emit or view.emit, view)
         try:
             reply = await next(replace(request, messages=messages, emit=held.take))
             await held.finish(reply)
@@ -183,11 +182,11 @@ class Guardrails(Policy):
         extra = asked + held.usage
         return reply if extra == NOTHING else replace(reply, usage=reply.usage + extra)
 
-    async def _let_in(self, messages: tuple[Message, ...], scope: Scope) -> tuple[tuple[Message, ...], Usage]:
+    async def _let_in(self, messages: tuple[Message, ...], view: RunView) -> tuple[tuple[Message, ...], Usage]:
         """The messages as the model may see them. What is blocked now ends the run; what was blocked before is left out.
 
         What follows the question in its own turn are kaname's notes, and not judged."""
-        state = scope.state
+        state = view.state
         asked_now = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
         usage = NOTHING
         if asked_now is not None:
@@ -196,7 +195,7 @@ class Guardrails(Policy):
                 masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage) if usage != NOTHING else None
                 raise Halt(Stop("blocked", no.reason), masked)
             for verdict in verdicts if not state.replies else ():  # once a turn
-                await scope.record(Warned("guardrails", verdict.reason))
+                await view.warn("guardrails", verdict.reason)
         before = {message.text for message in state.messages[: state.turn_start] if message.role == "user"}
         seen = []
         for message in messages:
@@ -227,24 +226,24 @@ class Guardrails(Policy):
             self._verdicts[known] = objections
         return objections, usage
 
-    def lets(self, call: ToolCall, scope: Scope) -> bool:
-        return not refusal(call, self._rules, scope)
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        return not refusal(call, self._rules, view)
 
-    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
-        refused = refusal(call, self._rules, scope)
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        refused = refusal(call, self._rules, view)
         if refused:
             return ToolResult(error=refused)
         result = await next(call)
-        return await self._let_back(result, scope) if self.result_checks else result
+        return await self._let_back(result, view) if self.result_checks else result
 
-    async def _let_back(self, result: ToolResult, scope: Scope) -> ToolResult:
+    async def _let_back(self, result: ToolResult, view: RunView) -> ToolResult:
         """A result that is blocked is seen by nobody: an error says why, and the model can go on without it."""
         given = [result.error if result.is_error else result.output, *[(one.name, one.url) for one in result.media]]
         verdicts = await self.checked("\n".join([text for text in texts(given) if text]), self.result_checks)
         result = replace(result, usage=result.usage + cost_of(verdicts))
         if (no := blocking(verdicts)) is None:
             for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
-                await scope.record(Warned("guardrails", verdict.reason))
+                await view.warn("guardrails", verdict.reason)
             return result
         withheld = say(f"the result was withheld: {no.reason}", f"結果は差し止められました: {no.reason}")
         return ToolResult(error=withheld, usage=result.usage, retryable=False)

@@ -10,15 +10,15 @@ from ..core.messages import ToolCall, ToolResult
 from ..kernel.ports import Policy, ToolHandler
 
 if TYPE_CHECKING:
-    from ..kernel.scope import Scope
+    from ..kernel.view import RunView
 
 
 class HandOut(Policy):
-    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key = f"result:{call.id}"
-        if key not in scope.state.answers:
+        if key not in view.state.answers:
             raise Suspend(key, say(f"The result of {call.name}?", f"{call.name} の結果は?"))
-        match scope.state.answers[key]:
+        match view.state.answers[key]:
             case {"error": str(error)}:
                 return ToolResult(error=error)
             case {"output": output}:

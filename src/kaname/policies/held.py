@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 from typing import TYPE_CHECKING
 
-from ..core.events import Warned
 from ..core.language import say
 from ..core.messages import NOTHING, ModelReply
 from .patterns import Match
@@ -21,7 +20,7 @@ from .verdicts import AT_ONCE, GuardrailAction, GuardrailResult, Withheld, block
 
 if TYPE_CHECKING:
     from ..kernel.ports import Emit
-    from ..kernel.scope import Scope
+    from ..kernel.view import RunView
     from .guardrails import Guardrails
 
 
@@ -88,8 +87,8 @@ class _Channel:
 
 
 class Held:
-    def __init__(self, rails: Guardrails, emit: Emit, scope: Scope) -> None:
-        self._rails, self._emit, self._scope = rails, emit, scope
+    def __init__(self, rails: Guardrails, emit: Emit, view: RunView) -> None:
+        self._rails, self._emit, self._view = rails, emit, view
         self._channels: dict[str, _Channel] = {}
         self._warnings: set[str] = set()
         self._last = ""
@@ -132,7 +131,7 @@ class Held:
     async def finish(self, reply: ModelReply) -> None:
         """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""
         rails, message = self._rails, reply.message
-        inside = in_calls(reply, self._scope.agent.tools)
+        inside = in_calls(reply, self._view.agent.tools)
         parts = [part for part in (message.text, message.thinking, "\n".join(inside)) if part]
         too_much = over_limit("".join(parts), rails.max_output_tokens, "output")
         verdicts = [] if too_much is None else [too_much]
@@ -182,7 +181,7 @@ class Held:
     async def _report(self, verdict: GuardrailResult) -> None:
         if verdict.reason not in self._warnings:
             self._warnings.add(verdict.reason)
-            await self._scope.record(Warned("guardrails", verdict.reason))
+            await self._view.warn("guardrails", verdict.reason)
 
     async def _looked_at(self, channel: _Channel) -> int:
         """Up to where the checks have seen it with enough around it."""

@@ -14,7 +14,7 @@ from ..kernel.chain import overrides
 from ..kernel.ports import Policy
 
 if TYPE_CHECKING:
-    from ..kernel.scope import Scope
+    from ..kernel.view import RunView
 
 
 def known_tools(who: str, names: Iterable[str], tools: Mapping[str, Any]) -> None:
@@ -25,24 +25,24 @@ def known_tools(who: str, names: Iterable[str], tools: Mapping[str, Any]) -> Non
             raise ConfigError(told + nearest(name, tools))
 
 
-def objector(call: ToolCall, asking: Policy, scope: Scope, *, by_a_person: bool = False) -> str:
+def objector(call: ToolCall, asking: Policy, view: RunView, *, by_a_person: bool = False) -> str:
     """Which policy does not let through a call that the model has not made; nothing if all do.
 
     Those further in will see it, and are asked only if they have something to say; all are, where a person wants the call."""
     further_in = by_a_person
-    for policy in scope.policies(scope.caller(call)):
+    for policy in view.policies(call):
         if policy is asking:
             further_in = True
-        elif not (further_in and not overrides(policy, "lets")) and not _lets(policy, call, scope):
+        elif not (further_in and not overrides(policy, "allows_substitute")) and not _allows(policy, call, view):
             name = type(policy).__name__
             return say(f"{name} does not let it through", f"{name} が許可しません")
     return ""
 
 
-def _lets(policy: Policy, call: ToolCall, scope: Scope) -> bool:
+def _allows(policy: Policy, call: ToolCall, view: RunView) -> bool:
     """One that fails does not, nor does one that would have to be waited for."""
     with Border():
-        said: Any = policy.lets(call, scope)
+        said: Any = policy.allows_substitute(call, view)
         if isawaitable(said):
             getattr(said, "close", bool)()
             return False

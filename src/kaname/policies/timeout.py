@@ -13,7 +13,7 @@ from ..core.steps import Stop
 from ..kernel.ports import ModelHandler, Policy, ToolHandler
 
 if TYPE_CHECKING:
-    from ..kernel.scope import Scope
+    from ..kernel.view import RunView
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Timeout(Policy):
     def __init__(self, model_seconds: float | None = 600.0) -> None:
         self.model_seconds = model_seconds
 
-    async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         if self.model_seconds is None:
             return await next(request)
         try:
@@ -59,11 +59,11 @@ class Timeout(Policy):
             limit = f"{self.model_seconds:g}"
             raise ModelError(say(f"no reply within {limit} s", f"{limit} 秒以内に返答がありません")) from None
 
-    def lets(self, call: ToolCall, scope: Scope) -> bool:
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return True
 
-    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
-        tool = scope.caller(call).tools.get(call.name, None)
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        tool = view.tools(call).get(call.name, None)
         if tool is None or tool.timeout is None:
             return await next(call)
         try:
@@ -80,18 +80,18 @@ class Deadline(Policy):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
-    async def model(self, request: ModelRequest, next: ModelHandler, scope: Scope) -> ModelReply:
-        return await self._within(next(request), scope)
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+        return await self._within(next(request), view)
 
-    def lets(self, call: ToolCall, scope: Scope) -> bool:
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return True
 
-    async def tool(self, call: ToolCall, next: ToolHandler, scope: Scope) -> ToolResult:
-        return await self._within(next(call), scope)
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        return await self._within(next(call), view)
 
-    async def _within(self, work: Awaitable[T], scope: Scope) -> T:
-        state = scope.state
-        used = state.spent.seconds + max(0.0, scope.clock() - state.time)
+    async def _within(self, work: Awaitable[T], view: RunView) -> T:
+        state = view.state
+        used = state.spent.seconds + max(0.0, view.now() - state.time)
         try:
             return await within(max(0.0, self.seconds - used), work)
         except Late:

@@ -19,7 +19,7 @@ from ..kernel.offload import runs_on_loop
 from .patterns import Pattern
 
 if TYPE_CHECKING:
-    from ..kernel.scope import Scope
+    from ..kernel.view import RunView
 
 Wanted = str | Callable[[Any], bool]
 
@@ -38,7 +38,7 @@ class ToolRule:
     arguments: Mapping[str, Wanted] = field(factory=dict)
 
 
-def refusal(call: ToolCall, rules: Iterable[ToolRule], scope: Scope) -> str:
+def refusal(call: ToolCall, rules: Iterable[ToolRule], view: RunView) -> str:
     """Why this call may not be made, as the model reads it; nothing if it may."""
     named = {rule.tool: rule for rule in rules}
     rule = named.get(call.name) or named.get("*")
@@ -46,12 +46,12 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], scope: Scope) -> str:
         return ""
     if not rule.allowed:
         return say(f"{call.name} may not be used here", f"ここでは {call.name} を使えません")
-    if rule.max_calls is not None and _number(call, scope) > rule.max_calls:
+    if rule.max_calls is not None and _number(call, view) > rule.max_calls:
         return say(
             f"{call.name} may be called {rule.max_calls} times; go on without it",
             f"{call.name} は {rule.max_calls} 回までです。使わずに続けてください",
         )
-    for name, value in _values(call, rule, scope).items():
+    for name, value in _values(call, rule, view).items():
         if not fits(value, rule.arguments[name]):
             wanted = rule.arguments[name]
             told = f" ({wanted})" if isinstance(wanted, str) else ""
@@ -61,9 +61,9 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], scope: Scope) -> str:
     return ""
 
 
-def _values(call: ToolCall, rule: ToolRule, scope: Scope) -> dict[str, Any]:
+def _values(call: ToolCall, rule: ToolRule, view: RunView) -> dict[str, Any]:
     """What the tool would get for the arguments that the rule names, however they were sent, defaults among them."""
-    tool = scope.caller(call).tools.get(call.name, None)
+    tool = view.tools(call).get(call.name, None)
     if tool is None or not rule.arguments:
         return {}
     try:
@@ -92,9 +92,9 @@ def _sent(args: Any) -> Mapping[str, Any]:
     return args if isinstance(args, Mapping) else {}
 
 
-def _number(call: ToolCall, scope: Scope) -> int:
+def _number(call: ToolCall, view: RunView) -> int:
     """The how-many-eth call of its tool in this turn it is, those among them in which it stood in for another."""
-    state = scope.state
+    state = view.state
     asked = [one.id for message in state.messages[state.turn_start :] for one in message.calls if one.name == call.name]
     stood_in = [number for number, name in state.stand_ins if name == call.name and number != call.id]
     return len(stood_in) + (asked.index(call.id) if call.id in asked else len(asked)) + 1

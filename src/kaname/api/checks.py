@@ -1,0 +1,55 @@
+"""What a caller gives, checked and brought into form before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.errors import ConfigError
+from ..core.messages import Message, user
+from ..core.openai_shape import from_openai
+from ..kernel.ports import Policy, Strategy
+from ..strategies.react import React
+from ..strategies.termination import DuplicateDetectionPolicy
+
+Input = str | Message | Mapping[str, Any]
+
+
+def check_parts(policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Sequence[Any]) -> None:
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
+    for sink in sinks:
+        if not callable(sink):
+            raise ConfigError(f"{sink!r} is not a sink: a sink is a function of one event")
+    if strategy is not None and not hasattr(strategy, "next"):
+        raise ConfigError(f"{strategy!r} is not a strategy: it has no next(state)")
+    for part in context:
+        if not callable(part):
+            raise ConfigError(f"{part!r} is not a part of a context: an async function of the messages and a view of the run")
+
+
+def judged_by(strategy: Strategy) -> frozenset[str]:
+    """The kinds of limit that the strategy's own termination policy keeps: the defaults must not be tighter."""
+    own = isinstance(strategy, React) and isinstance(strategy.termination, DuplicateDetectionPolicy)
+    return frozenset({"duplicate", "tool_limit"}) if own else frozenset()
+
+
+def as_list(tools: Any) -> list[Any]:
+    if isinstance(tools, Mapping | str) or not hasattr(tools, "__iter__"):
+        raise ConfigError(f"tools is a list of tools: write tools=[…], not {tools!r}")
+    return list(tools)
+
+
+def check_id(name: str, value: str | None) -> None:
+    if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
+        raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
+
+
+def as_message(given: Input) -> Message:
+    if isinstance(given, str):
+        return user(given)
+    message = given if isinstance(given, Message) else from_openai(given)
+    if message.role != "user":
+        raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")
+    return message

@@ -1,0 +1,88 @@
+"""What a policy or a part of the context may know of a run, and the little it may do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core.chunks import RESERVED
+from ..core.errors import ConfigError, ReplayDiverged
+from ..core.events import Custom, Warned
+from ..core.messages import ToolCall
+from ..core.state import State
+
+if TYPE_CHECKING:
+    from .ports import Action, Policy, Recipe, ToolContext
+    from .scope import Scope
+
+Fetch = Callable[[], Awaitable[Any]]
+
+
+class RunView:
+    """A narrow window on one run. The state is to be read, not changed."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    @property
+    def run_id(self) -> str:
+        return self._scope.run
+
+    @property
+    def state(self) -> State:
+        return self._scope.state
+
+    @property
+    def agent(self) -> Recipe:
+        """Who is at work."""
+        return self._scope.agent
+
+    def now(self) -> float:
+        """The run's own clock: nobody can set it."""
+        return self._scope.clock()
+
+    def tools(self, call: ToolCall) -> Mapping[str, Action]:
+        """The tools of the agent that made the call."""
+        return self._scope.caller(call).tools
+
+    def policies(self, call: ToolCall) -> tuple[Policy, ...]:
+        """All that stand around the call, the outermost first."""
+        return self._scope.policies(self._scope.caller(call))
+
+    def tool_context(self, call_id: str, key: str, attempt: int) -> ToolContext:
+        return self._scope.context(call_id, key, attempt)
+
+    async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
+        """Show a piece of text without recording it."""
+        await self._scope.emit(text, kind, call_id)
+
+    async def warn(self, source: str, text: str) -> None:
+        await self._scope.record(Warned(source, text))
+
+    async def note(self, name: str, data: Any) -> None:
+        """Record a fact of your own: `state.custom[name]`, and a chunk of that type."""
+        await self._scope.record(custom(name, data))
+
+    async def recall(self, name: str, fetch: Fetch) -> Any:
+        """What `fetch` brings in from outside, for the next model call. It is recorded: a run that is resumed or replayed gets
+        what it was given then, whatever the outside says now."""
+        number, known = self.state.replied + 1, self.state.custom.get(name)
+        if not (isinstance(known, Mapping) and known.get("reply") == number and "value" in known):
+            recorded = self._scope.recalled
+            if recorded is None:
+                value = await fetch()
+            elif (name, number) in recorded:
+                value = recorded[name, number]
+            else:
+                raise ReplayDiverged(f"{name!r} was not recalled for reply {number} when the run was recorded")
+            await self.note(name, {"reply": number, "value": value})
+            known = self.state.custom[name]
+        return known["value"]
+
+
+def custom(name: str, data: Any) -> Custom:
+    if not name or name in RESERVED:
+        raise ConfigError(f"{name!r} cannot be the name of a fact: it is empty, or a chunk's own type")
+    return Custom(name, data)
