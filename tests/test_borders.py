@@ -91,7 +91,10 @@ async def test_a_model_that_returns_something_else(journal, reply, told):
             "the output cannot be recorded",
         ),
         ({"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: None})())}, "T.decide returned None"),
-        ({"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: ContinueWithTools(())})())}, "CallTools with no calls"),
+        (
+            {"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: ContinueWithTools(())})())},
+            "CallTools with no calls",
+        ),
         ({"stops": lambda state, step: True}, "returned True; expected a Stop"),
         (
             {"policies": [type("P", (Policy,), {"tool": lambda self, c, next, scope: asyncio.sleep(0)})()]},

@@ -249,6 +249,25 @@ class Agent:
 
         return Run(run_id, begin, self._view, self.journal, abort_event)
 
+    def as_child(
+        self,
+        run_id: str,
+        user_input: Input,
+        answers: Mapping[str, Any],
+        journal: Journal,
+        parent: tuple[str, str],
+        limits: tuple[StopRule, ...],
+    ) -> Run:
+        """A run of this agent on another's journal and within its limits: what `ToolContext.run_child` does."""
+        recipe = self.recipe.altered(stops=(*limits, *self.recipe.stops))
+        beginning = Beginnings(recipe, journal, self.sinks, partial(self._told, recipe), Recent())
+        message = as_message(user_input)
+
+        def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
+            return self._remembering(beginning.either(run_id, message, "", "", answers, False, channel, parent))
+
+        return Run(run_id, begin, self._view, journal)
+
     def attach(self, run: str, after: int = 0) -> AsyncIterator[Chunk]:
         """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
         come, until it is over. In this process with the deltas; a run that waits is waited for."""

@@ -28,6 +28,7 @@ from ..kernel.ports import Journal, Recipe, Sink
 from ..kernel.replies import must_be_json
 from ..kernel.scope import Scope
 from ..tools.results import to_result
+from .child import run_child
 
 _LONG = 1_000  # characters
 
@@ -91,7 +92,15 @@ class Beginnings:
 
     @asynccontextmanager
     async def new(
-        self, run: str, message: Message, session: str, user: str, base: str | None, channel: Channel, turns: bool = True
+        self,
+        run: str,
+        message: Message,
+        session: str,
+        user: str,
+        base: str | None,
+        channel: Channel,
+        turns: bool = True,
+        parent: tuple[str, str] | None = None,
     ) -> AsyncIterator[Scope]:
         """`base`: the run whose conversation this one goes on with; by default the session's last."""
         async with taking_turns(self.journal, session if base is None and turns else ""):
@@ -99,7 +108,8 @@ class Beginnings:
             if base is None and session:
                 before = await self.journal.runs(session=session, limit=1)
             state = await self.recent.load(self.journal, before[0]) if before else State()
-            opened = Opened(session, user, (before[0].run, state.seq) if before else None, await self._description())
+            onto = (before[0].run, state.seq) if before else None
+            opened = Opened(session, user, onto, await self._description(), parent)
             facts = state.facts
             scope = await self._open(run, state, [opened, await self._written_down(message)], channel)
             async with self._remembered(scope, facts):
@@ -176,7 +186,15 @@ class Beginnings:
 
     @asynccontextmanager
     async def either(
-        self, run: str, message: Message, session: str, user: str, answers: Mapping[str, Any], takeover: bool, channel: Channel
+        self,
+        run: str,
+        message: Message,
+        session: str,
+        user: str,
+        answers: Mapping[str, Any],
+        takeover: bool,
+        channel: Channel,
+        parent: tuple[str, str] | None = None,
     ) -> AsyncIterator[Scope]:
         """Go on with the run if there is one of that name, else begin it. Of several processes that do so at once, one does the
         work and the others are told `RunBusy`."""
@@ -186,7 +204,8 @@ class Beginnings:
                 yield await stack.enter_async_context(again)
                 return
             try:
-                scope = await stack.enter_async_context(self.new(run, message, session, user, None, channel))
+                begin = self.new(run, message, session, user, None, channel, parent=parent)
+                scope = await stack.enter_async_context(begin)
             except RunExists:  # somebody was quicker, and is no longer at it
                 scope = await stack.enter_async_context(again)
             yield scope
@@ -250,7 +269,9 @@ class Beginnings:
 
     def _scope(self, run: str, epoch: int, state: State, channel: Channel) -> Scope:
         state.agent = state.agent or self.recipe.name
-        return Scope(run, self.recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
+        scope = Scope(run, self.recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
+        scope.open_child = run_child
+        return scope
 
 
 def _at_rest(state: State, answers: Mapping[str, Any]) -> bool:

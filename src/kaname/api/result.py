@@ -50,6 +50,12 @@ class Result:
         """The whole conversation in the OpenAI shapes; every tool call in it has its result."""
         return [to_openai(message) for message in self.history]
 
+    def unwrap(self) -> Any:
+        """The output, if the run came to its answer (`completed`, or `degraded`); else the error that says why not."""
+        if self.stop.kind not in ("completed", "degraded"):
+            raise stop_error(self.stop, self.run)
+        return self.output
+
     def raise_for_stop(self) -> Result:
         """This result, if the run completed; else the error that says why not."""
         if not self.completed:

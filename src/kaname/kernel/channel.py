@@ -34,6 +34,7 @@ class Reader(AsyncIterator[Chunk]):
         self._reread, self._capacity = reread, capacity
         self._chunks: deque[Chunk] = deque()
         self._seq = self._skipped = 0
+        self._asked_at = -1
         self._missed = 0  # the last fact that came while it was behind
         self._behind = self._stalled = False
         self._waiting: asyncio.Future[None] | None = None
@@ -73,6 +74,11 @@ class Reader(AsyncIterator[Chunk]):
             self._skipped += 1
             return True
         return False
+
+    def reads(self) -> bool:
+        """Whether it has taken anything since this was last asked."""
+        before, self._asked_at = self._asked_at, self._seq
+        return before != self._seq
 
     async def room(self) -> None:
         """Until it has read half of what it has."""
@@ -199,6 +205,12 @@ class Channel:
                 await reader.room()
             reader.put_fact(chunks, event.seq)
 
+    async def show(self, chunk: Chunk) -> None:
+        """A chunk that is no fact of this run: a child's, say."""
+        for reader in tuple(self.readers):
+            if not reader.put_delta(Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data)):
+                await self._wait_for([reader], chunk)
+
     async def delta(self, text: str, kind: str, call_id: str, agent: str) -> None:
         if not self.readers:
             return
@@ -218,11 +230,15 @@ class Channel:
 
     async def _wait_for(self, late: list[Reader], chunk: Chunk) -> None:
         """A reader that is only waiting for its turn gets it; one that does something else is not waited for."""
-        await asyncio.sleep(0)
         for reader in late:
+            done = False
+            while not done and reader.reads():
+                await asyncio.sleep(0)
+                done = reader.put_delta(chunk)
             if reader.waits and not self.ending:
                 await reader.room()
-            reader.put_delta(chunk, again=True)
+            if not done:
+                reader.put_delta(chunk, again=True)
 
     def end_soon(self) -> None:
         self.ending = True

@@ -87,7 +87,7 @@ def _unlike(sent: Sequence[Message], history: Sequence[Message]) -> tuple[str, .
     if len(sent) == len(history) and all(map(is_, sent, history)):
         return ()
     places = {id(message): place for place, message in enumerate(history)}
-    return tuple([str(places[id(m)]) if id(m) in places else encode_message(m) for m in sent])
+    return ("instead", *[str(places[id(m)]) if id(m) in places else encode_message(m) for m in sent])
 
 
 def _same(one: Tools, other: Tools) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ..core.errors import BadArguments, ConfigError, Halt, Signal, Suspend, ToolNotFoundError, UnexpectedError
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
+from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from .boundary import Failure, attempt
@@ -153,4 +154,6 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     key, attempts = (f"{scope.run}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
     result = await attempt(tool.act, prepared, scope.context(call.id, key, attempts), passing=(Signal,), caught=_A_TOOLS)
-    return ToolResult(error=str(result)) if isinstance(result, Failure) else result
+    result = ToolResult(error=str(result)) if isinstance(result, Failure) else result
+    spent = scope.child_usage.pop(call.id, None)
+    return result if spent is None else replace(result, usage=result.usage + spent)

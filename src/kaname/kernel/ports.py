@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from ..core.errors import ConfigError
 from ..core.events import Effect, Event
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult
 from ..core.record import field, record, replace
@@ -184,6 +185,17 @@ class ToolContext:
     idempotency_key: str
     attempt: int
     scope: Scope
+
+    async def run_child(self, agent: Any, user_input: Any, *, name: str = "") -> Any:
+        """Run another agent as a part of this call; its `Result`. Its facts are in the same journal, under this call's name.
+
+        What it spends counts for this run, and so do this run's limits on money and time for it; if this run is stopped, so is
+        it; a question of its is asked here. A call that runs children should say `effect="idempotent"`: tried again, it finds
+        them as they are. `name`: for more than one child of a call.
+        """
+        if self.scope.open_child is None:
+            raise ConfigError("a child cannot be run here: this is a replay, or a tool that was called by hand")
+        return await self.scope.open_child(self.scope, self, agent, user_input, name)
 
     async def progress(self, text: str) -> None:
         """Show something to the caller while the tool works."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from inspect import isawaitable
 from logging import getLogger
 from typing import Any
 
 from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
-from ..core.messages import ToolCall
+from ..core.messages import NOTHING, ToolCall, Usage
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
@@ -43,6 +43,8 @@ class Scope:
         self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
+        self.open_child: Callable[..., Awaitable[Any]] | None = None
+        self.child_usage: dict[str, Usage] = {}  # what children have spent, by the calls that opened them
         self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
         self._sinks = list(sinks)
         self._seq = state.seq
@@ -186,6 +188,9 @@ class Scope:
         """What a tool may know of this run."""
         state = self.state
         return ToolContext(self.run, state.session, state.user, state.agent, call_id, key, attempt, self)
+
+    def add_child_usage(self, call_id: str, usage: Usage) -> None:
+        self.child_usage[call_id] = self.child_usage.get(call_id, NOTHING) + usage
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
         """Show a piece of text without recording it."""

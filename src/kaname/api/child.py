@@ -1,0 +1,59 @@
+"""A run inside a tool call: it has the same journal, spends its parent's money and time, and passes its questions up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.chunks import Chunk
+from ..core.errors import Suspend
+from ..core.state import State
+from ..core.steps import Step, Stop
+from ..kernel.ports import StopRule, ToolContext
+from ..kernel.scope import Scope
+from ..strategies.stop import Rule
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .result import Result
+
+_SHARED = ("budget", "deadline")  # what a child spends is its parent's
+
+
+async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input: Any, name: str) -> Result:
+    """Start it, or go on with it: it is named after the call that opened it, so that a second try of the call finds it."""
+    child_id = "/".join([scope.run, context.call_id, *([name] if name else [])])
+    prefix = f"{child_id}:"
+    answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
+    run = agent.as_child(child_id, user_input, answers, scope.journal, (scope.run, context.call_id), _shared_limits(scope))
+    async for chunk in run:
+        if scope.channel is not None:
+            await scope.channel.show(_relayed(chunk, child_id))
+    result = await run
+    for key, asked in result.questions.items():
+        raise Suspend(prefix + key, asked.prompt, asked.options)
+    scope.add_child_usage(context.call_id, result.usage)
+    return result
+
+
+def _relayed(chunk: Chunk, child_id: str) -> Chunk:
+    """As its parent's readers see it: under the child's name; the number of its fact is another run's."""
+    data = {key: value for key, value in chunk.data.items() if key != "fact"}
+    return Chunk(chunk.stamp, chunk.agent, chunk.type, {**data, "run": child_id})
+
+
+def _shared_limits(scope: Scope) -> tuple[StopRule, ...]:
+    """The parent's limits on money and time, judged by what both have spent."""
+
+    def shared(rule: Rule) -> StopRule:
+        def judge(state: State, step: Step) -> Stop | None:
+            mine, parents = state.spent, scope.state.spent
+            before = mine.usage, mine.seconds
+            mine.usage, mine.seconds = mine.usage + parents.usage, mine.seconds + parents.seconds
+            try:
+                return rule(state, step)
+            finally:
+                mine.usage, mine.seconds = before
+
+        return judge
+
+    return tuple([shared(rule) for rule in scope.stops(scope.agent) if isinstance(rule, Rule) and rule.kind in _SHARED])

@@ -1,0 +1,127 @@
+"""Child runs: a run inside a tool call, in the same journal, with its parent's limits, its questions passed up."""
+
+import asyncio
+
+import pytest
+
+from kaname import Agent, Approve, MemoryJournal, RunStopped, ScriptedModel, SqliteJournal, ToolContext, call, cost, tool
+from kaname.core.messages import ModelReply, Usage, assistant
+from tests.parts import Died, MortalJournal
+
+
+def family(journal, *, child_model=None, policies=(), stops=None, parent_script=None):
+    paid = []
+
+    @tool
+    async def pay(yen: int) -> str:
+        """Pay."""
+        paid.append(yen)
+        return f"paid {yen}"
+
+    clerk = Agent(
+        child_model or ScriptedModel([call("pay", yen=5), "the clerk is done"]),
+        [pay],
+        name="clerk",
+        policies=policies,
+        journal="memory",
+    )
+
+    @tool(effect="idempotent")
+    async def delegate(task: str, context: ToolContext) -> str:
+        """Have the clerk do it."""
+        return (await context.run_child(clerk, task)).unwrap()
+
+    script = parent_script or [call("delegate", task="pay the bill"), "all done"]
+    return paid, Agent(ScriptedModel(script), [delegate], name="boss", stops=stops, journal=journal)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_child_is_a_run_of_the_same_journal_with_a_parent(tmp_path, kind):
+    journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "journal.db")
+    paid, boss = family(journal)
+    result = await boss.run("go", session_id="s")
+    assert (result.output, paid) == ("all done", [5])
+    assert result.steps[0].observation == "the clerk is done"
+    child, parent = sorted(await journal.runs(), key=lambda card: card.run, reverse=True)
+    assert (child.run, child.parent, child.agent, child.status) == (f"{parent.run}/c1_0", parent.run, "clerk", "completed")
+    assert result.usage.total == parent.input + parent.output == 4 * 15, "what the child spent is its parent's too"
+    assert (await boss.run("go", session_id="s2")).completed
+    assert [card.run for card in await journal.runs(session="s")] == [parent.run], "a child is no turn of the session"
+    await journal.close()
+
+
+async def test_a_childs_chunks_are_shown_under_its_own_name():
+    _, boss = family("memory")
+    chunks = [chunk async for chunk in boss.run("go")]
+    childs = [chunk for chunk in chunks if chunk.agent == "clerk"]
+    assert {"delta", "tool_call", "tool_response", "usage"} <= {chunk.type for chunk in childs}
+    assert all(chunk.data["run"].endswith("/c1_0") and "fact" not in chunk.data for chunk in childs)
+    assert [chunk.seq for chunk in chunks] == list(range(1, len(chunks) + 1))
+
+
+async def test_a_question_inside_a_child_is_asked_and_answered_above():
+    journal = MemoryJournal()
+    paid, boss = family(journal, policies=[Approve("pay")])
+    waiting = await boss.run("go")
+    ((key, question),) = waiting.questions.items()
+    assert key == f"{waiting.run}/c1_0:approve:c1_0"
+    assert question.options == ("yes", "no")
+    assert paid == []
+    result = await boss.resume(waiting.run, {key: "yes"})
+    assert (result.output, paid) == ("all done", [5])
+    assert {card.status for card in await journal.runs()} == {"completed"}
+
+
+async def test_a_child_that_died_goes_on_where_it_was():
+    journal = MortalJournal()
+    paid, boss = family(journal)
+    for left in range(2, 8):
+        journal.revive(left=left)
+        run = boss.run("go")
+        with pytest.raises(Died):
+            await run
+        journal.revive()
+        paid.clear()
+        result = await boss.resume(run.run)
+        while result.questions:  # the payment may have been under way
+            result = await boss.resume(run.run, dict.fromkeys(result.questions, "skip"))
+        assert result.output == "all done"
+        assert len(paid) <= 1
+
+
+async def test_a_child_stops_with_its_parent_and_can_go_on_with_it():
+    journal = MemoryJournal()
+
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request, emit):
+            await asyncio.sleep(slow)
+            return ModelReply(assistant("at last"), "end_turn")
+
+    slow = 30
+    _, boss = family(journal, child_model=Slow())
+    run = boss.run("go").start()
+    while len(await journal.runs()) < 2:
+        await asyncio.sleep(0.005)
+    run.abort("enough")
+    assert (await run).stop.kind == "cancelled"
+    assert {card.status for card in await journal.runs()} == {"cancelled"}
+    slow = 0
+    assert (await boss.resume(run.run)).output == "all done"
+
+
+async def test_a_child_spends_its_parents_money():
+    expensive = ScriptedModel(lambda request: call("pay", yen=len(request.messages)), usage=Usage(1, 1, 0, 0.4))
+    paid, boss = family("memory", child_model=expensive, stops=cost("$1"))
+    result = await boss.run("go")
+    assert len(paid) == 2, "the third reply would be over a dollar"
+    assert result.stop.kind == "budget"
+
+
+async def test_unwrap_gives_the_output_or_says_why_there_is_none():
+    agent = Agent(ScriptedModel(["fine"]), journal="memory")
+    assert (await agent.run("go")).unwrap() == "fine"
+    endless = Agent(ScriptedModel(lambda request: call("nothing")), journal="memory")
+    with pytest.raises(RunStopped, match="duplicate"):
+        (await endless.run("go")).unwrap()
