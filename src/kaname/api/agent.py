@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from ..core.chunks import Chunk
-from ..core.codec import digest
 from ..core.errors import ConfigError
 from ..core.language import say
 from ..core.openai_shape import to_openai
@@ -27,9 +26,9 @@ from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
 from ..tools.registry import ToolRegistry
 from .begin import Beginnings, Recent, new_run_id
-from .checks import Input, as_list, as_message, check_id, check_parts, judged_by
+from .checks import Input, as_list, as_message, check_id, check_parts, describe, judged_by
 from .config import Config
-from .result import Result, result_of
+from .result import OutputT, Result, result_of
 from .run import Begin, Run, find_live
 
 if TYPE_CHECKING:
@@ -37,11 +36,16 @@ if TYPE_CHECKING:
 
     from ..tools.mcp.asking import Elicit
     from ..tools.mcp.servers import McpServers
+    from .options import AgentOptions
     from .replay import Replay
     from .sequence import AgentConfiguration, AgentStepSequence
 
 
-class Agent:
+T = TypeVar("T")
+Thinks = Model | str | Config | None
+
+
+class Agent(Generic[OutputT]):
     """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. `output` is any type that
     pydantic can validate.
 
@@ -51,9 +55,21 @@ class Agent:
     Inside `async with`, runs without a `session_id` are one conversation (`messages`); otherwise each stands alone.
     """
 
+    @overload
+    def __init__(
+        self: Agent[str], model: Thinks = ..., tools: Iterable[Any] = ..., *, output: None = ..., **more: Unpack[AgentOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[T], model: Thinks = ..., tools: Iterable[Any] = ..., *, output: type[T], **more: Unpack[AgentOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Agent[Any], model: Thinks = ..., tools: Iterable[Any] = ..., *, output: Any, **more: Unpack[AgentOptions]
+    ) -> None: ...
     def __init__(
         self,
-        model: Model | str | Config | None = None,
+        model: Thinks = None,
         tools: Iterable[Any] = (),
         *,
         name: str = "agent",
@@ -105,6 +121,12 @@ class Agent:
         self._conversation = ""  # the session of an open agent
         self._head: tuple[str, State] | None = None  # the run where that conversation stands
 
+    @classmethod
+    def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
+        """An agent of the file, the first unless it is named; what is said beside it goes over what the file says."""
+        parts = {**config.agent(agent).parts(), **options}
+        return Agent(parts.pop("model"), parts.pop("tools"), **parts)
+
     def _configured(self, config: Config, tools: Iterable[Any], own: Mapping[str, Any]) -> None:
         """As the file says, and what was said beside it."""
         parts = config.agent().parts()
@@ -136,7 +158,7 @@ class Agent:
         user_id: str = "",
         abort_event: Any = None,
         run_id: str | None = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """Do it: `await` the result, or `async for` the chunks. Nothing happens before one of them.
 
         `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
@@ -145,7 +167,7 @@ class Agent:
         run, begin = self._beginning(self._begin, user_input, session_id, user_id, run_id, turns=True)
         return Run(run, begin, self._view, self.journal, abort_event)
 
-    def run_sync(self, user_input: Input, **options: Any) -> Result:
+    def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
         """The same, for code without an event loop."""
         try:
             asyncio.get_running_loop()
@@ -158,7 +180,7 @@ class Agent:
             )
         )
 
-    async def _awaited(self, user_input: Input, options: dict[str, Any]) -> Result:
+    async def _awaited(self, user_input: Input, options: dict[str, Any]) -> Result[OutputT]:
         try:
             return await self.run(user_input, **options)
         finally:
@@ -213,7 +235,7 @@ class Agent:
         takeover: bool = False,
         after: int | None = None,
         abort_event: Any = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """Go on after a crash, a stop or a question. A completed run gives its result again.
 
         `answers`: by the keys of `result.questions`. `after`: first show the chunks of the facts after that number.
@@ -237,7 +259,7 @@ class Agent:
         user_id: str = "",
         takeover: bool = False,
         abort_event: Any = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """Do what that id stands for once, however often it is asked for: begin it, go on with it after a crash, or give its
         result again. Who asks while another process is at it gets `RunBusy`."""
         for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
@@ -249,24 +271,13 @@ class Agent:
 
         return Run(run_id, begin, self._view, self.journal, abort_event)
 
-    def as_child(
-        self,
-        run_id: str,
-        user_input: Input,
-        answers: Mapping[str, Any],
-        journal: Journal,
-        parent: tuple[str, str],
-        limits: tuple[StopRule, ...],
-    ) -> Run:
-        """A run of this agent on another's journal and within its limits: what `ToolContext.run_child` does."""
-        recipe = self.recipe.altered(stops=(*limits, *self.recipe.stops))
+    def run_on(
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Input, answers: Mapping[str, Any], parent: tuple[str, str]
+    ) -> Run[OutputT]:
+        """Start or resume a run inside another's tool call, on its journal: what `ToolContext.run_child` does."""
         beginning = Beginnings(recipe, journal, self.sinks, partial(self._told, recipe), Recent())
-        message = as_message(user_input)
-
-        def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            return self._remembering(beginning.either(run_id, message, "", "", answers, False, channel, parent))
-
-        return Run(run_id, begin, self._view, journal)
+        either = partial(beginning.either, run_id, as_message(given), "", "", answers, False, parent=parent)
+        return Run(run_id, lambda channel: self._remembering(either(channel=channel)), self._view, journal)
 
     def attach(self, run: str, after: int = 0) -> AsyncIterator[Chunk]:
         """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
@@ -293,7 +304,7 @@ class Agent:
         model: Model | str | None = None,
         instructions: str | None = None,
         abort_event: Any = None,
-    ) -> Run:
+    ) -> Run[OutputT]:
         """A new run that goes on from fact `at` of another (by default its last), which stays as it is.
 
         Change what you like: the next `user_input`, the `results` of calls that wait there, the model, the instructions.
@@ -358,7 +369,7 @@ class Agent:
     def _told(self, recipe: Recipe) -> Mapping[str, Any]:
         return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)
 
-    def _view(self, run: str, state: State) -> Result:
+    def _view(self, run: str, state: State) -> Result[OutputT]:
         return result_of(run, state, None if self._output is None else self._output.typed)
 
     @asynccontextmanager
@@ -375,10 +386,3 @@ class Agent:
             finally:
                 if self._conversation and scope.state.session == self._conversation:
                     self._head = (scope.run, scope.state)
-
-
-def describe(recipe: Recipe) -> Mapping[str, Any]:
-    """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
-    tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
-    model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
-    return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}

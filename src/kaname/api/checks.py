@@ -1,14 +1,15 @@
-"""What a caller gives, checked and brought into form before anything runs."""
+"""What a caller gives, checked and brought into form before anything runs; and what an agent is, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..core.codec import digest
 from ..core.errors import ConfigError
 from ..core.messages import Message, user
 from ..core.openai_shape import from_openai
-from ..kernel.ports import Policy, Strategy
+from ..kernel.ports import Policy, Recipe, Strategy
 from ..strategies.react import React
 from ..strategies.termination import DuplicateDetectionPolicy
 
@@ -53,3 +54,10 @@ def as_message(given: Input) -> Message:
     if message.role != "user":
         raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")
     return message
+
+
+def describe(recipe: Recipe) -> Mapping[str, Any]:
+    """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
+    tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
+    model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
+    return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}

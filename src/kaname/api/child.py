@@ -24,7 +24,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input
     child_id = "/".join([scope.run, context.call_id, *([name] if name else [])])
     prefix = f"{child_id}:"
     answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
-    run = agent.as_child(child_id, user_input, answers, scope.journal, (scope.run, context.call_id), _shared_limits(scope))
+    recipe = agent.recipe.altered(stops=(*_shared_limits(scope), *agent.recipe.stops))
+    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, (scope.run, context.call_id))
     async for chunk in run:
         if scope.channel is not None:
             await scope.channel.show(_relayed(chunk, child_id))

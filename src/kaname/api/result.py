@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from ..core.errors import MaxStepsExceeded, OutputDecodingFailed, RunStopped
 from ..core.events import Asked
@@ -13,9 +13,18 @@ from ..core.record import record
 from ..core.state import State
 from ..core.steps import AgentStep, Stop
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    OutputT = TypeVar("OutputT", default=Any)
+else:
+    from typing import TypeVar
+
+    OutputT = TypeVar("OutputT")
+
 
 @record
-class Result:
+class Result(Generic[OutputT]):
     """`output` is the answer: typed where a type was asked for, else the text. After a limit it is the best there is.
 
     `stop.kind` tells how the run ended: `completed`, `degraded` (an answer without the tools that failed), a limit, `failed`,
@@ -23,7 +32,7 @@ class Result:
     """
 
     run: str
-    output: Any
+    output: OutputT | None
     text: str
     stop: Stop
     usage: Usage
@@ -50,13 +59,13 @@ class Result:
         """The whole conversation in the OpenAI shapes; every tool call in it has its result."""
         return [to_openai(message) for message in self.history]
 
-    def unwrap(self) -> Any:
+    def unwrap(self) -> OutputT:
         """The output, if the run came to its answer (`completed`, or `degraded`); else the error that says why not."""
         if self.stop.kind not in ("completed", "degraded"):
             raise stop_error(self.stop, self.run)
-        return self.output
+        return cast(OutputT, self.output)
 
-    def raise_for_stop(self) -> Result:
+    def raise_for_stop(self) -> Self:
         """This result, if the run completed; else the error that says why not."""
         if not self.completed:
             raise stop_error(self.stop, self.run)
@@ -70,7 +79,7 @@ def stop_error(stop: Stop, run: str) -> RunStopped:
     return error
 
 
-def result_of(run: str, state: State, typed: Callable[[Any], Any] | None) -> Result:
+def result_of(run: str, state: State, typed: Callable[[Any], Any] | None) -> Result[Any]:
     turn = state.turn
     text = next((m.text for m in reversed(turn) if m.role == "assistant" and m.text), "")
     stop = state.stop or Stop("released")

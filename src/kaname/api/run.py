@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from inspect import iscoroutinefunction
 from time import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self
 from weakref import WeakSet
 
 from ..core.chunks import Chunk
@@ -22,13 +22,13 @@ from ..kernel.channel import Channel, Reader
 from ..kernel.loop import drive
 from ..kernel.ports import Journal
 from ..kernel.scope import Scope
-from .result import Result
+from .result import OutputT, Result
 
 _POLL = 0.02
 _A_WHILE = 0.25
 
 Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
-View = Callable[[str, State], Result]
+View = Callable[[str, State], Result[Any]]
 
 
 class Work:
@@ -42,13 +42,13 @@ class Work:
         self.letting_go = self.detached = False
         self.awaiting = 0
         self.scope: Scope | None = None
-        self.task: asyncio.Task[Result] | None = None
+        self.task: asyncio.Task[Result[Any]] | None = None
         self._listener: asyncio.Task[None] | None = None
 
     def reader(self, after: int | None, *, waits: bool = False) -> Reader:
         return self.channel.add(Reader(lambda last: self.journal.read(self.run, last), after=after, waits=waits))
 
-    def start(self) -> asyncio.Task[Result]:
+    def start(self) -> asyncio.Task[Result[Any]]:
         if self.task is None:
             self.task = asyncio.create_task(self._run())
             _live.add(self)
@@ -80,7 +80,7 @@ class Work:
         if self.task is not None:
             self.task.cancel()
 
-    async def _run(self) -> Result:
+    async def _run(self) -> Result[Any]:
         watcher = None if self._abort_event is None else asyncio.create_task(self._watch(self._abort_event))
         listening = asyncio.get_running_loop().call_later(_A_WHILE, self._listen)
         try:
@@ -118,7 +118,7 @@ class Work:
         reason = await self.journal.asked_to_stop(self.run)
         self.abort(reason or say("the run was stopped from another process", "別のプロセスから停止されました"))
 
-    async def _never_begun(self) -> Result:
+    async def _never_begun(self) -> Result[Any]:
         stopped = Stopped(Stop("cancelled", self.aborted or _left_behind()))
         await self.channel.event(Event(self.run, 0, time(), "", stopped))
         return self._view(self.run, State(stop=stopped.stop))
@@ -168,7 +168,7 @@ def find_live(journal: Journal, run: str) -> Work | None:
     return next((work for work in tuple(_live) if work.run == run and work.journal is journal), None)
 
 
-class Run(AsyncIterator[Chunk]):
+class Run(AsyncIterator[Chunk], Generic[OutputT]):
     """What `agent.run(…)` returns. Nothing happens before it is awaited, iterated or started.
 
     After leaving an `async for` early, `await run` goes on to the result. A run that nobody holds any more is cancelled, and
@@ -209,7 +209,7 @@ class Run(AsyncIterator[Chunk]):
         """Stop it. The result is the best there is, its `stop.kind` is `cancelled`."""
         self._work.abort(reason or say("the run was stopped by the caller", "処理が中断されました"))
 
-    async def let_go(self) -> Result:
+    async def let_go(self) -> Result[OutputT]:
         """Stop executing it here, without ending it: `resume` goes on, in any process, and its limits are not renewed.
 
         For a program that shuts down. Its result's `stop.kind` is `released`, unless it was over.
@@ -218,10 +218,10 @@ class Run(AsyncIterator[Chunk]):
         self._work.let_go()
         return await self._result()
 
-    def __await__(self) -> Generator[Any, None, Result]:
+    def __await__(self) -> Generator[Any, None, Result[OutputT]]:
         return self._result().__await__()
 
-    async def _result(self) -> Result:
+    async def _result(self) -> Result[OutputT]:
         work = self._work
         if self._reader is not None:
             self._reader.stop_waiting()

@@ -69,12 +69,17 @@ def mutable(cls: type[T]) -> type[T]:
 
 
 def _made(cls: type[T], base: type) -> type[T]:
-    names = tuple(get_annotations(cls))
-    given = {name: cls.__dict__[name] for name in names if name in cls.__dict__}
-    slots = (*names, *cls.__dict__.get("_unnamed_", ()))  # places beside the fields, for what is worked out from them
+    own = tuple(get_annotations(cls))
+    given = {name: cls.__dict__[name] for name in own if name in cls.__dict__}
+    slots = (*own, *cls.__dict__.get("_unnamed_", ()))  # places beside the fields, for what is worked out from them
     body = {key: value for key, value in cls.__dict__.items() if key not in given and key not in ("__dict__", "__weakref__")}
-    made = type(cls.__name__, (base,), {**body, "__slots__": slots, "__match_args__": names, "_defaults_": given})
-    made.__init__ = _initialiser(made, names, given)  # type: ignore[misc]
+    bases = tuple([one for one in cls.__bases__ if one is not object])
+    inherited = [one for one in bases if issubclass(one, Mutable)]
+    names = tuple(dict.fromkeys([name for one in inherited for name in one.__match_args__] + list(own)))
+    every = {name: value for one in inherited for name, value in one._defaults_.items()} | given  # type: ignore[attr-defined]
+    bases = bases if inherited else (*bases, base)
+    made = type(cls.__name__, bases, {**body, "__slots__": slots, "__match_args__": names, "_defaults_": every})
+    made.__init__ = _initialiser(made, names, every)  # type: ignore[misc]
     return cast(type[T], made)
 
 
@@ -83,7 +88,7 @@ def _initialiser(cls: type, names: tuple[str, ...], given: dict[str, Any]) -> Ca
     scope: dict[str, Any] = {"NOT_GIVEN": NOT_GIVEN}
     parameters, lines = ["self"], []
     for name in names:
-        scope[f"set_{name}"] = cls.__dict__[name].__set__
+        scope[f"set_{name}"] = getattr(cls, name).__set__
         value = name
         if name not in given:
             parameters.append(name)

@@ -14,7 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..api.agent import Agent, describe
+from ..api.agent import Agent
+from ..api.checks import describe
 from ..api.replay import replay
 from ..api.result import Result
 from ..core.codec import encode

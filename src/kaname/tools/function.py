@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from ..core.durations import seconds
 from ..core.errors import BadArguments, ConfigError, Signal, nearest
@@ -20,6 +20,8 @@ from .results import to_result
 if TYPE_CHECKING:
     from .signature import Signature
 
+P = ParamSpec("P")
+R = TypeVar("R")
 EFFECTS: tuple[Effect, ...] = ("pure", "idempotent", "compensable", "irreversible")
 DEFAULT_TIMEOUT = 300.0
 
@@ -31,12 +33,12 @@ def check_effect(name: str, effect: Any) -> Effect:
     raise ConfigError(f"{f'tool {name}' if name else '@tool'}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
 
 
-class FunctionTool:
+class FunctionTool(Generic[P, R]):
     """An `Action`. It can still be called as the function that it was made from."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         effect: Effect = "irreversible",
         name: str = "",
@@ -56,10 +58,11 @@ class FunctionTool:
         self.timeout = None if timeout is None else seconds(timeout)
         self._described, self._undo, self._reconcile, self._bound_to = description, undo, reconcile, bound_to
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._callable(self.function)(*args, **kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        called: R = self._callable(self.function)(*args, **kwargs)
+        return called
 
-    def __get__(self, instance: Any, owner: type | None = None) -> FunctionTool:
+    def __get__(self, instance: Any, owner: type | None = None) -> FunctionTool[..., R]:
         """A tool in a class body is a method: taken from an instance, it is bound to it."""
         if self._static or (instance is None and not self._of_class):
             return self
@@ -234,7 +237,7 @@ def _joined(pieces: list[Any]) -> Any:
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
     *,
@@ -244,7 +247,7 @@ def tool(
     timeout: float | str | None = ...,
     undo: Callable[..., Any] | None = ...,
     reconcile: Callable[..., Any] | None = ...,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool: `@tool`, or `@tool(effect="pure", timeout="10s")`.
 

@@ -1,0 +1,27 @@
+"""What an `Agent` takes beside model, tools and output, for type checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ..kernel.ports import ContextPart, Journal, Policy, Sink, StopRule, Strategy
+    from ..strategies.stop import Rules
+    from ..tools.mcp.asking import Elicit
+
+
+class AgentOptions(TypedDict, total=False):
+    name: str
+    instructions: str
+    strategy: Strategy | None
+    policies: Iterable[Policy]
+    stops: StopRule | Rules | Iterable[StopRule] | None
+    journal: Journal | str | Path | None
+    sinks: Iterable[Sink]
+    context: ContextPart | Sequence[ContextPart]
+    settings: Mapping[str, Any] | None
+    mcp_servers: Mapping[str, Any] | None
+    elicit: Elicit | None

@@ -1,0 +1,58 @@
+"""What type checkers know of a user's program: mypy and pyright, run on real files."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+GOOD, BAD = HERE / "typed_program.py", HERE / "typed_mistakes.py"
+CHECKERS = ("mypy", "pyright")
+
+
+def check(checker, path):
+    """The lines with errors, and what is said of each line."""
+    if checker == "mypy":
+        ran = _run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(path)])
+        found = [re.match(r".*?:(\d+): (\w+): (.*)", line) for line in ran.splitlines() if path.name in line]
+        told = [(int(match[1]), match[2], match[3]) for match in found if match]
+    else:
+        pyright = shutil.which("basedpyright", path=str(Path(sys.executable).parent)) or pytest.skip("basedpyright is missing")
+        ran = json.loads(_run([pyright, "--outputjson", "--pythonpath", sys.executable, str(path)]))
+        told = [(one["range"]["start"]["line"] + 1, one["severity"], one["message"]) for one in ran["generalDiagnostics"]]
+    return [line for line, kind, _ in told if kind == "error"], told
+
+
+def _run(command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=HERE.parent.parent).stdout
+
+
+def marked(path, word):
+    return [number for number, line in enumerate(path.read_text().splitlines(), 1) if re.search(word, line)]
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_a_typed_agent_gives_typed_results_and_tools_keep_their_signatures(checker):
+    errors, told = check(checker, GOOD)
+    assert errors == [], told
+    for number in marked(GOOD, r"reveal_type.*#"):
+        wanted = GOOD.read_text().splitlines()[number - 1].partition("# ")[2]
+        (said,) = [
+            said for line, _, said in told if (line == number and "ype of" in said) or (line == number and "Revealed" in said)
+        ]
+        plain = re.sub(
+            r"\b(?:builtins|kaname\.api\.agent|tests\.api\.typed_program|typed_program)\.",
+            "",
+            re.findall(r'"([^"]*)"', said)[-1],
+        )
+        assert plain == wanted, said
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_mistakes_are_found(checker):
+    errors, told = check(checker, BAD)
+    assert set(marked(BAD, "# mistake")) <= set(errors), told

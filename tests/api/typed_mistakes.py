@@ -1,0 +1,15 @@
+# pyright: standard
+"""Mistakes that a type checker must find: one in every line with a comment. It is not run."""
+
+from kaname import Agent, ScriptedModel, tool
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+add("one", 2)  # mistake
+Agent(ScriptedModel([]), instruction="Be brief.")  # mistake
+Agent(ScriptedModel([]), output=int).run_sync("go").unwrap().upper()  # mistake
