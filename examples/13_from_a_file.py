@@ -45,7 +45,7 @@ async def main(folder: Path) -> None:
     (folder / "script.json").write_text(json.dumps(SCRIPT))
     text = CONFIG.replace("${PYTHON}", sys.executable).replace("${FOLDER}", str(folder))
     (folder / "kaname.yaml").write_text(text)
-    async with Agent(load_config(folder / "kaname.yaml")) as agent:
+    async with Agent.from_config(load_config(folder / "kaname.yaml")) as agent:
         print("tools:", ", ".join([tool["name"] for tool in agent.available_tools]))
         result = await agent.run("Say hello loudly, and what is six times seven?")
         refused = [step.observation or "" for step in result.steps if "may be called" in (step.observation or "")]

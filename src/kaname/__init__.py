@@ -21,6 +21,7 @@ _HOMES = {
         "AgentConnectionError",
         "AgentError",
         "ConfigError",
+        "DiskFailed",
         "DuplicateToolError",
         "Halt",
         "InvalidState",
@@ -35,6 +36,7 @@ _HOMES = {
         "OutputDecodingFailed",
         "ReplayDiverged",
         "RunBusy",
+        "RunExists",
         "RunNotFound",
         "RunStopped",
         "RunSuperseded",
@@ -53,7 +55,7 @@ _HOMES = {
     "models.react_text": ("TextOnly",),
     "models.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
-    "policies.fallback": ("FallbackResult", "FallbackStrategy"),
+    "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
     "policies.guardrails": ("Guardrails",),
     "policies.tool_rules": ("ToolRule",),
     "policies.verdicts": ("GuardrailAction", "GuardrailResult"),
@@ -68,7 +70,34 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted(_HOME_OF)
+# What most programs need. Everything else in `_HOMES` can be imported from here as well.
+__all__ = [
+    "Agent",
+    "AgentError",
+    "Approve",
+    "Chunk",
+    "ConfigError",
+    "Fallback",
+    "Guardrails",
+    "Halt",
+    "ModelError",
+    "Policy",
+    "Result",
+    "Run",
+    "RunStopped",
+    "Stop",
+    "Suspend",
+    "Tool",
+    "ToolContext",
+    "ToolResult",
+    "cost",
+    "deadline",
+    "load_config",
+    "max_steps",
+    "no_repeats",
+    "per_tool",
+    "tool",
+]
 
 if TYPE_CHECKING:
     from .api.agent import Agent as Agent
@@ -88,6 +117,7 @@ if TYPE_CHECKING:
     from .core.errors import AgentConnectionError as AgentConnectionError
     from .core.errors import AgentError as AgentError
     from .core.errors import ConfigError as ConfigError
+    from .core.errors import DiskFailed as DiskFailed
     from .core.errors import DuplicateToolError as DuplicateToolError
     from .core.errors import Halt as Halt
     from .core.errors import InvalidState as InvalidState
@@ -102,6 +132,7 @@ if TYPE_CHECKING:
     from .core.errors import OutputDecodingFailed as OutputDecodingFailed
     from .core.errors import ReplayDiverged as ReplayDiverged
     from .core.errors import RunBusy as RunBusy
+    from .core.errors import RunExists as RunExists
     from .core.errors import RunNotFound as RunNotFound
     from .core.errors import RunStopped as RunStopped
     from .core.errors import RunSuperseded as RunSuperseded
@@ -129,6 +160,7 @@ if TYPE_CHECKING:
     from .models.scripted import ScriptedModel as ScriptedModel
     from .models.scripted import call as call
     from .policies.approve import Approve as Approve
+    from .policies.fallback import Fallback as Fallback
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
     from .policies.guardrails import Guardrails as Guardrails

@@ -124,7 +124,7 @@ class Agent(Generic[OutputT]):
     @classmethod
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
         """An agent of the file, the first unless it is named; what is said beside it goes over what the file says."""
-        parts = {**config.agent(agent).parts(), **options}
+        parts = {**config.agent(agent or None).parts(), **options}
         return Agent(parts.pop("model"), parts.pop("tools"), **parts)
 
     def _configured(self, config: Config, tools: Iterable[Any], own: Mapping[str, Any]) -> None:

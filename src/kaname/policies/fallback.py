@@ -215,3 +215,6 @@ def _failure(name: str, attempts: int, result: ToolResult) -> str:
         f"{name} failed after {attempts} {'try' if attempts == 1 else 'tries'}: {result.error}",
         f"{name} は {attempts} 回試しましたが失敗しました: {result.error}",
     )
+
+
+Fallback = FallbackStrategy  # our own word for it; the other is design A's
