@@ -128,9 +128,12 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs = _command(
         commands,
         "runs",
-        say("what was done: list, show, resume, fork, replay, …", "記録: 一覧・表示・再開・分岐・再生・比較・削除"),
+        say(
+            "what was done: list, show, follow, stop, resume, fork, …",
+            "記録: 一覧・表示・追跡・停止・再開・分岐など",
+        ),
     )
-    actions = ["list", "show", "resume", "fork", "replay", "diff", "delete"]
+    actions = ["list", "show", "follow", "stop", "resume", "fork", "replay", "diff", "delete"]
     runs.add_argument("action", nargs="?", default="list", choices=actions)
     runs.add_argument(
         "run",
@@ -154,7 +157,7 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs.add_argument("--takeover", action="store_true", help=say("resume: even if it seems to be running", "実行中でも再開"))
     runs.add_argument("--cascade", action="store_true", help=say("delete: also what went on from it", "続きの実行も削除"))
     runs.add_argument(
-        "--json", action="store_true", help=say("list, show, resume, fork: JSON, a line each", "一行に一つの JSON")
+        "--json", action="store_true", help=say("list, show, follow, resume, fork: JSON, a line each", "一行に一つの JSON")
     )
 
 

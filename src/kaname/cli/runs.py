@@ -8,10 +8,12 @@ import json
 import os
 from datetime import datetime
 
+from ..api.attach import attached
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Opened
 from ..core.language import say
 from ..core.runs import RunInfo
+from ..core.values import plain_text
 from ..journals.choose import choose, default_path
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal
@@ -21,6 +23,7 @@ from .main import DONE, FAILED, USAGE
 from .run import follow, told_status
 from .screen import Screen, columns, padded
 from .setting_up import agent_from, journal_for, take_up, where_it_is
+from .show import Show
 from .story import story, tell
 
 
@@ -45,6 +48,10 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             return DONE
         if given.action == "diff":
             return await _diff(journal, run, await _found(journal, given.other, "diff LAST"), screen)
+        if given.action == "follow":
+            return await _follow(journal, run, screen, as_json=given.json)
+        if given.action == "stop":
+            return await _stop(journal, run, screen)
         if given.action == "delete":
             await journal.delete(run.run, cascade=given.cascade)
             screen.note(say(f"deleted {run.run}", f"{run.run} を削除しました"))
@@ -95,6 +102,27 @@ async def _found(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     if not like:
         raise RunNotFound(wanted)
     return like[0]
+
+
+async def _follow(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bool) -> int:
+    """Show a run as it goes on, wherever it is executed. Ctrl-C ends the showing, not the run."""
+    show, output = Show(screen), ""
+    async for chunk in attached(journal, run.run, 0):
+        screen.say(chunk.to_json()) if as_json else show.take(chunk)
+        if chunk.data.get("status") == "stopped" and chunk.data["output"] is not None:
+            output = plain_text(chunk.data["output"])  # another process shows no deltas
+    if not as_json:
+        show.finish(output)
+    return DONE
+
+
+async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:
+    reason = say("stopped with `kaname runs stop`", "`kaname runs stop` で停止されました")
+    if not await journal.ask_to_stop(run.run, reason):
+        screen.note(say(f"nobody is at {run.run}: {run.status}", f"{run.run} は実行中ではありません: {run.status}"), "red")
+        return FAILED
+    screen.note(say(f"{run.run} is asked to stop", f"{run.run} に停止を求めました"))
+    return DONE
 
 
 async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:

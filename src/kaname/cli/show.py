@@ -7,7 +7,7 @@ import os
 from time import monotonic
 from typing import Any
 
-from ..core.chunks import Chunk
+from ..core.chunks import RESERVED, Chunk
 from ..core.language import say
 from .markdown import Markdown
 from .screen import Screen, columns, cut
@@ -34,7 +34,7 @@ class Show:
         self.run = ""
 
     def take(self, chunk: Chunk) -> None:
-        handle = getattr(self, f"_{chunk.type}", None)
+        handle = getattr(self, f"_{chunk.type}", None) if chunk.type in RESERVED else None  # others are somebody's own
         if handle is not None:
             handle(chunk.data)
 

@@ -1,0 +1,81 @@
+"""`kaname runs follow` and `stop`, on a run that another process executes."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+PROGRAM = """
+    import asyncio
+    from kaname import Agent, ScriptedModel, call, max_steps, per_tool, tool
+
+    @tool(effect="pure")
+    async def nap(n: int) -> str:
+        \"\"\"Nap.\"\"\"
+        await asyncio.sleep(0.05)
+        return f"napped {n}"
+
+    def script(request):
+        return call("nap", n=len(request.messages)) if len(request.messages) < TURNS else "well rested"
+
+    async def main():
+        agent = Agent(ScriptedModel(script), [nap], stops=max_steps(10_000) | per_tool(None))
+        print((await agent.run("sleep")).stop)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    environment = {**os.environ, "KANAME_JOURNAL": str(tmp_path / "journal.db"), "KANAME_LANG": "en", "COLUMNS": "80"}
+
+    def kaname(*arguments, **more):
+        command = [sys.executable, "-m", "kaname.cli.main", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**environment, **more}, cwd=tmp_path)
+
+    def start(turns):
+        program = textwrap.dedent(PROGRAM).replace("TURNS", str(turns))
+        started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment)
+        until = time.monotonic() + 20
+        while "sleep" not in kaname("runs").stdout:
+            assert time.monotonic() < until
+        return started
+
+    kaname.start = start
+    return kaname
+
+
+def test_follow_shows_a_run_of_another_process_to_its_end(elsewhere):
+    other = elsewhere.start(turns=20)
+    shown = elsewhere("runs", "follow", "last")
+    assert shown.returncode == 0
+    assert shown.stdout.strip() == "well rested"
+    assert "napped 1" in shown.stderr
+    as_json = elsewhere("runs", "follow", "last", "--json").stdout.splitlines()
+    assert json.loads(as_json[-1])["data"]["output"] == "well rested"
+    assert "completed" in other.communicate()[0]
+
+
+def test_stop_ends_a_run_of_another_process(elsewhere):
+    other = elsewhere.start(turns=100_000)
+    asked = elsewhere("runs", "stop", "last")
+    assert asked.returncode == 0
+    assert "is asked to stop" in asked.stderr
+    assert "stopped with `kaname runs stop`" in other.communicate(timeout=20)[0]
+    again = elsewhere("runs", "stop", "last", KANAME_LANG="ja")
+    assert again.returncode == 1
+    assert "実行中ではありません" in again.stderr
+
+
+def test_a_fact_of_ones_own_is_no_trouble_for_the_terminal():
+    from kaname.cli.screen import Screen
+    from kaname.cli.show import Show
+    from kaname.core.chunks import Chunk
+
+    for name in ("line", "write", "held", "live", "plan"):
+        Show(Screen()).take(Chunk(0.0, "agent", name, {"value": 1}))
