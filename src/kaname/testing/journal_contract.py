@@ -213,6 +213,53 @@ class JournalContract(ABC):
 
         self._with(test)
 
+    def test_a_run_is_followed_until_it_is_over(self) -> None:
+        async def test(journal: Journal) -> None:
+            lease = await journal.claim("r")
+            await journal.append(_opening("r"), lease.epoch)
+
+            async def follow() -> list[int]:
+                return [event.seq async for event in journal.follow("r", 1)]
+
+            following = asyncio.create_task(follow())
+            await asyncio.sleep(0.02)
+            await journal.append([_note("r", 3)], lease.epoch)
+            await journal.append([Event("r", 4, 4.0, "agent", Stopped(Stop("completed"), 1))], lease.epoch)
+            assert await asyncio.wait_for(following, 10) == [2, 3, 4]
+            assert await follow() == [2, 3, 4]
+            await _raises(RunNotFound, lambda: anext(journal.follow("nobody")))
+
+        self._with(test)
+
+    def test_changes_come_in_the_order_of_appending_and_from_any_place_on(self) -> None:
+        async def test(journal: Journal) -> None:
+            leases = {run: await journal.claim(run) for run in ("a", "b")}
+            for run in ("b", "a"):
+                await journal.append(_opening(run), leases[run].epoch)
+            await journal.append([_note("b", 3)], leases["b"].epoch)
+            every = [change async for change in journal.changes(wait=False)]
+            assert [(c.event.run, c.event.seq) for c in every] == [("b", 1), ("b", 2), ("a", 1), ("a", 2), ("b", 3)]
+            places = [change.place for change in every]
+            assert places == sorted(places)
+            later = [change async for change in journal.changes(places[1], wait=False)]
+            assert [(c.event.run, c.event.seq) for c in later] == [("a", 1), ("a", 2), ("b", 3)]
+
+        self._with(test)
+
+    def test_who_executes_a_run_hears_that_it_is_to_stop(self) -> None:
+        async def test(journal: Journal) -> None:
+            lease = await journal.claim("r")
+            await journal.append(_opening("r"), lease.epoch)
+            hearing = asyncio.create_task(journal.asked_to_stop("r"))
+            await asyncio.sleep(0.02)
+            assert await journal.ask_to_stop("r", "enough")
+            assert await asyncio.wait_for(hearing, 10) == "enough"
+            await journal.release("r", lease.epoch)
+            assert not await journal.ask_to_stop("r", "nobody is there")
+            await _raises(RunNotFound, lambda: journal.ask_to_stop("nobody", ""))
+
+        self._with(test)
+
     def test_deleting_takes_what_depends_on_it_only_when_told(self) -> None:
         async def test(journal: Journal) -> None:
             for run, base in (("a", None), ("b", ("a", 2)), ("c", ("b", 2))):
