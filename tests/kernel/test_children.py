@@ -43,7 +43,12 @@ async def test_a_child_is_a_run_of_the_same_journal_with_a_parent(tmp_path, kind
     assert (result.output, paid) == ("all done", [5])
     assert result.steps[0].observation == "the clerk is done"
     child, parent = sorted(await journal.runs(), key=lambda card: card.run, reverse=True)
-    assert (child.run, child.parent, child.agent, child.status) == (f"{parent.run}/c1_0", parent.run, "clerk", "completed")
+    assert (child.run, child.parent, child.agent, child.status) == (
+        f"{parent.run}/c1_0/clerk",
+        parent.run,
+        "clerk",
+        "completed",
+    )
     assert result.usage.total == parent.input + parent.output == 4 * 15, "what the child spent is its parent's too"
     assert (await boss.run("go", session_id="s2")).completed
     assert [card.run for card in await journal.runs(session="s")] == [parent.run], "a child is no turn of the session"
@@ -55,7 +60,7 @@ async def test_a_childs_chunks_are_shown_under_its_own_name():
     chunks = [chunk async for chunk in boss.run("go")]
     childs = [chunk for chunk in chunks if chunk.agent == "clerk"]
     assert {"delta", "tool_call", "tool_response", "usage"} <= {chunk.type for chunk in childs}
-    assert all(chunk.data["run"].endswith("/c1_0") and "fact" not in chunk.data for chunk in childs)
+    assert all(chunk.data["run"].endswith("/c1_0/clerk") and "fact" not in chunk.data for chunk in childs)
     assert [chunk.seq for chunk in chunks] == list(range(1, len(chunks) + 1))
 
 
@@ -64,7 +69,7 @@ async def test_a_question_inside_a_child_is_asked_and_answered_above():
     paid, boss = family(journal, policies=[Approve("pay")])
     waiting = await boss.run("go")
     ((key, question),) = waiting.questions.items()
-    assert key == f"{waiting.run}/c1_0:approve:c1_0"
+    assert key == f"{waiting.run}/c1_0/clerk:approve:c1_0"
     assert question.options == ("yes", "no")
     assert paid == []
     result = await boss.resume(waiting.run, {key: "yes"})
@@ -125,3 +130,111 @@ async def test_unwrap_gives_the_output_or_says_why_there_is_none():
     endless = Agent(ScriptedModel(lambda request: call("nothing")), journal="memory")
     with pytest.raises(RunStopped, match="duplicate"):
         (await endless.run("go")).unwrap()
+
+
+async def test_children_of_one_call_have_names_or_are_refused():
+    clerk = Agent(ScriptedModel(lambda r: f"done: {r.messages[0].text}"), name="clerk", journal="memory")
+
+    @tool(effect="idempotent")
+    async def both(named: bool, context: ToolContext) -> str:
+        """Ask twice."""
+        one = await context.run_child(clerk, "one", name="first" if named else "")
+        two = await context.run_child(clerk, "two", name="second" if named else "")
+        return f"{one.unwrap()}, {two.unwrap()}"
+
+    boss = Agent(ScriptedModel([call("both", named=True), call("both", named=False), "done"]), [both], journal="memory")
+    steps = (await boss.run("go")).steps
+    assert steps[0].observation == "done: one, done: two"
+    assert "give the second one a name" in steps[1].observation
+
+
+async def test_what_a_child_spent_before_it_failed_counts():
+    def script(request):
+        return call("pay", yen=1) if len(request.messages) == 1 else RuntimeError("the model broke")
+
+    _, boss = family("memory", child_model=ScriptedModel(script, usage=Usage(10, 5, 0, 0.25)))
+    result = await boss.run("go")
+    assert result.completed
+    assert result.usage.cost == 0.25
+
+
+async def test_children_at_the_same_time_share_one_budget():
+    asked = []
+
+    class Paid:
+        name = "paid"
+
+        async def reply(self, request, emit):
+            asked.append(1)
+            await asyncio.sleep(0.01 * len(asked))
+            return ModelReply(assistant("", call("look", n=len(asked))), "tool_use", Usage(1, 1, 0, 0.5))
+
+    @tool(effect="pure")
+    def look(n: int) -> int:
+        """Look."""
+        return n
+
+    helper = Agent(Paid(), [look], name="helper", journal="memory")
+
+    @tool(effect="idempotent")
+    async def many(context: ToolContext) -> str:
+        """Ask many."""
+        results = await asyncio.gather(*[context.run_child(helper, "go", name=f"h{n}") for n in range(4)])
+        return ", ".join(result.stop.kind for result in results)
+
+    boss = Agent(ScriptedModel([call("many"), "done"]), [many], stops=cost("$3"), journal="memory")
+    result = await boss.run("go")
+    assert result.stop.kind == "budget"
+    assert 3 <= result.usage.cost < 5.5, "not three dollars each"
+
+
+async def test_a_child_that_is_let_go_with_its_parent_keeps_its_limits():
+    journal, calls = MemoryJournal(), []
+
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request, emit):
+            await asyncio.sleep(0.02)
+            calls.append(1)
+            return ModelReply(assistant("", call("pay", yen=len(calls))), "tool_use")
+
+    _, boss = family(journal, child_model=Slow())
+    run = boss.run("go").start()
+    for _ in range(3):
+        await asyncio.sleep(0.05)
+        if (await run.let_go()).stop.kind != "released":
+            break
+        assert {card.status for card in await journal.runs()} == {"running"}
+        run = boss.resume(run.run).start()
+    result = await run
+    while result.questions:
+        result = await boss.resume(run.run, dict.fromkeys(result.questions, "skip"))
+    assert len(calls) <= 12
+
+
+async def test_an_answer_to_a_childs_question_is_checked_at_the_door():
+    from kaname.core.errors import InvalidState
+
+    journal = MortalJournal()
+    _, boss = family(journal)
+    journal.revive(left=4)  # the child's payment was under way
+    run = boss.run("go")
+    with pytest.raises(Died):
+        await run
+    journal.revive()
+    waiting = await boss.resume(run.run)
+    (key,) = waiting.questions
+    with pytest.raises(InvalidState, match="retry"):
+        await boss.resume(run.run, {key: "maybe"})
+    assert (await boss.resume(run.run, {key: " RETRY "})).output == "all done"
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_children_are_deleted_with_their_parent(tmp_path, kind):
+    journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "journal.db")
+    _, boss = family(journal)
+    result = await boss.run("go")
+    await journal.delete(result.run)
+    assert await journal.runs() == []
+    await journal.close()

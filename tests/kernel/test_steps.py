@@ -136,3 +136,58 @@ async def test_a_task_that_fails_has_its_error_as_its_result():
     _, agent = graph(fail="c")
     result = await agent.run("go")
     assert "ZeroDivisionError" in result.state.results["1:c"].error
+
+
+class Together:
+    """Starts two calls as completed, then waits for both at once."""
+
+    def next(self, state):
+        calls = tuple(ToolCall(f"t{n}", "work", {"name": name}) for n, name in enumerate("ab"))
+        if len(state.results) == 2:
+            return Finish(Stop("completed"), "both")
+        return (
+            CallTools(calls, as_completed=not state.results)
+            if not state.results
+            else CallTools(calls[:1] if "t0" not in state.results else calls[1:])
+        )
+
+
+async def test_a_call_that_is_running_is_waited_for_and_not_started_again():
+    times, agent = graph()
+    agent.recipe = agent.recipe.altered(strategy=Together())
+    assert (
+        await Agent(tools=list(agent.tools.values()), strategy=Together(), stops=NO_LIMITS, journal="memory").run("go")
+    ).output == "both"
+    assert [len(times[name]) for name in "ab"] == [2, 2]
+
+
+async def test_a_policy_that_ends_the_run_while_a_question_is_open_ends_it():
+    from kaname import Halt, Policy
+
+    class Strict(Policy):
+        async def tool(self, call, next, view):
+            result = await next(call)
+            if call.args["name"] == "a":
+                raise Halt(Stop("blocked", "no more"))
+            return result
+
+    _, agent = graph([Approve(when=lambda call: call.args["name"] == "b"), Strict()])
+    result = await agent.run("go")
+    assert (result.stop.kind, result.stop.detail) == ("blocked", "no more")
+
+
+async def test_when_the_journal_fails_no_call_goes_on():
+    from kaname.core.errors import JournalError
+    from kaname.journals.memory import MemoryJournal
+
+    class Failing(MemoryJournal):
+        async def append(self, events, epoch):
+            if events[0].seq > 5:
+                raise JournalError("broken")
+            await super().append(events, epoch)
+
+    times, agent = graph(journal=Failing())
+    with pytest.raises(JournalError, match="broken"):
+        await agent.run("go")
+    await asyncio.sleep(0.12)
+    assert len(times["a"]) == 1, "it was stopped in the middle"

@@ -23,6 +23,7 @@ from kaname import (
     per_tool,
     tool,
 )
+from kaname.core.errors import JournalError
 from kaname.core.messages import ModelReply, assistant
 from tests.parts import add, adding
 
@@ -370,3 +371,56 @@ async def test_start_or_resume_does_a_thing_once_however_often_it_is_asked_for(t
     assert acted == [1]
     await journal.close()
     await other.close()
+
+
+async def test_followers_that_begin_at_different_times_all_come_to_the_end(tmp_path):
+    journal, other = SqliteJournal(tmp_path / "journal.db"), SqliteJournal(tmp_path / "journal.db")
+    run = talking(journal, turns=6, words=5, pace=0.005).run("go").start()
+    while not await other.runs():
+        await asyncio.sleep(0.005)
+
+    async def follow():
+        return [event.seq async for event in other.follow(run.run)]
+
+    following = []
+    for _ in range(12):
+        following.append(asyncio.create_task(follow()))
+        await asyncio.sleep(0.03)
+    result = await run
+    async with asyncio.timeout(10):
+        for one in await asyncio.gather(*following):
+            assert one == list(range(1, result.state.seq + 1))
+    await journal.close()
+    await other.close()
+
+
+async def test_a_listener_is_told_when_the_journal_is_closed(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+
+    async def listen():
+        return [change async for change in journal.changes()]
+
+    listening = asyncio.create_task(listen())
+    await talking(journal, turns=1, words=200, pace=0.002).run("go")
+    await journal.close()
+    with pytest.raises(JournalError, match="is closed"):
+        await asyncio.wait_for(listening, 5)
+
+
+async def test_attaching_right_after_detaching():
+    agent = talking(turns=1, words=5)
+    run = agent.run("go").detach()
+    chunks = [chunk async for chunk in agent.attach(run.run)]
+    assert chunks[-1].data["output"] == "done"
+
+
+async def test_a_run_that_is_let_go_while_it_begins_has_begun_and_not_ended():
+    for turns in range(8):
+        agent = talking(turns=2, words=3)
+        run = agent.run("go").start()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert (await run.let_go()).stop.kind == "released"
+        (card,) = await agent.journal.runs()
+        assert card.status == "running"
+        assert (await agent.resume(run.run)).output == "done"

@@ -19,8 +19,10 @@ async def attached(journal: Journal, run: str, after: int) -> AsyncIterator[Chun
     waited for.
     """
     seq = 0
-    while not await _is_over(journal, run, after):
+    while True:
         work = find_live(journal, run)
+        if work is None and await _is_over(journal, run, after):
+            return
         stretch = _from_journal(journal, run, after) if work is None else _live(work, after)
         async with aclosing(stretch):
             async for chunk in stretch:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import Chunk
-from ..core.errors import Suspend
+from ..core.errors import ConfigError, Suspend
+from ..core.messages import NOTHING
 from ..core.state import State
 from ..core.steps import Step, Stop
 from ..kernel.ports import StopRule, ToolContext
@@ -20,19 +22,32 @@ _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 
 
 async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input: Any, name: str) -> Result:
-    """Start it, or go on with it: it is named after the call that opened it, so that a second try of the call finds it."""
-    child_id = "/".join([scope.run, context.call_id, *([name] if name else [])])
+    """Start it, or go on with it: it is named after the call and the agent, so that a second try of the call finds it."""
+    child_id = f"{scope.run}/{context.call_id}/{name or agent.name}"
+    spent = scope.child_usage.setdefault(context.call_id, {})
+    opened = scope.children.setdefault((context.call_id, context.attempt), set())
+    if child_id in opened:
+        raise ConfigError(f"{child_id} is a child of this call already: give the second one a name, run_child(…, name=…)")
+    opened.add(child_id)
     prefix = f"{child_id}:"
     answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
-    recipe = agent.recipe.altered(stops=(*_shared_limits(scope), *agent.recipe.stops))
-    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, (scope.run, context.call_id))
-    async for chunk in run:
-        if scope.channel is not None:
-            await scope.channel.show(_relayed(chunk, child_id))
-    result = await run
+    recipe = agent.recipe.altered(stops=(*_shared_limits(scope, child_id), *agent.recipe.stops))
+    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, (scope.run, context.call_id)).detach()
+    try:
+        async for chunk in run:
+            spent[child_id] = run.usage
+            if scope.channel is not None:
+                await scope.channel.show(_relayed(chunk, child_id))
+        result = await run
+    except asyncio.CancelledError:
+        if not scope.letting_go:
+            run.abort()
+        await (run.let_go() if scope.letting_go else run)
+        raise
+    finally:
+        spent[child_id] = run.usage
     for key, asked in result.questions.items():
-        raise Suspend(prefix + key, asked.prompt, asked.options)
-    scope.add_child_usage(context.call_id, result.usage)
+        raise Suspend(prefix + key, asked.prompt, asked.options, in_doubt=asked.in_doubt)
     return result
 
 
@@ -42,14 +57,16 @@ def _relayed(chunk: Chunk, child_id: str) -> Chunk:
     return Chunk(chunk.stamp, chunk.agent, chunk.type, {**data, "run": child_id})
 
 
-def _shared_limits(scope: Scope) -> tuple[StopRule, ...]:
-    """The parent's limits on money and time, judged by what both have spent."""
+def _shared_limits(scope: Scope, child_id: str) -> tuple[StopRule, ...]:
+    """The parent's limits on money and time, judged by what it, this child and the others have spent."""
 
     def shared(rule: Rule) -> StopRule:
         def judge(state: State, step: Step) -> Stop | None:
             mine, parents = state.spent, scope.state.spent
             before = mine.usage, mine.seconds
             mine.usage, mine.seconds = mine.usage + parents.usage, mine.seconds + parents.seconds
+            for other, usage in [one for family in scope.child_usage.values() for one in family.items()]:
+                mine.usage += usage if other != child_id else NOTHING
             try:
                 return rule(state, step)
             finally:

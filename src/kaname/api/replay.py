@@ -123,7 +123,8 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
 
     scope = Scope(run, offline, journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time))
     noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
-    scope.recalled = {(body.name, body.data.get("reply", 0)): body.data.get("value") for body in noted}
+    numbered = [body for body in noted if isinstance(body.data.get("reply"), int)]
+    scope.recalled = {(body.name, body.data["reply"]): body.data.get("value") for body in numbered}
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:
         await journal.claim(first.base[0])  # what it goes on from is in the state already

@@ -16,6 +16,7 @@ from ..core.chunks import Chunk
 from ..core.errors import ConfigError, JournalLocked
 from ..core.events import Event, Stopped
 from ..core.language import say
+from ..core.messages import NOTHING, Usage
 from ..core.state import State
 from ..core.steps import Stop
 from ..kernel.channel import Channel, Reader
@@ -71,9 +72,9 @@ class Work:
         """Execute no further, and leave the run as it is."""
         if self.task is not None and not self.task.done():
             self.letting_go = True
-            if self.scope is not None:
-                self.scope.stopping = True
-            self._cancel()
+            if self.scope is not None:  # else it is let go as soon as it has begun
+                self.scope.stopping = self.scope.letting_go = True
+                self._cancel()
 
     def _cancel(self) -> None:
         self.channel.end_soon()
@@ -126,11 +127,12 @@ class Work:
     async def _drive(self, scope: Scope) -> None:
         """The loop, and an orderly end when it is cancelled: what was recorded stays, and the journal says how it ended."""
         try:
+            if self.letting_go:
+                raise asyncio.CancelledError
             await drive(scope)
         except asyncio.CancelledError:
             self.channel.end_soon()
             if self.letting_go:
-                await scope.cancel_running()
                 await scope.settle()
             elif scope.state.stop is None:
                 await scope.record(Stopped(Stop("cancelled", self.aborted or _left_behind())))
@@ -139,6 +141,7 @@ class Work:
             _stay()
         finally:
             problem = sys.exception()
+            await scope.cancel_running()
             if scope.state.stop is None and scope.epoch:  # parked, or broken off: others may take it up
                 releasing = asyncio.ensure_future(scope.journal.release(scope.run, scope.epoch))
                 releasing.add_done_callback(_heard)  # a journal that cannot even do this has said so already
@@ -287,6 +290,11 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
             with suppress(RuntimeError):  # the loop is closed: the task is gone as well
                 task.get_loop().call_soon_threadsafe(task.add_done_callback, _heard)
                 task.get_loop().call_soon_threadsafe(self._work.abort, _left_behind())
+
+    @property
+    def usage(self) -> Usage:
+        """What it has spent so far."""
+        return NOTHING if self._work.scope is None else self._work.scope.state.usage
 
     def __repr__(self) -> str:
         return f"<Run {self.run}>"

@@ -135,6 +135,8 @@ class AgentStepSequence:
     def _queue_tools(self, scope: Scope) -> bool:
         """After the tools of a turn: call, result, call, result; or only the calls, when the caller runs them."""
         state = scope.state
+        if not state.replies:  # the strategy has called tools by itself
+            return False
         reply = state.replies[-1].reply.message
         for call in reply.calls:
             if call.id not in self._called:

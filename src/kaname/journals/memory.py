@@ -146,7 +146,7 @@ class MemoryJournal:
             dependants = children.get(one, [])
             if dependants and not cascade:
                 raise JournalError(has_dependants(one, dependants))
-            doomed += dependants
+            doomed += [*dependants, *[other for other, record in self._records.items() if record.card.parent == one]]
         for one in doomed:
             del self._records[one]
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from weakref import WeakKeyDictionary
 
+from ..core.errors import JournalError
+
 Look = Callable[[], Awaitable[int]]
 
 
@@ -21,7 +23,7 @@ class News:
         """Where it stands now: to be asked before reading, and given to `wait` after it."""
         mine = self._mine()
         if self._look is not None:
-            mine.version = await self._look()
+            mine.move_to(await self._look())
         return mine.version
 
     async def wait(self, version: int) -> None:
@@ -51,10 +53,10 @@ class News:
             mine.nudged = asyncio.get_running_loop().create_future()
             await asyncio.wait([mine.nudged], timeout=self._seconds)
             assert self._look is not None
-            version = await self._look()
-            if version != mine.version:
-                mine.version = version
-                mine.wake()
+            try:
+                mine.move_to(await self._look())
+            except JournalError as problem:  # closed, or broken: those who wait are told
+                mine.fail(problem)
 
     def _mine(self) -> _Waiting:
         return self._loops.setdefault(asyncio.get_running_loop(), _Waiting())
@@ -72,10 +74,18 @@ class _Waiting:
             self.nudged.set_result(None)
 
     def advance(self) -> None:
-        self.version += 1
-        self.wake()
+        self.move_to(self.version + 1)
 
-    def wake(self) -> None:
-        for waiter in self.waiters:
+    def move_to(self, version: int) -> None:
+        """Whoever waits where it stood before is woken, whoever has found out that it moved."""
+        if version != self.version:
+            self.version = version
+            for waiter in self.waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def fail(self, problem: JournalError) -> None:
+        waiters, self.waiters = self.waiters, set()
+        for waiter in waiters:
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_exception(problem)

@@ -20,8 +20,6 @@ async def drive(scope: Scope) -> State:
         if scope.stopping or (task is not None and task.cancelling()):  # somebody's code may have swallowed the cancellation
             raise asyncio.CancelledError
         await advance(scope)
-        if scope.running and scope.state.waiting:
-            await scope.finish_running()
     return scope.state
 
 

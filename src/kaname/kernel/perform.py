@@ -28,12 +28,14 @@ async def perform(step: Step, scope: Scope) -> None:
         case CallTools(()) if not scope.running:
             name = type(scope.agent.strategy).__name__
             raise UnexpectedError(f"{name}.next() returned CallTools with no calls; return CallModel or Finish")
-        case CallTools(calls, True):
+        case CallTools(calls, some) if some or not calls:
             await use_some(calls, scope)
-        case CallTools((call,)):
+        case CallTools((call,)) if call.id not in scope.running:
             await use(call, scope)
         case CallTools(calls):
-            raise_first(await asyncio.gather(*[use(call, scope) for call in calls], return_exceptions=True))
+            going = scope.running
+            working = [going.pop(call.id) if call.id in going else use(call, scope) for call in calls]
+            raise_first(await asyncio.gather(*working, return_exceptions=True))
         case Finish(stop, output):
             await scope.record(Stopped(stop, must_be_json(output, "the output"), decided=True))
         case _:
@@ -41,13 +43,15 @@ async def perform(step: Step, scope: Scope) -> None:
 
 
 async def use_some(calls: tuple[ToolCall, ...], scope: Scope) -> None:
-    """Start those that are not running yet, and wait for any that is."""
+    """Start those that are not running yet, and wait for any that is; for all, once a question is open."""
     for call in calls:
         if call.id not in scope.running:
             scope.running[call.id] = asyncio.create_task(use(call, scope))
     await asyncio.wait(scope.running.values(), return_when=asyncio.FIRST_COMPLETED)
+    if scope.state.waiting:
+        await asyncio.wait(scope.running.values())
     done = [scope.running.pop(call_id) for call_id, task in tuple(scope.running.items()) if task.done()]
-    raise_first([task.exception() for task in done])
+    raise_first([asyncio.CancelledError() if task.cancelled() else task.exception() for task in done])
 
 
 def raise_first(outcomes: Iterable[BaseException | None]) -> None:
@@ -136,6 +140,8 @@ async def use(call: ToolCall, scope: Scope) -> None:
         raise UnexpectedError(f"a policy around {call.name} returned {repr(result)[:100]}; expected a ToolResult")
     if result.transfer and result.transfer not in scope.root.team:
         result = ToolResult(error=f"there is no agent named {result.transfer!r} to hand over to")
+    for spent in scope.child_usage.pop(call.id, {}).values():
+        result = replace(result, usage=result.usage + spent)
     finished = ToolFinished(fit(result, call))
     await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
 
@@ -154,6 +160,4 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     key, attempts = (f"{scope.run}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
     result = await attempt(tool.act, prepared, scope.context(call.id, key, attempts), passing=(Signal,), caught=_A_TOOLS)
-    result = ToolResult(error=str(result)) if isinstance(result, Failure) else result
-    spent = scope.child_usage.pop(call.id, None)
-    return result if spent is None else replace(result, usage=result.usage + spent)
+    return ToolResult(error=str(result)) if isinstance(result, Failure) else result

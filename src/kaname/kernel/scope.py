@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
-from ..core.messages import NOTHING, ToolCall, Usage
+from ..core.messages import ToolCall, Usage
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
@@ -44,7 +44,9 @@ class Scope:
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self.open_child: Callable[..., Awaitable[Any]] | None = None
-        self.child_usage: dict[str, Usage] = {}  # what children have spent, by the calls that opened them
+        self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
+        self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
+        self.letting_go = False  # it is to be left as it is, and so are its children
         self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
         self._sinks = list(sinks)
         self._seq = state.seq
@@ -109,17 +111,11 @@ class Scope:
 
     async def cancel_running(self) -> None:
         """End the calls that are still running: the run goes no further."""
-        running, self.running = list(self.running.values()), {}
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-    async def finish_running(self) -> None:
-        """Let the calls that are still running come to their end: a question is open, and nothing new is begun."""
-        running, self.running = list(self.running.values()), {}
-        for outcome in await asyncio.gather(*running, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        if self.running:
+            running, self.running = list(self.running.values()), {}
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def settle(self) -> None:
         """Write what waits for the next fact: for whoever goes on without one."""
@@ -188,9 +184,6 @@ class Scope:
         """What a tool may know of this run."""
         state = self.state
         return ToolContext(self.run, state.session, state.user, state.agent, call_id, key, attempt, self)
-
-    def add_child_usage(self, call_id: str, usage: Usage) -> None:
-        self.child_usage[call_id] = self.child_usage.get(call_id, NOTHING) + usage
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
         """Show a piece of text without recording it."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import RESERVED
+from ..core.codec import dump
 from ..core.errors import ConfigError, ReplayDiverged
 from ..core.events import Custom, Warned
 from ..core.messages import ToolCall
@@ -72,7 +74,7 @@ class RunView:
         if not (isinstance(known, Mapping) and known.get("reply") == number and "value" in known):
             recorded = self._scope.recalled
             if recorded is None:
-                value = await fetch()
+                value = json.loads(dump(await fetch()))  # as it will be read from the record
             elif (name, number) in recorded:
                 value = recorded[name, number]
             else:

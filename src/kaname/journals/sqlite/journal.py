@@ -309,7 +309,8 @@ class SqliteJournal:
                 dependants = [other for (other,) in connection.execute(query, (one,))]
                 if dependants and not cascade:
                     raise JournalError(has_dependants(one, dependants))
-                doomed += dependants
+                children = connection.execute("SELECT run FROM runs WHERE parent = ? AND parent <> ''", (one,))
+                doomed += [*dependants, *[child for (child,) in children]]
             for table in ("facts", "snapshots", "stops", "runs"):
                 connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in doomed])
 
