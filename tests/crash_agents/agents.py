@@ -115,6 +115,23 @@ def broken() -> Agent:
     return Agent(ScriptedModel([call("pay", yen=1), "ok"]), [careless], name="broken")
 
 
+def vandal() -> Agent:
+    """Takes finished runs out of the journal behind its back: the shared check must notice."""
+
+    @tool(effect="pure")
+    def wipe() -> str:
+        """Wipe."""
+        connection = sqlite3.connect(Path(os.environ["KANAME_CRASH_FOLDER"]) / "journal.db", timeout=30)
+        with connection:
+            done = connection.execute("SELECT run FROM runs WHERE status = 'completed' LIMIT 1").fetchone() or ("",)
+            for table in ("facts", "runs"):
+                connection.execute(f"DELETE FROM {table} WHERE run = ?", done)
+        connection.close()
+        return "wiped"
+
+    return Agent(ScriptedModel([call("wipe"), "done"]), [wipe], name="vandal")
+
+
 def hanging() -> Agent:
     @tool
     async def hang() -> str:
