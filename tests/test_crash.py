@@ -65,8 +65,8 @@ def test_two_lanes_of_processes_on_one_file_killed_at_random_times(agent):
     report = crash.check_shared(f"{AGENTS}:{agent}", "go", kills=60)
     assert report.problems == ()
     assert report.kills >= 60
-    assert report.runs > 60
-    assert report.resumed > 10
+    assert report.runs > 20
+    assert report.resumed > 3
 
 
 def test_the_shared_check_notices_facts_that_are_lost():

@@ -63,7 +63,7 @@ async def test_a_model_call_may_choose_the_agent():
 
 
 TASKS = {  # what each takes, and what must be done before it
-    "a": (0.08, ()),
+    "a": (0.5, ()),
     "b": (0.01, ()),
     "c": (0.01, ("b",)),
     "d": (0.01, ("c",)),
@@ -189,5 +189,5 @@ async def test_when_the_journal_fails_no_call_goes_on():
     times, agent = graph(journal=Failing())
     with pytest.raises(JournalError, match="broken"):
         await agent.run("go")
-    await asyncio.sleep(0.12)
+    await asyncio.sleep(0.6)
     assert len(times["a"]) == 1, "it was stopped in the middle"
