@@ -394,6 +394,20 @@ async def test_followers_that_begin_at_different_times_all_come_to_the_end(tmp_p
     await other.close()
 
 
+async def test_a_follower_that_was_busy_when_the_last_fact_came_still_sees_it():
+    """Nobody was waiting in that moment, so nobody was woken: it must be noticed all the same."""
+    agent = talking(turns=2, words=0)
+    run = agent.run("go").start()
+    while not await agent.journal.runs():
+        await asyncio.sleep(0)
+    seen = []
+    async with asyncio.timeout(5):
+        async for event in agent.journal.follow(run.run):
+            seen.append(event.seq)
+            await run  # everything else is written while this one is looked at
+    assert seen == list(range(1, (await run).state.seq + 1))
+
+
 async def test_a_listener_is_told_when_the_journal_is_closed(tmp_path):
     journal = SqliteJournal(tmp_path / "journal.db")
 

@@ -16,12 +16,13 @@ class News:
 
     def __init__(self, look: Look | None = None, seconds: float = 0.05) -> None:
         self._look, self._seconds = look, seconds
-        self._anybody = False  # has ever waited
+        self._anybody = False  # has ever asked
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
 
     async def version(self) -> int:
         """Where it stands now: to be asked before reading, and given to `wait` after it."""
         mine = self._mine()
+        self._anybody = True
         if self._look is not None:
             mine.move_to(await self._look())
         return mine.version
@@ -29,7 +30,6 @@ class News:
     async def wait(self, version: int) -> None:
         """Until it no longer stands there."""
         mine = self._mine()
-        self._anybody = True
         while mine.version == version:
             future = asyncio.get_running_loop().create_future()
             mine.waiters.add(future)
@@ -45,8 +45,12 @@ class News:
         if not self._anybody:
             return
         for loop, waiting in tuple(self._loops.items()):
-            if waiting.waiters and not loop.is_closed():
-                loop.call_soon_threadsafe(waiting.nudge if self._look is not None else waiting.advance)
+            if loop.is_closed():
+                continue
+            if self._look is None:  # nobody will look: who is busy with what came before must find that it moved
+                loop.call_soon_threadsafe(waiting.advance)
+            elif waiting.waiters:
+                loop.call_soon_threadsafe(waiting.nudge)
 
     async def _keep_looking(self, mine: _Waiting) -> None:
         while mine.waiters:

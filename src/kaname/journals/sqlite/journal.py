@@ -263,8 +263,7 @@ class SqliteJournal:
             await self._patient_news.wait(version)
 
     async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
-        work: Work = lambda connection: reading.lineage(connection, run, upto, fold, self.path)  # noqa: E731
-        found: Lineage = await self._reader.transact(work)
+        found: Lineage = await self._reader.transact(partial(reading.lineage, run=run, upto=upto, fold=fold, path=self.path))
         return found
 
     async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
