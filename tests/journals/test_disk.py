@@ -13,6 +13,8 @@ import pytest
 
 from kaname import Agent, RunBusy, ScriptedModel, SqliteJournal
 from kaname.core.errors import JournalFull
+from kaname.core.events import Event, Noted, Opened
+from kaname.core.messages import user
 from tests.parts import add, adding
 
 HERE = Path(__file__).parent
@@ -158,6 +160,28 @@ def fill(folder):
                     out.flush()
             except OSError:
                 continue
+
+
+async def test_whatever_is_written_after_a_failure_gets_the_disks_error_until_the_run_is_claimed_anew(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db", max_bytes=100_000)
+
+    def fact(seq, text):
+        return [Event("r", seq, 1.0, "agent", Noted(user(text)))]
+
+    lease = await journal.claim("r")
+    await journal.append([Event("r", 1, 1.0, "agent", Opened())], lease.epoch)
+    outcomes = await asyncio.gather(
+        *[journal.append(fact(seq, "x" * (400_000 if seq == 2 else 1)), lease.epoch) for seq in (2, 3, 4)],
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [JournalFull] * 3, "not a gap, and nobody took it over"
+    with pytest.raises(JournalFull):
+        await journal.append(fact(5, "small"), lease.epoch)
+    again = await journal.claim("r")
+    assert again.seq == 1
+    await journal.append(fact(2, "small"), again.epoch)
+    assert await journal.verify() == []
+    await journal.close()
 
 
 async def test_other_runs_go_on_beside_one_that_is_too_large_for_the_quota(tmp_path):
