@@ -110,6 +110,27 @@ async def bench_delta() -> None:
     row("a delta, from the model to the reader", await cpu(read) / 20_000 * 1e6, "µs", 5)
 
 
+async def bench_readers() -> None:
+    """How much longer a run takes that 1,000 attentive readers in the same event loop read, at the pace of a real model."""
+
+    async def read(reader: Any) -> None:
+        async for _ in reader:
+            pass
+
+    async def took(readers: int) -> float:
+        run = Agent(ScriptedModel(["word " * 100], pace=0.02), journal="memory").run("go")
+        reading = [asyncio.create_task(read(run.subscribe())) for _ in range(readers)]
+        await asyncio.sleep(0)
+        begun = time.perf_counter()
+        await run
+        spent = time.perf_counter() - begun
+        await asyncio.gather(*reading)
+        return spent
+
+    alone, together = min([await took(0) for _ in range(3)]), min([await took(1_000) for _ in range(3)])
+    row("a run with 1,000 readers, against the same with none", (together / alone - 1) * 100, "%", 5)
+
+
 async def bench_abort() -> None:
     """Wall-clock ms from setting the event to the result: inside a stream, a tool, a blocking tool, a wait for the reader."""
 

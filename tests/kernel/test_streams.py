@@ -116,6 +116,38 @@ async def test_a_reader_that_wants_the_run_to_wait_and_goes_away_lets_it_go_on()
         assert (await run).output == "done"
 
 
+async def test_a_reader_that_wants_the_run_to_wait_and_is_forgotten_lets_it_go_on():
+    run = talking(turns=1, words=2000).run("go")
+    reader = run.subscribe(wait_for_me=True)
+    run.start()
+    await anext(reader)
+    await asyncio.sleep(0.02)
+    del reader
+    gc.collect()
+    async with asyncio.timeout(10):
+        assert (await run).output == "done"
+
+
+async def test_many_readers_get_the_deltas_joined_and_lose_no_text():
+    run = talking(turns=2, words=500, pace=0.0005).run("go")
+    heard = {}
+
+    async def read(number, reader):
+        chunks = heard[number] = [chunk async for chunk in reader]
+        assert numbered(chunks)
+
+    reading = [asyncio.create_task(read(number, run.subscribe())) for number in range(100)]
+    result = await run
+    await asyncio.gather(*reading)
+    for chunks in heard.values():
+        assert "".join(chunk.data["content"] for chunk in chunks if chunk.type == "delta") == "word " * 1500
+        assert facts_of(chunks) == list(range(1, result.state.seq + 1))
+        first_reply = [chunk.type for chunk in chunks].index("usage")
+        said = "".join(chunk.data["content"] for chunk in chunks[:first_reply] if chunk.type == "delta")
+        assert said == "word " * 500, "the text of a reply comes before the reply"
+        assert sum(chunk.type == "delta" for chunk in chunks) < 1500
+
+
 async def test_subscribers_may_begin_anywhere():
     run = talking(turns=4, words=10).run("go")
     result = await run
@@ -145,7 +177,7 @@ async def test_a_thousand_readers_come_go_stall_and_come_back(tmp_path):
                 stay -= 1
                 if not stay:
                     break  # and comes back, perhaps in the middle of a fact's chunks
-            run._work.channel.remove(reader)
+            reader.close()
             if run._work.task.done() and after == (await run).state.seq:
                 break
             await asyncio.sleep(chance.random() * 0.05)

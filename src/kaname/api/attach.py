@@ -38,13 +38,8 @@ async def _is_over(journal: Journal, run: str, after: int) -> bool:
 
 
 async def _live(work: Work, after: int) -> AsyncGenerator[Chunk, None]:
-    reader = work.reader(after)
-    reader.begin_behind()
-    try:
-        async for chunk in reader:
-            yield chunk
-    finally:
-        work.channel.remove(reader)
+    async for chunk in work.reader(after):
+        yield chunk
 
 
 async def _from_journal(journal: Journal, run: str, after: int) -> AsyncGenerator[Chunk, None]:

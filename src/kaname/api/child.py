@@ -36,8 +36,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input
     try:
         async for chunk in run:
             spent[child_id] = run.usage
-            if scope.channel is not None:
-                await scope.channel.show(_relayed(chunk, child_id))
+            if scope.channel is not None and scope.channel.show(_relayed(chunk, child_id)):
+                await scope.channel.pause()
         result = await run
     except asyncio.CancelledError:
         if not scope.letting_go:

@@ -47,7 +47,7 @@ class Work:
         self._listener: asyncio.Task[None] | None = None
 
     def reader(self, after: int | None, *, waits: bool = False) -> Reader:
-        return self.channel.add(Reader(lambda last: self.journal.read(self.run, last), after=after, waits=waits))
+        return self.channel.reader(lambda last: self.journal.read(self.run, last), after, waits=waits)
 
     def start(self) -> asyncio.Task[Result[Any]]:
         if self.task is None:
@@ -196,10 +196,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
 
         A reader that is too slow loses deltas, never facts. `wait_for_me`: the run waits for this one instead.
         """
-        reader = self._work.reader(after, waits=wait_for_me)
-        if after is not None:
-            reader.begin_behind()
-        return reader
+        return self._work.reader(after, waits=wait_for_me)
 
     def detach(self) -> Self:
         """Start it, and let it go on when nobody holds or reads it any more. `agent.attach(run.run)` finds it again."""
@@ -226,8 +223,6 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
 
     async def _result(self) -> Result[OutputT]:
         work = self._work
-        if self._reader is not None:
-            self._reader.stop_waiting()
         task = work.start()
         work.awaiting += 1
         try:
@@ -252,6 +247,8 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     async def __anext__(self) -> Chunk:
         reader = self._reader or self._own_reader()
         task = self._work.task or self._work.start()
+        if (chunk := reader.take()) is not None:
+            return chunk
         try:
             chunk = await reader.get()
             if chunk is not None:
@@ -266,9 +263,8 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
 
     def _own_reader(self) -> Reader:
         if self._reader is None:
-            self._reader = self._work.reader(None)
-            if self._work.task is not None:  # it has begun, and was read by nobody
-                self._reader.begin_behind()
+            begun = self._work.task is not None  # and was read by nobody
+            self._reader = self._work.reader(0 if begun else None)
         return self._reader
 
     async def __aenter__(self) -> Self:

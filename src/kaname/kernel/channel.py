@@ -1,7 +1,8 @@
-"""From the run to its readers: any number of them, each with a bounded queue. No reader holds the run up.
+"""From the run to its readers: any number of them. No reader holds the run up.
 
-A reader that is too slow loses deltas, and is told how many; facts it reads again from the journal. One that wants every
-delta asks the run to wait for it.
+The run writes each chunk once, into a ring; a reader has a place in it. One that the run has overtaken loses deltas, and is told
+how many; facts it reads again from the journal. One that wants every delta asks the run to wait for it. Where many read, deltas
+are joined, and all are woken together, so that reading takes a twentieth of the time at most.
 """
 
 from __future__ import annotations
@@ -11,130 +12,116 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from time import time
 from typing import Self
+from weakref import WeakSet
 
 from ..core.chunks import Chunk, chunks_of, delta_chunk
 from ..core.errors import InvalidState
 from ..core.events import Delta, Event
 from ..core.language import say
 
-CAPACITY = 256
+SIZE = 512  # of the ring
+LATE = 256  # so far behind, a reader is waited for, if it wants that or is only waiting for its turn
+_EVERY = 128  # deltas: so often a model that never pauses lets others in
+_FEW = 16  # readers get each delta at once
+_LONGEST_REST = 0.5  # seconds
+_LOOK = 0.1  # seconds after which the run looks whether a reader it waits for is still there
+
 Reread = Callable[[int], AsyncIterator[Event]]
+Entry = Chunk | tuple[int, list[Chunk]]  # a delta; or a fact's number, and its chunks
 
 
 class Reader(AsyncIterator[Chunk]):
     """One who reads a run. It numbers the chunks of its stream without gaps.
 
-    `reread(after)`: the facts after a number, from the journal. `after`: the last fact that it has seen, where it has. `waits`:
-    the run waits for it instead of leaving deltas out.
+    `reread(after)`: the facts after a number, from the journal. `after`: the last fact that it has seen; without it, it begins
+    with what is new. `waits`: the run waits for it instead of overtaking it.
     """
 
-    def __init__(self, reread: Reread, *, after: int | None = None, waits: bool = False, capacity: int = CAPACITY) -> None:
-        self.waits, self.closed = waits, False
-        self.last = after  # the last fact that is in the queue, or was
-        self._reread, self._capacity = reread, capacity
-        self._chunks: deque[Chunk] = deque()
-        self._seq = self._skipped = 0
+    def __init__(self, channel: Channel, reread: Reread, after: int | None, waits: bool) -> None:
+        self.waits, self.place = waits, channel.end
+        self._channel, self._reread = channel, reread
+        self._behind = after is not None  # what comes next is in the journal
+        self._last = channel.last_fact if after is None else after
+        self._chunks: deque[Chunk] = deque()  # of facts, before anything else
+        self._facts = channel.facts  # of the entries before its place
+        self._seq = 0
         self._asked_at = -1
-        self._missed = 0  # the last fact that came while it was behind
-        self._behind = self._stalled = False
+        self._closed = False
         self._waiting: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
-
-    def begin_behind(self) -> None:
-        """Begin with the facts that were before it."""
-        self._behind, self.last = True, self.last or 0
-
-    # The run's side
-
-    def put_fact(self, chunks: list[Chunk], fact: int) -> None:
-        if self.last is None:
-            self.last = fact - 1
-        if fact <= self.last or self.closed:
-            return
-        room = 2 * self._capacity - len(chunks)  # facts may take as much again as deltas
-        if not self._behind and len(self._chunks) > room:
-            self._drop_deltas()
-            self._behind = len(self._chunks) > room
-        if self._behind:
-            self._missed = fact
-        else:
-            self._chunks.extend(chunks)
-            self.last = fact
-        self._wake()
-
-    def put_delta(self, chunk: Chunk, *, again: bool = False) -> bool:
-        """Whether that is done with. `again`: it had its chance to make room; until it reads, nobody waits for it any more."""
-        if len(self._chunks) < self._capacity and not self._behind:
-            self._chunks.append(chunk)
-            if self._waiting is not None:
-                self._wake()
-            return True
-        self._stalled = self._stalled or again
-        if self._stalled and not self.waits:
-            self._skipped += 1
-            return True
-        return False
-
-    def reads(self) -> bool:
-        """Whether it has taken anything since this was last asked."""
-        before, self._asked_at = self._asked_at, self._seq
-        return before != self._seq
-
-    async def room(self) -> None:
-        """Until it has read half of what it has."""
-        while self.waits and not self.closed and len(self._chunks) >= self._capacity:
-            self._room = self._room or asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._room)
-
-    def close(self) -> None:
-        """No more comes: what is in the queue can still be read."""
-        self.closed = True
-        self._wake()
-        self.stop_waiting()
-
-    def stop_waiting(self) -> None:
-        self.waits = False
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
-        self._room = None
-
-    def _drop_deltas(self) -> None:
-        before = len(self._chunks)
-        self._chunks = deque([chunk for chunk in self._chunks if "fact" in chunk.data])
-        self._skipped += before - len(self._chunks)
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
-    # The reader's side
 
     async def get(self) -> Chunk | None:
         """The next chunk; `None` when the run has ended and everything was read."""
-        self._stalled = False
-        if self._chunks and not self._skipped and self._room is None:
-            chunk = self._chunks.popleft()
-            if not chunk.seq:
-                self._seq = chunk.seq = self._seq + 1
-                return chunk
-            return self._numbered(chunk)
-        while True:
-            if self._skipped:
-                told = {"status": "skipped", "deltas": self._skipped}
-                self._skipped = 0
-                return self._numbered(Chunk(time(), "", "status", told))
-            if self._chunks:
-                chunk = self._chunks.popleft()
-                if self._room is not None and len(self._chunks) <= self._capacity // 2:
-                    self._room.set_result(None)
-                    self._room = None
-                return self._numbered(chunk)
-            if self._behind:
-                await self._catch_up()
-            elif self.closed:
+        while (chunk := self.take()) is None:
+            if self._closed or (self._channel.closed and not self._behind and not self._chunks):
                 return None
-            else:
-                await self._wait()
+            await (self._catch_up() if self._behind else self._wait())
+        return chunk
+
+    def take(self) -> Chunk | None:
+        """The next chunk, if it can be had without waiting."""
+        channel = self._channel
+        while not self._chunks:
+            place = self.place
+            if place == channel.end or self._behind or self._closed:
+                return None
+            if place < channel.end - SIZE:
+                self._behind = True
+                return None
+            entry = channel.ring[place % SIZE]
+            self.place = place + 1
+            if self.waits:
+                channel.make_room()
+            if type(entry) is Chunk:
+                return self._numbered(entry)
+            self._take_fact(entry)  # type: ignore[arg-type]
+        return self._numbered(self._chunks.popleft())
+
+    def close(self) -> None:
+        """Read no more, and be waited for no more."""
+        self._closed, self.waits = True, False
+        self._chunks.clear()
+        self._channel.make_room()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def reads(self) -> bool:
+        """Whether it has taken anything since this was last asked."""
+        before, self._asked_at = self._asked_at, self.place
+        return before != self.place
+
+    def _take_fact(self, fact: tuple[int, list[Chunk]]) -> None:
+        number, chunks = fact
+        self._facts += 1
+        if self._last is None or number > self._last:  # else it was in the journal before it was shown
+            self._chunks.extend(chunks)
+            self._last = number
+
+    async def _catch_up(self) -> None:
+        """Take the facts that it has not seen from the journal, some at a time; then go on where they end."""
+        last = self._channel.first_fact - 1 if self._last is None else self._last
+        async for event in self._reread(last):
+            self._chunks.extend(chunks_of(event))
+            self._last = last = event.seq
+            if len(self._chunks) >= SIZE:
+                return
+        if last >= (self._channel.last_fact or 0):
+            self._go_on(last)
+
+    def _go_on(self, last: int) -> None:
+        """Take a place again: after that fact, or as far back as the ring goes."""
+        channel, self._behind, left = self._channel, False, 0
+        place, first = channel.end, max(self.place, channel.end - SIZE)
+        while place > first:
+            entry = channel.ring[(place - 1) % SIZE]
+            if type(entry) is tuple and entry[0] <= last:
+                break
+            left += type(entry) is tuple
+            place -= 1
+        facts = channel.facts - left
+        skipped = (place - facts) - (self.place - self._facts)
+        self.place, self._facts = place, facts
+        if skipped:
+            self._chunks.append(Chunk(time(), "", "status", {"status": "skipped", "deltas": skipped}))
 
     async def _wait(self) -> None:
         if self._waiting is not None:
@@ -145,24 +132,17 @@ class Reader(AsyncIterator[Chunk]):
             )
         self._waiting = asyncio.get_running_loop().create_future()
         try:
+            self._channel.sleeping.add(self._waiting)
             await self._waiting
         finally:
+            self._channel.sleeping.discard(self._waiting)
             self._waiting = None
 
-    async def _catch_up(self) -> None:
-        """Take the facts that did not fit from the journal, a queueful at a time."""
-        async for event in self._reread(self.last or 0):
-            self._chunks.extend(chunks_of(event))
-            self.last = event.seq
-            if len(self._chunks) >= self._capacity:
-                return
-        if (self.last or 0) >= self._missed:
-            self._behind = False
-
     def _numbered(self, chunk: Chunk) -> Chunk:
+        self._seq = number = self._seq + 1
         if chunk.seq:  # it is another reader's too
-            chunk = Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data)
-        self._seq = chunk.seq = self._seq + 1
+            return Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, number)
+        chunk.seq = number
         return chunk
 
     def __aiter__(self) -> Self:
@@ -176,76 +156,143 @@ class Reader(AsyncIterator[Chunk]):
 
 
 class Channel:
-    """The run's side of all its readers."""
+    """The run's side of all its readers. It does not hold them: one that nobody holds any more is gone."""
 
     def __init__(self) -> None:
-        self.readers: list[Reader] = []
+        self.ring: list[Entry | None] = []  # none before the first reader
+        self.end = self.facts = 0  # entries in all, and how many of them are facts
+        self.first_fact = 0
+        self.last_fact: int | None = None
         self.ending = False  # the run is ending: nobody is waited for any more
         self.closed = False
-        self._deltas = 0
+        self.sleeping: set[asyncio.Future[None]] = set()  # readers who have read everything
+        self._many = False
+        self._joined: list[str] = []  # the text of deltas of one kind, for many readers
+        self._kind = ("", "", "")
+        self._readers: WeakSet[Reader] | None = None
+        self._patient: WeakSet[Reader] | None = None  # those among them for whom it waits
+        self._room: asyncio.Future[None] | None = None  # the run waits for it
+        self._waking: asyncio.TimerHandle | None = None
+        self._rest_until = 0.0
 
-    def add(self, reader: Reader) -> Reader:
-        if self.closed:
-            reader.close()
-        else:
-            self.readers.append(reader)
+    def reader(self, reread: Reread, after: int | None = None, *, waits: bool = False) -> Reader:
+        if self._readers is None:
+            self._readers, self.ring = WeakSet(), [None] * SIZE
+        reader = Reader(self, reread, after, waits and not self.ending)
+        self._readers.add(reader)
+        self._many = self._many or len(self._readers) > _FEW
+        if reader.waits:
+            self._patient = self._patient or WeakSet()
+            self._patient.add(reader)
         return reader
 
-    def remove(self, reader: Reader) -> None:
-        if reader in self.readers:
-            self.readers.remove(reader)
-        reader.close()
+    @property
+    def read(self) -> bool:
+        """Whether it has, or has had, readers."""
+        return bool(self.ring)
 
     async def event(self, event: Event) -> None:
-        if not self.readers:
-            return
-        chunks = chunks_of(event)
-        for reader in tuple(self.readers):
-            if reader.waits and not self.ending:
-                await reader.room()
-            reader.put_fact(chunks, event.seq)
+        if self.ring:
+            if self._patient:
+                await self._wait_for_room()
+            if self.last_fact is None:
+                self.first_fact = event.seq
+            self.last_fact = event.seq
+            self._write((event.seq, chunks_of(event)))
+            self.facts += 1
 
-    async def show(self, chunk: Chunk) -> None:
-        """A chunk that is no fact of this run: a child's, say."""
-        for reader in tuple(self.readers):
-            if not reader.put_delta(Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data)):
-                await self._wait_for([reader], chunk)
-
-    async def delta(self, text: str, kind: str, call_id: str, agent: str) -> None:
-        if not self.readers:
-            return
+    def delta(self, text: str, kind: str, call_id: str, agent: str) -> bool:
+        """Show a delta. Whether it is time for a `pause`."""
+        if not self.ring:
+            return False
+        if self._many:
+            if self._joined and self._kind != (kind, call_id, agent):
+                self._write_joined()
+            self._joined.append(text)
+            self._kind = kind, call_id, agent
+            self._wake()
+            return not len(self._joined) % _EVERY
         if kind == "text":
-            chunk = Chunk(time(), agent, "delta", {"content": text})
+            self._write(Chunk(time(), agent, "delta", {"content": text}))
         else:
-            chunk = delta_chunk(time(), agent, Delta(text, kind, call_id))  # type: ignore[arg-type]
-        self._deltas += 1
-        late = None
-        for reader in self.readers:
-            if not reader.put_delta(chunk):
-                late = [*(late or ()), reader]
-        if late is not None:
-            await self._wait_for(late, chunk)
-        elif not self._deltas % CAPACITY:  # a model that never pauses lets others in, now and then
-            await asyncio.sleep(0)
+            self._write(delta_chunk(time(), agent, Delta(text, kind, call_id)))  # type: ignore[arg-type]
+        return not self.end % _EVERY
 
-    async def _wait_for(self, late: list[Reader], chunk: Chunk) -> None:
-        """A reader that is only waiting for its turn gets it; one that does something else is not waited for."""
-        for reader in late:
-            done = False
-            while not done and reader.reads():
-                await asyncio.sleep(0)
-                done = reader.put_delta(chunk)
-            if reader.waits and not self.ending:
-                await reader.room()
-            if not done:
-                reader.put_delta(chunk, again=True)
+    def show(self, chunk: Chunk) -> bool:
+        """Show a chunk that is no fact of this run. Whether it is time for a `pause`."""
+        if self.ring:
+            self._write(chunk)
+        return not self.end % _EVERY
+
+    def _write_joined(self) -> None:
+        (kind, call_id, agent), text, self._joined = self._kind, "".join(self._joined), []
+        self._write(delta_chunk(time(), agent, Delta(text, kind, call_id)))  # type: ignore[arg-type]
+
+    def _write(self, entry: Entry) -> None:
+        if self._joined:
+            self._write_joined()
+        self.ring[self.end % SIZE] = entry
+        self.end += 1
+        if self.sleeping:
+            self._wake()
+
+    def _is_waited_for(self) -> bool:
+        return not self.ending and any([reader.waits and self._is_late(reader) for reader in self._patient or ()])
+
+    def _is_late(self, reader: Reader) -> bool:
+        return self.end - reader.place > LATE
+
+    async def pause(self) -> None:
+        """Let others in. A reader that is only waiting for its turn gets it; one that does something else is not waited for."""
+        await asyncio.sleep(0)
+        late = [reader for reader in self._readers or () if self._is_late(reader)]
+        while late and len(late) <= _FEW:
+            late = [reader for reader in late if reader.reads() and self._is_late(reader)]
+            await asyncio.sleep(0)
+        await self._wait_for_room()
+
+    async def _wait_for_room(self) -> None:
+        while self._is_waited_for():
+            self._room = self._room or asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._room], timeout=_LOOK)
+
+    def make_room(self) -> None:
+        """A reader that is waited for has read something, or is waited for no more."""
+        if self._room is not None and not self._is_waited_for():
+            self._room.set_result(None)
+            self._room = None
+
+    def _wake(self) -> None:
+        if not self._many:
+            self._wake_all()
+        elif self._waking is None:
+            self._waking = asyncio.get_running_loop().call_at(self._rest_until, self._wake_many)
+
+    def _wake_many(self) -> None:
+        if self._joined:
+            self._write_joined()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._wake_all()
+        loop.call_soon(self._rest, began)  # after all of them
+
+    def _rest(self, began: float) -> None:
+        now = asyncio.get_running_loop().time()
+        self._rest_until, self._waking = now + min(19 * (now - began), _LONGEST_REST), None
+        self._many = len(self._readers or ()) > _FEW
+
+    def _wake_all(self) -> None:
+        sleeping, self.sleeping = self.sleeping, set()
+        for waiting in sleeping:
+            if not waiting.done():
+                waiting.set_result(None)
 
     def end_soon(self) -> None:
         self.ending = True
-        for reader in self.readers:
-            reader.stop_waiting()
+        self.make_room()
 
     def close(self) -> None:
-        self.closed = True
-        for reader in self.readers:
-            reader.close()
+        if self._joined:
+            self._write_joined()
+        self.closed = self.ending = True
+        self._wake_all()

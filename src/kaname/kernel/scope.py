@@ -162,7 +162,7 @@ class Scope:
             event = self._appending.popleft()
             if event.seq > self.state.seq:
                 evolve(self.state, event)  # 2. true
-            if self._sinks or (self.channel is not None and self.channel.readers):
+            if self._sinks or (self.channel is not None and self.channel.read):
                 await self._publish(event)  # 3. seen
         if refusal is not None:
             raise refusal
@@ -187,8 +187,8 @@ class Scope:
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
         """Show a piece of text without recording it."""
-        if self.channel is not None:
-            await self.channel.delta(text, kind, call_id, self.state.agent)
+        if self.channel is not None and self.channel.delta(text, kind, call_id, self.state.agent):
+            await self.channel.pause()
         if self._sinks:
             delta = Delta(text, kind, call_id)  # type: ignore[arg-type]
             await self._tell_sinks(Event(self.run, self.state.seq, self.clock(), self.state.agent, delta))
