@@ -51,7 +51,7 @@ def show(life: str, chunk: dict) -> None:
 
 
 def main() -> None:
-    run_id = agent.run("").run  # a new id
+    run_id = agent.run("").run_id  # a new id
     child = subprocess.Popen([sys.executable, __file__, run_id], stdout=subprocess.PIPE, text=True)
     for line in child.stdout:
         print(line, end="")

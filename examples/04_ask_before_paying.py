@@ -19,7 +19,7 @@ async def main() -> None:
     print(result.stop.kind)
     for key, question in result.questions.items():
         print(question.prompt, question.options)
-        result = await agent.resume(result.run, {key: "yes"})
+        result = await agent.resume(result.run_id, {key: "yes"})
     print(result.output, "|", result.steps[0].observation)
 
 

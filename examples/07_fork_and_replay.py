@@ -27,11 +27,11 @@ async def main() -> None:
     result = await agent.run("What shall I take to Kyoto?")
     print(result.output)
     (call_id,) = result.state.results
-    fork = await agent.fork(result.run, at=3, results={call_id: "rain"})  # fact 3: the model asked for the weather
+    fork = await agent.fork(result.run_id, at=3, results={call_id: "rain"})  # fact 3: the model asked for the weather
     print(fork.output)
-    print(await agent.replay(result.run))
+    print(await agent.replay(result.run_id))
     changed = Agent(ScriptedModel(answer), [weather], instructions="Give bad advice.", journal=agent.journal)
-    print(await changed.replay(result.run))
+    print(await changed.replay(result.run_id))
 
 
 asyncio.run(main())

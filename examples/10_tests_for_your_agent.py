@@ -30,7 +30,7 @@ if __name__ == "__main__":
     agent = make_agent()
     result = agent.run_sync("Pay 5 yen.")
     with tempfile.TemporaryDirectory() as folder:
-        recording = asyncio.run(save_run(agent.journal, result.run, Path(folder) / "pay.jsonl"))
+        recording = asyncio.run(save_run(agent.journal, result.run_id, Path(folder) / "pay.jsonl"))
         test_pay = freeze(recording, make_agent)  # in a test module, this line is the whole test
         test_pay()
     print("frozen run: the same decisions")

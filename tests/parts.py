@@ -30,12 +30,12 @@ async def chunks(run: Any) -> list[Any]:
     return [chunk async for chunk in run]
 
 
-async def facts(agent: Any, run: str) -> list[Event]:
-    return [event async for event in agent.journal.read(run)]
+async def facts(agent: Any, run_id: str) -> list[Event]:
+    return [event async for event in agent.journal.read(run_id)]
 
 
-async def kinds(agent: Any, run: str) -> list[str]:
-    return [type(event.body).__name__ for event in await facts(agent, run)]
+async def kinds(agent: Any, run_id: str) -> list[str]:
+    return [type(event.body).__name__ for event in await facts(agent, run_id)]
 
 
 def assert_valid_history(messages: Sequence[Message]) -> None:
@@ -90,6 +90,6 @@ class MortalJournal(MemoryJournal):
                 raise Died
         await super().append(events, epoch)
 
-    async def release(self, run: str, epoch: int) -> None:
+    async def release(self, run_id: str, epoch: int) -> None:
         if not self.dead:
-            await super().release(run, epoch)
+            await super().release(run_id, epoch)

@@ -76,9 +76,9 @@ async def test_a_model_that_returns_something_else(journal, reply, told):
     with pytest.raises(UnexpectedError) as raised:
         await run
     assert told in str(raised.value)
-    assert (await agent.journal.runs(run=run.run))[0].status == "failed"
+    assert (await agent.journal.runs(run_id=run.run_id))[0].status == "failed"
     fine = Agent(ScriptedModel(["well again"]), journal=agent.journal)
-    assert (await fine.resume(run.run)).output == "well again"
+    assert (await fine.resume(run.run_id)).output == "well again"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ async def test_a_question_that_is_asked_again_after_its_answer():
     agent = Agent(ScriptedModel([call("add", a=1, b=2)]), [add], policies=[Deaf()], journal="memory")
     result = await agent.run("go")
     with pytest.raises(UnexpectedError, match="'ok\\?' was asked again, although it has been answered"):
-        await agent.resume(result.run, {"ok?": "yes"})
+        await agent.resume(result.run_id, {"ok?": "yes"})
 
 
 async def test_a_tool_that_was_cancelled_inside_is_a_tool_that_failed():
@@ -188,7 +188,7 @@ async def test_texts_that_are_no_unicode(journal):
     agent = Agent(ScriptedModel(["ok \ud800"]), journal=journal)
     result = await agent.run("hi \ud800 there\0")
     assert result.output == "ok \ud800"
-    assert (await agent.resume(result.run)).output == "ok \ud800"
+    assert (await agent.resume(result.run_id)).output == "ok \ud800"
     for name in ("session_id", "user_id", "run_id"):
         with pytest.raises(ConfigError, match=name):
             agent.run("hi", **{name: "s\ud800"})
@@ -246,9 +246,9 @@ async def test_a_takeover_in_the_same_process(tmp_path):
         model = ScriptedModel(lambda r: call("add", a=len(r.messages), b=1) if len(r.messages) < 60 else "done")
         agent = Agent(model, [add], journal=journal, stops=max_steps(None) | per_tool(None))
         old = agent.run("go").start()
-        while not await journal.runs(run=old.run):
+        while not await journal.runs(run_id=old.run_id):
             await asyncio.sleep(0.001)
-        assert (await agent.resume(old.run, takeover=True)).output == "done"
+        assert (await agent.resume(old.run_id, takeover=True)).output == "done"
         with pytest.raises(RunSuperseded):
             await old
     await journal.close()
@@ -269,7 +269,7 @@ async def test_an_abort_while_the_end_is_being_written(tmp_path):
     run.abort()
     result = await run
     assert (result.stop.kind, result.output) == ("completed", "the answer")
-    assert (await kinds(agent, run.run)).count("Stopped") == 1
+    assert (await kinds(agent, run.run_id)).count("Stopped") == 1
     await journal.close()
 
 
@@ -318,7 +318,7 @@ async def test_arguments_nested_beyond_reason(journal):
     result = await agent.run("go")
     assert result.output == "told"
     assert result.steps[0].observation.startswith("Error: the arguments of add do not fit")
-    assert (await agent.resume(result.run)).output == "told"
+    assert (await agent.resume(result.run_id)).output == "told"
 
 
 async def test_what_cannot_be_repaired_because_the_tool_is_gone_is_asked_about():
@@ -343,9 +343,9 @@ async def test_what_cannot_be_repaired_because_the_tool_is_gone_is_asked_about()
             await run
         journal.revive()
         later = Agent(model, [] if change == "removed" else [other], journal=journal)
-        ((key, question),) = (await later.resume(run.run)).questions.items()
+        ((key, question),) = (await later.resume(run.run_id)).questions.items()
         assert ("no such tool any more" if change == "removed" else "no longer accepted") in question.prompt
-        assert (await later.resume(run.run, {key: {"result": "paid"}})).steps[0].observation == "paid"
+        assert (await later.resume(run.run_id, {key: {"result": "paid"}})).steps[0].observation == "paid"
         assert log == [5]
 
 
@@ -367,7 +367,7 @@ async def test_repairs_that_raise_our_own_errors_lead_to_a_question():
         with pytest.raises(Died):
             await run
         journal.revive()
-        (question,) = (await agent.resume(run.run)).questions.values()
+        (question,) = (await agent.resume(run.run_id)).questions.values()
         assert "bank offline" in question.prompt
 
 
@@ -402,12 +402,12 @@ async def test_runs_that_stopped_and_went_on_replay(ended):
     else:
         await run
     again = True
-    result = await agent.resume(run.run)
+    result = await agent.resume(run.run_id)
     while not result.completed:
-        result = await agent.resume(run.run)
+        result = await agent.resume(run.run_id)
     assert result.output == (7 if ended == "undecodable" else "done")
     assert_valid_history(result.history)
-    replay = await agent.replay(run.run)
+    replay = await agent.replay(run.run_id)
     assert replay.same, str(replay)
 
 
@@ -454,13 +454,13 @@ async def test_a_long_session_costs_the_same_at_its_end(tmp_path):
 async def test_ways_to_say_yes(answer):
     agent = Agent(ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Approve("add")], journal="memory")
     result = await agent.run("go")
-    assert (await agent.resume(result.run, dict.fromkeys(result.questions, answer))).steps[0].observation == "3"
+    assert (await agent.resume(result.run_id, dict.fromkeys(result.questions, answer))).steps[0].observation == "3"
 
 
 async def test_a_recording_with_every_kind_of_line_end(tmp_path):
     agent = Agent(ScriptedModel(["a\u2028b\x85c\r\nd"]), journal="memory")
     result = await agent.run("hi\u2028there")
-    path = await save_run(agent.journal, result.run, tmp_path / "r.jsonl")
+    path = await save_run(agent.journal, result.run_id, tmp_path / "r.jsonl")
     freeze(path, agent)()  # also inside a running loop
     with pytest.raises(ConfigError, match="does not hold this run"):
         freeze(result, Agent(ScriptedModel([]), journal="memory"))()
@@ -542,15 +542,15 @@ async def test_a_sequence_that_is_left_and_one_that_is_dropped():
         break
     assert (await sequence.next_step()).kind == "tool_result", "it can be pulled on"
     await sequence.aclose()
-    assert (await agent.resume(sequence.run)).output == "done"
+    assert (await agent.resume(sequence.run_id)).output == "done"
     dropped = agent.steps("go")
     await dropped.next_step()
-    run = dropped.run
+    run = dropped.run_id
     del dropped
     gc.collect()
     for _ in range(20):
         await asyncio.sleep(0.01)
-    assert (await agent.journal.runs(run=run))[0].status == "cancelled"
+    assert (await agent.journal.runs(run_id=run))[0].status == "cancelled"
 
 
 async def test_results_handed_in_are_made_json():
@@ -570,7 +570,7 @@ async def test_in_a_fork_results_are_made_json():
 
     agent = Agent(ScriptedModel(lambda r: call("add", a=1, b=2) if len(r.messages) == 1 else "done"), [add], journal="memory")
     result = await agent.run("go")
-    fork = await agent.fork(result.run, at=3, results={"c1_0": datetime.date(2026, 1, 2)})
+    fork = await agent.fork(result.run_id, at=3, results={"c1_0": datetime.date(2026, 1, 2)})
     assert fork.steps[0].observation == "2026-01-02"
     assert assistant("x").text == "x"
     assert isinstance(fork.state.results["c1_0"], ToolResult)

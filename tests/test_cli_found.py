@@ -152,7 +152,7 @@ def test_other_arguments_can_be_the_answer(terminal):
     write(terminal.folder, CONFIGURED)
     write(terminal.folder, json.dumps([uses("add", a=1, b=2), "done"]), "second.json")
     asked = terminal("run", "-a", "second", "--json", "1 + 2")
-    run = json.loads(asked.stdout.splitlines()[0])["data"]["run"]
+    run = json.loads(asked.stdout.splitlines()[0])["data"]["run_id"]
     done = terminal("runs", "resume", run, "--answer", '{"args": {"a": 5, "b": 5}}')
     assert "← 10" in done.stderr
 
@@ -167,7 +167,7 @@ def test_a_run_of_a_program_is_not_guessed_at(terminal, tmp_path):
         agent = Agent(ScriptedModel(["x"]), journal=journal, stops=max_steps(1))
         result = await agent.run("hi")
         await journal.close()
-        return result.run
+        return result.run_id
 
     run = asyncio.run(make())
     refused = terminal("runs", "fork", run, "and now?")

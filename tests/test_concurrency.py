@@ -26,9 +26,9 @@ async def check(journal, names, results):
     for name, result in zip(names, results, strict=True):
         assert result.output == f"{name} is done"
         assert [s.observation for s in result.steps[:3]] == [f"{name}/{n}" for n in range(3)]
-        recorded = [event async for event in journal.read(result.run)]
+        recorded = [event async for event in journal.read(result.run_id)]
         assert [event.seq for event in recorded] == list(range(1, len(recorded) + 1))
-        assert all(event.run == result.run for event in recorded)
+        assert all(event.run_id == result.run_id for event in recorded)
         assert recorded[1].body.message.text == name
 
 

@@ -87,7 +87,7 @@ async def test_a_new_turn_is_told_that_a_call_may_still_be_run():
     assert first.steps[0].observation == "Error: not run yet: this call waits for somebody's answer, and may still be run"
     await agent.run("and now?", session_id="s")
     assert told[1] == ["not run yet: this call waits for somebody's answer, and may still be run"]
-    assert (await agent.resume(first.run, dict.fromkeys(first.questions, "yes"))).completed
+    assert (await agent.resume(first.run_id, dict.fromkeys(first.questions, "yes"))).completed
     assert paid == [1]
 
 
@@ -131,7 +131,7 @@ async def test_of_several_who_resume_at_once_one_wins_and_the_others_are_told(tm
     with pytest.raises(LLMError):
         await run
     down = False
-    outcomes = await asyncio.gather(*[agent.resume(run.run) for _ in range(4)], return_exceptions=True)
+    outcomes = await asyncio.gather(*[agent.resume(run.run_id) for _ in range(4)], return_exceptions=True)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Result", "RunBusy", "RunBusy", "RunBusy"]
     await journal.close()
 
@@ -172,17 +172,17 @@ async def test_an_answer_that_is_none_is_refused_before_it_is_recorded(answer):
     with pytest.raises(Died):
         await run
     journal.revive()
-    (key,) = (await agent.resume(run.run)).questions
+    (key,) = (await agent.resume(run.run_id)).questions
     with pytest.raises(InvalidState, match='is answered with "retry", "skip" or'):
-        await agent.resume(run.run, {key: answer})
-    assert (await agent.resume(run.run, {key: " Retry "})).completed
+        await agent.resume(run.run_id, {key: answer})
+    assert (await agent.resume(run.run_id, {key: " Retry "})).completed
     assert log == [1, 1]
 
 
 async def test_an_approval_that_is_not_understood_is_no_approval():
     agent = Agent(ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Approve("add")], journal="memory")
     result = await agent.run("go")
-    result = await agent.resume(result.run, {key: {"arg": 3} for key in result.questions})
+    result = await agent.resume(result.run_id, {key: {"arg": 3} for key in result.questions})
     assert "neither yes, nor no" in result.steps[0].observation
 
 
@@ -201,11 +201,11 @@ async def test_a_replay_sees_another_context_other_settings_and_a_rule_that_is_g
     first = Agent(model, [add], context=context("Be kind."), settings={"temperature": 0}, stops=never, journal=journal)
     result = await first.run("go")
     assert result.stop.kind == "blocked"
-    assert (await first.replay(result.run)).same
+    assert (await first.replay(result.run_id)).same
 
     def again(**changed):
         given = {"context": context("Be kind."), "settings": {"temperature": 0}, "stops": never, **changed}
-        return Agent(model, [add], journal=journal, **given).replay(result.run)
+        return Agent(model, [add], journal=journal, **given).replay(result.run_id)
 
     assert not (await again(context=context("Be rude."))).same
     assert not (await again(stops=None)).same
@@ -222,7 +222,7 @@ async def test_a_fork_answers_the_question_with_a_result():
         journal="memory",
     )
     waiting = await agent.run("go")
-    fork = await agent.fork(waiting.run, results={"c1_0": 99})
+    fork = await agent.fork(waiting.run_id, results={"c1_0": 99})
     assert (fork.stop.kind, fork.steps[0].observation) == ("completed", "99")
 
 
@@ -231,10 +231,10 @@ async def test_errors_know_their_run():
     sequence = agent.steps("go")
     with pytest.raises(LLMError) as raised:
         await sequence.next_step()
-    assert raised.value.run == sequence.run
+    assert raised.value.run_id == sequence.run_id
     with pytest.raises(RunNotFound) as missing:
         await agent.resume("nowhere")
-    assert missing.value.run == "nowhere"
+    assert missing.value.run_id == "nowhere"
 
 
 async def test_a_hand_over_to_nobody_is_told():
@@ -252,7 +252,7 @@ def test_the_contracts_can_fail():
     class Sink(SinkContract):
         def make(self):
             def broken(event):
-                if event.run != "sample":
+                if event.run_id != "sample":
                     raise RuntimeError("not in a run")
 
             return broken
@@ -383,9 +383,9 @@ async def test_a_resume_that_is_refused_leaves_the_run_free(tmp_path):
     waiting = await agent.run("go")
     other = SqliteJournal(tmp_path / "journal.db")
     with pytest.raises(InvalidState):
-        await agent.resume(waiting.run, {"approve:nothing": "yes"})
+        await agent.resume(waiting.run_id, {"approve:nothing": "yes"})
     elsewhere = Agent(ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Approve()], journal=other)
-    assert (await elsewhere.resume(waiting.run, dict.fromkeys(waiting.questions, "yes"))).completed
+    assert (await elsewhere.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))).completed
     await journal.close()
     await other.close()
 
@@ -411,12 +411,12 @@ async def test_whoever_is_cancelled_while_claiming_a_run_leaves_it_free(tmp_path
     with pytest.raises(LLMError):
         await run
     for number in range(40):
-        claiming = asyncio.create_task(journal.claim(run.run))
+        claiming = asyncio.create_task(journal.claim(run.run_id))
         for _ in range(number % 4):
             await asyncio.sleep(0)
         claiming.cancel()
         with pytest.raises(asyncio.CancelledError):
             await claiming
     down = False
-    assert (await agent.resume(run.run)).output == "up again"
+    assert (await agent.resume(run.run_id)).output == "up again"
     await journal.close()

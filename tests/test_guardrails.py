@@ -53,7 +53,7 @@ async def guarded(model, rails, question="hi", **more):
     run = agent.run(question)
     seen = [chunk async for chunk in run]
     result = await run
-    facts = [str(event) async for event in journal.read(run.run)]
+    facts = [str(event) async for event in journal.read(run.run_id)]
     return result, seen, facts
 
 
@@ -400,9 +400,9 @@ async def test_a_question_that_is_blocked_is_not_written_down(tmp_path):
     result = await agent.run("my card is 1234-5678, buy it", session_id="s")
     assert (result.stop.kind, result.stop.detail) == ("blocked", r"it matches the pattern '\\d{4}-\\d{4}'")
     assert (await agent.run("And now?", session_id="s")).output == "Fine."
-    again = await Agent(ScriptedModel(["no"]), policies=[rails], journal=str(file)).resume(result.run)
+    again = await Agent(ScriptedModel(["no"]), policies=[rails], journal=str(file)).resume(result.run_id)
     assert again.stop.kind == "blocked", "in another process too, which has not seen the question"
-    forked = await agent.fork(result.run, user_input="it is 9999-0000")
+    forked = await agent.fork(result.run_id, user_input="it is 9999-0000")
     assert forked.stop.kind == "blocked"
     await agent.close()
     kept = b"".join([path.read_bytes() for path in tmp_path.glob("runs.db*") if path.is_file()])

@@ -64,7 +64,7 @@ async def guarded(model, policies, question="hi", **more):
     run = agent.run(question)
     seen = [chunk async for chunk in run]
     result = await run
-    return result, seen, "".join([str(event) async for event in journal.read(run.run)])
+    return result, seen, "".join([str(event) async for event in journal.read(run.run_id)])
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ async def test_a_limit_holds_when_a_blocked_run_goes_on(ran):
     )
     first = await agent.run("go")
     assert (first.stop.kind, len(ran)) == ("blocked", 3)
-    assert (await agent.resume(first.run)).output == "ok"
+    assert (await agent.resume(first.run_id)).output == "ok"
     assert len(ran) == 3
 
 
@@ -417,9 +417,9 @@ async def test_answers_are_input_and_changed_arguments_meet_the_rules(ran):
             journal=journal,
         )
         waiting = await agent.run("go")
-        result = await agent.resume(waiting.run, {next(iter(waiting.state.questions)): answer})
+        result = await agent.resume(waiting.run_id, {next(iter(waiting.state.questions)): answer})
         assert (result.output, ran) == ("done", expected)
-        assert "bomb" not in "".join([str(event) async for event in journal.read(waiting.run) if "Answered" in str(event)])
+        assert "bomb" not in "".join([str(event) async for event in journal.read(waiting.run_id) if "Answered" in str(event)])
 
 
 def test_who_knows_what_true_would_mean():
@@ -539,9 +539,9 @@ async def test_a_changed_argument_is_taken_as_it_is_or_not_at_all(ran):
     waiting = await agent.run("go")
     (key,) = waiting.state.questions
     with pytest.raises(InvalidState, match="removed by a guardrail"):
-        await agent.resume(waiting.run, {key: {"args": {"q": "the bomb shelter is open"}}})
+        await agent.resume(waiting.run_id, {key: {"args": {"q": "the bomb shelter is open"}}})
     assert ran == []
-    assert (await agent.resume(waiting.run, {key: "yes"})).output == "done", "nothing is lost"
+    assert (await agent.resume(waiting.run_id, {key: "yes"})).output == "done", "nothing is lost"
 
 
 async def test_a_policy_that_only_looks_on_does_not_stop_a_person(ran):
@@ -557,7 +557,7 @@ async def test_a_policy_that_only_looks_on_does_not_stop_a_person(ran):
         ScriptedModel([call("mail", q="x"), "done"]), [noting(ran, "mail")], policies=[Log(), Approve("mail")], journal="memory"
     )
     waiting = await agent.run("go")
-    await agent.resume(waiting.run, {next(iter(waiting.state.questions)): {"args": {"q": "y"}}})
+    await agent.resume(waiting.run_id, {next(iter(waiting.state.questions)): {"args": {"q": "y"}}})
     assert ran == ["mail"]
     tools = [noting(ran, "web", fails=True, effect="pure"), noting(ran, "paid", effect="pure")]
     for policy in (Log(), Asks()):

@@ -66,8 +66,8 @@ async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
         await run
     await small.close()
     roomy = SqliteJournal(path)
-    assert [e.seq async for e in roomy.read(run.run)] == [1, 2]
-    result = await Agent(ScriptedModel(["there is room now"]), journal=roomy).resume(run.run)
+    assert [e.seq async for e in roomy.read(run.run_id)] == [1, 2]
+    result = await Agent(ScriptedModel(["there is room now"]), journal=roomy).resume(run.run_id)
     assert result.output == "there is room now"
     await roomy.close()
 
@@ -94,7 +94,7 @@ async def test_in_the_same_process_a_run_that_broke_off_can_be_taken_up(tmp_path
     with pytest.raises(JournalFull):
         await run
     huge = False
-    assert (await agent.resume(run.run)).output == "fine"
+    assert (await agent.resume(run.run_id)).output == "fine"
     await journal.close()
 
 
@@ -113,7 +113,7 @@ async def test_reading_while_another_program_writes(journal):
     result = await Agent(adding(), [add], journal=journal).run("go")
     holder = sqlite3.connect(journal.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    assert len([event async for event in journal.read(result.run)]) == 7
+    assert len([event async for event in journal.read(result.run_id)]) == 7
     assert len(await journal.runs()) == 1
     holder.execute("ROLLBACK")
     holder.close()
@@ -136,8 +136,8 @@ async def test_a_damaged_fact_is_told(journal):
     connection.execute("UPDATE facts SET body = '{\"mess' WHERE seq = 3")
     connection.commit()
     connection.close()
-    with pytest.raises(JournalCorrupt, match=f"fact 3 of run {result.run} does not match its checksum"):
-        await Agent(adding(), [add], journal=journal).resume(result.run)
+    with pytest.raises(JournalCorrupt, match=f"fact 3 of run {result.run_id} does not match its checksum"):
+        await Agent(adding(), [add], journal=journal).resume(result.run_id)
 
 
 async def test_a_place_that_cannot_be_written():
@@ -193,18 +193,18 @@ async def test_two_processes_resume_one_run_one_wins_the_other_is_told(tmp_path)
     run = agent.run("go")
     with pytest.raises(ModelError):
         await run
-    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(path), run.run]
+    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(path), run.run_id]
     winner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert (await asyncio.to_thread(winner.stdout.readline)).strip() == "holding"
     loser = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
     assert "told:" in loser.stdout
     assert f"being executed by process {winner.pid}" in loser.stdout
     with pytest.raises(RunBusy):
-        await agent.resume(run.run)
+        await agent.resume(run.run_id)
     winner.kill()
     winner.wait()
     ready = True
-    assert (await agent.resume(run.run)).output == "done", "the dead one's lock is gone with it"
+    assert (await agent.resume(run.run_id)).output == "done", "the dead one's lock is gone with it"
     winner.stdout.close()
     await journal.close()
 
@@ -224,12 +224,12 @@ async def test_who_was_thought_dead_and_comes_back_cannot_write(tmp_path):
     sleeping = Agent(Slow(), journal=one).run("go").start()
     while not await other.runs():
         await asyncio.sleep(0.01)
-    result = await Agent(ScriptedModel(["taken over"]), journal=other).resume(sleeping.run, takeover=True)
+    result = await Agent(ScriptedModel(["taken over"]), journal=other).resume(sleeping.run_id, takeover=True)
     assert result.output == "taken over"
     event.set()
     with pytest.raises(JournalError, match="taken over by somebody else"):
         await sleeping
-    assert (await Agent(Slow(), journal=one).resume(sleeping.run)).output == "taken over"
+    assert (await Agent(Slow(), journal=one).resume(sleeping.run_id)).output == "taken over"
     await one.close()
     await other.close()
 
@@ -277,7 +277,7 @@ async def test_the_next_run_of_a_session_and_a_delete_at_once(tmp_path):
         session = f"s{number}"
         agent = Agent(ScriptedModel(lambda r: "fine"), journal=journal)
         first = await agent.run("one", session_id=session)
-        await asyncio.gather(agent.run("two", session_id=session), other.delete(first.run), return_exceptions=True)
+        await asyncio.gather(agent.run("two", session_id=session), other.delete(first.run_id), return_exceptions=True)
         assert (await agent.run("three", session_id=session)).completed
     await journal.close()
     await other.close()
@@ -322,11 +322,11 @@ async def test_a_run_that_broke_off_on_a_locked_file_is_free_when_the_lock_is_go
     other = SqliteJournal(tmp_path / "journal.db")
     for _ in range(100):
         try:
-            assert (await Agent(ScriptedModel(["taken up"]), journal=other).resume(run.run)).output == "taken up"
+            assert (await Agent(ScriptedModel(["taken up"]), journal=other).resume(run.run_id)).output == "taken up"
             break
         except RunBusy:
             await asyncio.sleep(0.05)
-    await journal.delete(run.run)
+    await journal.delete(run.run_id)
     await journal.close()
     await other.close()
 

@@ -109,7 +109,7 @@ async def test_killed_in_the_middle_of_a_call_and_started_again(caplog):
         first = server.pid
 
         async def kill():
-            while not (handle.run and any(chunk == "tool_started" for chunk in seen)):
+            while not (handle.run_id and any(chunk == "tool_started" for chunk in seen)):
                 await asyncio.sleep(0.02)
             os.kill(first, signal.SIGKILL)
 

@@ -92,9 +92,9 @@ async def test_a_hidden_tool_is_judged_by_its_own_name():
         assert result.stop.kind == "waiting"
         (asked,) = result.questions.values()
         assert asked.prompt.startswith("Run pay(")
-        result = await made.resume(result.run, {"approve:c1_0": "yes"})
+        result = await made.resume(result.run_id, {"approve:c1_0": "yes"})
         assert told(result.state.results.values()) == [("pay", "PAID pay")]
-        assert (await made.replay(result.run)).same
+        assert (await made.replay(result.run_id)).same
     rules = [Guardrails(tools=[ToolRule("pay", allowed=False)])]
     async with agent([call("use_tool", name="pay", args="{}"), call("pay"), "x"], hidden, policies=rules) as made:
         assert ["may not be used" in text for _, text in told(await answers(made))] == [True, True]
@@ -485,7 +485,7 @@ async def test_passwords_and_statuses_in_messages():
 
 async def test_a_replay_knows_the_tools_of_servers(tmp_path):
     async with Agent(ScriptedModel([call("add", a=1, b=2), "3"]), mcp_servers={"s": make()}, journal=tmp_path / "j.db") as made:
-        run = (await made.run("go")).run
+        run = (await made.run("go")).run_id
     later = Agent(ScriptedModel([]), mcp_servers={"s": make()}, journal=tmp_path / "j.db")
     assert (await later.replay(run)).same
     await later.close()

@@ -234,7 +234,7 @@ async def test_the_request_after_a_crash_is_the_same_to_the_byte(tmp_path):
             await run
         down = False
         other = Agent(model(server), [add], instructions="京都", journal=SqliteJournal(tmp_path / "journal.db"))
-        assert (await other.resume(run.run)).output == "3"
+        assert (await other.resume(run.run_id)).output == "3"
         assert server.raw[1] == server.raw[2]
         assert b"sk-secret" not in (tmp_path / "journal.db").read_bytes()
         await journal.close()

@@ -85,12 +85,12 @@ class World:
             try:
                 result = await handle
                 answers = {key: self.answer(run, key) for key in result.questions}
-                started = bool(await self.journal.runs(run=run))
+                started = bool(await self.journal.runs(run_id=run))
                 if result.completed:
                     return result
             except Died:
                 self.journal.revive()
-                started = bool(await self.journal.runs(run=run))
+                started = bool(await self.journal.runs(run_id=run))
                 answers = {}
         raise AssertionError("it never came to an end")
 

@@ -42,8 +42,8 @@ async def dies_after_the_effect(agent, journal):
     with pytest.raises(Died):
         await run
     journal.revive()
-    assert (await kinds(agent, run.run))[-1] == "ToolStarted"
-    return run.run
+    assert (await kinds(agent, run.run_id))[-1] == "ToolStarted"
+    return run.run_id
 
 
 @pytest.mark.parametrize("effect", ["pure", "idempotent"])
@@ -145,10 +145,10 @@ async def test_what_is_compensable_is_undone_first():
 async def test_resume_on_a_completed_run_returns_its_result_and_writes_nothing():
     agent = Agent(adding(), [add], journal="memory")
     result = await agent.run("go")
-    before = await facts(agent, result.run)
-    again = await agent.resume(result.run)
+    before = await facts(agent, result.run_id)
+    again = await agent.resume(result.run_id)
     assert (again.output, again.usage, again.steps) == (result.output, result.usage, result.steps)
-    assert await facts(agent, result.run) == before
+    assert await facts(agent, result.run_id) == before
 
 
 async def test_resume_after_a_failure_goes_on_where_it_was():
@@ -164,7 +164,7 @@ async def test_resume_after_a_failure_goes_on_where_it_was():
     run = agent.run("go")
     with pytest.raises(ModelError):
         await run
-    result = await agent.resume(run.run)
+    result = await agent.resume(run.run_id)
     assert (result.output, result.attempt) == ("3", 2)
     assert asked == [1, 3, 3], "the recorded step is not repeated"
 
@@ -175,7 +175,7 @@ async def test_resume_after_a_limit_starts_the_limits_anew():
     )
     result = await agent.run("go")
     assert result.stop.kind == "max_steps"
-    assert (await agent.resume(result.run)).output == "done"
+    assert (await agent.resume(result.run_id)).output == "done"
 
 
 async def test_answers_are_checked_and_nothing_is_lost():
@@ -183,11 +183,11 @@ async def test_answers_are_checked_and_nothing_is_lost():
     result = await agent.run("go")
     (key,) = result.questions
     with pytest.raises(InvalidState, match=f"no open question 'approve:c9_9'; did you mean '{key}'"):
-        await agent.resume(result.run, {"approve:c9_9": "yes"})
-    assert (await agent.resume(result.run, {key: "yes"})).output == "done"
-    assert (await agent.resume(result.run, {key: "yes"})).output == "done", "the same answer again is passed over"
+        await agent.resume(result.run_id, {"approve:c9_9": "yes"})
+    assert (await agent.resume(result.run_id, {key: "yes"})).output == "done"
+    assert (await agent.resume(result.run_id, {key: "yes"})).output == "done", "the same answer again is passed over"
     with pytest.raises(InvalidState, match="was already answered with 'yes'; 'no' does not count"):
-        await agent.resume(result.run, {key: "no"})
+        await agent.resume(result.run_id, {key: "no"})
     with pytest.raises(RunNotFound, match="no run 'nowhere'"):
         await agent.resume("nowhere")
 
@@ -208,7 +208,7 @@ async def test_approval(answer, seen):
     result = await agent.run("go")
     assert result.stop.kind == "waiting"
     (key,) = result.questions
-    result = await agent.resume(result.run, {key: answer})
+    result = await agent.resume(result.run_id, {key: answer})
     assert result.steps[0].observation == seen
 
 
@@ -218,7 +218,7 @@ async def test_a_definition_without_code_is_run_by_the_caller():
     result = await agent.run("go")
     ((key, question),) = result.questions.items()
     assert question.prompt == "Run ask_boss({}) and answer with its result."
-    result = await agent.resume(result.run, {key: {"boss": "says no"}})
+    result = await agent.resume(result.run_id, {key: {"boss": "says no"}})
     assert result.steps[0].observation == '{"boss": "says no"}'
 
 
@@ -266,15 +266,15 @@ async def test_a_fork_goes_on_from_an_earlier_fact_with_another_result():
     )
     original = await agent.run("go")
     assert original.output == "it is 3"
-    fork = await agent.fork(original.run, at=3, results={"c1_0": 99})
+    fork = await agent.fork(original.run_id, at=3, results={"c1_0": 99})
     assert fork.output == "it is 99"
-    assert fork.run != original.run
-    assert (await agent.resume(original.run)).output == "it is 3", "the original stays"
-    assert (await agent.resume(fork.run)).output == "it is 99"
+    assert fork.run_id != original.run_id
+    assert (await agent.resume(original.run_id)).output == "it is 3", "the original stays"
+    assert (await agent.resume(fork.run_id)).output == "it is 99"
     with pytest.raises(InvalidState, match="no call 'c9_9' waits for a result; did you mean 'c1_0'"):
-        await agent.fork(original.run, at=3, results={"c9_9": 1})
+        await agent.fork(original.run_id, at=3, results={"c9_9": 1})
     with pytest.raises(InvalidState, match="has the facts 1 to 7, not 8"):
-        await agent.fork(original.run, at=8)
+        await agent.fork(original.run_id, at=8)
 
 
 async def test_a_fork_with_another_model_prompt_and_input():
@@ -286,15 +286,15 @@ async def test_a_fork_with_another_model_prompt_and_input():
 
     agent = Agent(ScriptedModel(["from the first"]), instructions="Be brief.", journal="memory")
     original = await agent.run("question one")
-    fork = await agent.fork(original.run, model=ScriptedModel(script), instructions="Be long.", user_input="question two")
+    fork = await agent.fork(original.run_id, model=ScriptedModel(script), instructions="Be long.", user_input="question two")
     assert fork.output == "from the other model"
     assert seen == [["Be long.", "question one", "from the first", "question two"]]
-    second = await agent.fork(fork.run, at=1, model=ScriptedModel(script), user_input="question three")
+    second = await agent.fork(fork.run_id, at=1, model=ScriptedModel(script), user_input="question three")
     assert second.completed
     assert seen[1] == ["Be brief.", "question one", "from the first", "question three"]
     with pytest.raises(JournalError, match="cascade"):
-        await agent.journal.delete(original.run)
-    await agent.journal.delete(original.run, cascade=True)
+        await agent.journal.delete(original.run_id)
+    await agent.journal.delete(original.run_id, cascade=True)
     assert await agent.journal.runs() == []
 
 
@@ -314,12 +314,12 @@ async def test_a_run_replays_offline_with_the_same_decisions(tmp_path):
     agent = Agent(model, [pay, add], policies=[Approve("pay")], journal="memory")
     result = await agent.run("go")
     while result.questions:
-        result = await agent.resume(result.run, dict.fromkeys(result.questions, "yes"))
+        result = await agent.resume(result.run_id, dict.fromkeys(result.questions, "yes"))
     assert ran == [1, 2]
-    replayed = await agent.replay(result.run)
+    replayed = await agent.replay(result.run_id)
     assert replayed.same, str(replayed)
     assert ran == [1, 2], "nothing was paid by the replay"
-    path = await save_run(agent.journal, result.run, tmp_path / "runs" / "pay.jsonl")
+    path = await save_run(agent.journal, result.run_id, tmp_path / "runs" / "pay.jsonl")
     await asyncio.to_thread(freeze(path, agent))
     await asyncio.to_thread(freeze(result, agent))
 
@@ -345,7 +345,7 @@ async def test_a_replay_says_where_it_differs_and_how(change):
         "limit": lambda: Agent(model, [add], instructions="Add well.\nBe brief.", stops=max_steps(1), journal=original.journal),
         "code": lambda: Agent(model, [wrong], instructions="Add well.\nBe brief.", journal=original.journal),
     }[change]()
-    replay = await changed.replay(result.run, rerun_pure_tools=change == "code")
+    replay = await changed.replay(result.run_id, rerun_pure_tools=change == "code")
     assert not replay.same
     told = {
         "prompt": ["at fact 3", "-Be brief.", "+Be long."],
@@ -373,7 +373,7 @@ async def test_a_run_that_failed_or_was_cut_off_replays_as_far_as_it_goes():
     run = agent.run("go")
     with pytest.raises(ModelError):
         await run
-    replay = await agent.replay(run.run)
+    replay = await agent.replay(run.run_id)
     assert replay.same, str(replay)
 
 
@@ -382,6 +382,6 @@ async def test_the_second_run_of_a_session_replays_with_what_came_before(tmp_pat
     await agent.run("a", session_id="s")
     second = await agent.run("b", session_id="s")
     assert second.output == "3"
-    assert (await agent.replay(second.run)).same
-    path = await save_run(agent.journal, second.run, tmp_path / "second.jsonl")
+    assert (await agent.replay(second.run_id)).same
+    path = await save_run(agent.journal, second.run_id, tmp_path / "second.jsonl")
     await asyncio.to_thread(freeze(path, lambda: agent))

@@ -34,11 +34,11 @@ from tests.parts import add, adding, assert_valid_history, chunks, facts, kinds
 async def test_nothing_happens_before_a_run_is_awaited():
     agent = Agent(adding(), [add], journal="memory")
     run = agent.run("go")
-    assert run.run
+    assert run.run_id
     await asyncio.sleep(0.01)
     assert await agent.journal.runs() == []
     result = await run
-    assert result.run == run.run
+    assert result.run_id == run.run_id
     assert await run is result, "a second await gives the same result"
 
 
@@ -120,10 +120,10 @@ async def test_a_failing_sink_never_breaks_a_run(caplog):
     result = await agent.run("go")
     assert result.output == "the sum is 7"
     assert len(heard) == 3
-    warned = [e.body for e in await facts(agent, result.run) if isinstance(e.body, Warned)]
+    warned = [e.body for e in await facts(agent, result.run_id) if isinstance(e.body, Warned)]
     assert len(warned) == 1
     assert "broken failed and hears no more: RuntimeError: printer on fire" in warned[0].text
-    assert [e for e in others if not isinstance(e.body, Delta)] == await facts(agent, result.run)
+    assert [e for e in others if not isinstance(e.body, Delta)] == await facts(agent, result.run_id)
     assert "".join(e.body.text for e in others if isinstance(e.body, Delta)) == "the sum is 7"
 
     def at_the_end(event):
@@ -195,11 +195,11 @@ async def test_a_policy_can_end_ask_or_fail():
         result.raise_for_stop()
     result = await agent.run("ask")
     assert list(result.questions) == ["mood"]
-    assert (await agent.resume(result.run, {"mood": "well"})).output == "fine"
+    assert (await agent.resume(result.run_id, {"mood": "well"})).output == "fine"
     with pytest.raises(UnexpectedError, match=r"ZeroDivisionError: oops \(at .*test_runs.py:\d+\)") as raised:
         await agent.run("bug")
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
-    assert (await agent.journal.runs(run=raised.value.run))[0].status == "failed"
+    assert (await agent.journal.runs(run_id=raised.value.run_id))[0].status == "failed"
 
 
 async def test_cost_is_limited_and_an_unknown_price_cannot_be():
@@ -254,7 +254,7 @@ async def test_a_run_id_is_used_once():
 async def test_the_facts_of_a_run():
     agent = Agent(adding(), [add], journal="memory")
     result = await agent.run("go")
-    assert await kinds(agent, result.run) == [
+    assert await kinds(agent, result.run_id) == [
         *["Opened", "Received", "ModelReplied", "ToolStarted", "ToolFinished", "ModelReplied", "Stopped"]
     ]
     (card,) = await agent.journal.runs()

@@ -362,7 +362,7 @@ async def test_models_by_name(tmp_path):
     agent = Agent(f"scripted/{script}", [add], journal="memory")
     result = await agent.run("go")
     assert result.output == "3"
-    recording = await save_run(agent.journal, result.run, tmp_path / "run.jsonl")
+    recording = await save_run(agent.journal, result.run_id, tmp_path / "run.jsonl")
     assert (await Agent(f"replay/{recording}", [add], journal="memory").run("go")).output == "3"
     with pytest.raises(ConfigError, match="cannot be read"):
         resolve("replay/nowhere")

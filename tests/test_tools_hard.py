@@ -387,7 +387,7 @@ async def test_answers_of_every_type(kind, text, value):
     agent = Agent(ScriptedModel([text]), output=kind, journal="memory")
     result = await agent.run("go")
     assert (result.stop.kind, result.output) == ("completed", value)
-    assert (await agent.resume(result.run)).output == value, "and the same when it is read back"
+    assert (await agent.resume(result.run_id)).output == value, "and the same when it is read back"
 
 
 async def test_no_answer_is_not_an_answer():

@@ -91,7 +91,7 @@ async def test_each_kind_of_failure_has_its_chunk_and_its_exception(model, error
             seen.append(chunk)
     assert text in str(raised.value)
     assert isinstance(raised.value, AgentError)
-    assert raised.value.run
+    assert raised.value.run_id
     assert seen[-1]["type"] == "error"
     assert text in seen[-1]["message"]
     assert seen[-1]["data"]["type"] == type(raised.value).__name__

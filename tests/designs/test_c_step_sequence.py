@@ -244,7 +244,7 @@ async def test_max_steps_is_raised_by_the_sequence_and_returned_by_run():
         async for step in sequence:
             seen.append(step.kind)
     assert seen == ["tool_call", "tool_result"] * 3
-    assert raised.value.run == sequence.run
+    assert raised.value.run_id == sequence.run_id
     result = await agent.run("go")
     assert result.stop.kind == "max_steps"
     assert len(result.steps) == 3

@@ -111,7 +111,7 @@ async def test_a_tool_call_from_parsing_to_the_model():
     run = agent.run("go", session_id="s", user_id="u")
     seen = await chunks(run)
     assert order == ["guard {'city': 'Kyoto',}", "execute"]
-    assert known == [("s", "u", "guide", f"{run.run}:c1_0")]
+    assert known == [("s", "u", "guide", f"{run.run_id}:c1_0")]
     (response,) = [c for c in seen if c["type"] == "tool_response"]
     assert response["data"]["content"] == {"city": "Kyoto", "sky": "clear"}
     assert response["data"]["content_preview"] == '{"city": "Kyoto", "sky": "clear"}'
@@ -175,7 +175,7 @@ async def test_a_stream_is_taken_up_again_from_a_given_fact():
                 break
         await run
     down = False
-    seen = await chunks(agent.resume(run.run, after=last))
+    seen = await chunks(agent.resume(run.run_id, after=last))
     assert [c["seq"] for c in seen] == list(range(1, len(seen) + 1))
     assert seen[0]["type"] == "tool_response", "what the reader had not seen comes first"
     restarted = next(c for c in seen if c.get("status") == "restarted")
@@ -270,7 +270,7 @@ async def test_cancellation_frees_everything_it_held():
     assert len(asyncio.all_tasks()) == before
     (card,) = await agent.journal.runs()
     assert card.status == "cancelled"
-    assert isinstance((await agent.resume(run.run)).questions, dict)
+    assert isinstance((await agent.resume(run.run_id)).questions, dict)
 
 
 @pytest.mark.requirement("D17")

@@ -52,7 +52,7 @@ async def main() -> None:
         except AgentError as again:
             told.append(type(again).__name__)
         control.write_text("")
-        result = await (agent.resume(run) if await journal.runs(run=run) else agent.run("go", run_id=run))
+        result = await (agent.resume(run) if await journal.runs(run_id=run) else agent.run("go", run_id=run))
     while result.questions:
         result = await agent.resume(run, dict.fromkeys(result.questions, "skip"))
     facts = [event.seq async for event in journal.read(run)]

@@ -33,8 +33,8 @@ async def written(path):
 
 async def everything(journal):
     cards = await journal.runs()
-    facts = {card.run: [encode(event) async for event in journal.read(card.run)] for card in cards}
-    states = {card.run: (await load(journal, card.run)).history for card in cards}
+    facts = {card.run_id: [encode(event) async for event in journal.read(card.run_id)] for card in cards}
+    states = {card.run_id: (await load(journal, card.run_id)).history for card in cards}
     sessions = {f"s{number}": await journal.runs(session=f"s{number}") for number in range(5)}
     return cards, facts, states, sessions
 
@@ -102,7 +102,7 @@ async def test_random_damage_gives_a_clear_error_or_the_right_data(tmp_path):
 async def test_rows_that_were_changed_or_removed_are_noticed(tmp_path, statement, what):
     path = tmp_path / "journal.db"
     cards, *_ = await written(path)
-    run = next(card.run for card in cards if card.title == "question 3")
+    run = next(card.run_id for card in cards if card.title == "question 3")
     connection = sqlite3.connect(path)
     connection.execute(statement)
     connection.commit()
@@ -136,7 +136,7 @@ async def test_a_removed_result_is_not_paid_for_again(tmp_path):
     connection.close()
     journal = SqliteJournal(path)
     with pytest.raises(JournalCorrupt, match="is missing"):
-        await Agent(ScriptedModel([call("pay"), "done"]), [pay], journal=journal).resume(run.run)
+        await Agent(ScriptedModel([call("pay"), "done"]), [pay], journal=journal).resume(run.run_id)
     assert paid == [1]
     await journal.close()
 
@@ -149,7 +149,7 @@ async def test_a_damaged_write_ahead_log_gives_an_earlier_state_and_no_other(tmp
     agent = Agent(ScriptedModel(lambda request: f"answer {len(request.messages)}"), journal=journal)
     for number in range(8):
         await agent.run(f"question {number}", session_id="s")
-    facts = {card.run: [encode(event) async for event in journal.read(card.run)] for card in await journal.runs()}
+    facts = {card.run_id: [encode(event) async for event in journal.read(card.run_id)] for card in await journal.runs()}
     subprocess.run(["cp", path, f"{path}-wal", tmp_path / "copies"], check=True)  # by another process: see the docs
     await journal.close()
     main, log = (tmp_path / "copies" / "journal.db").read_bytes(), (tmp_path / "copies" / "journal.db-wal").read_bytes()
@@ -162,8 +162,8 @@ async def test_a_damaged_write_ahead_log_gives_an_earlier_state_and_no_other(tmp
         (tmp_path / f"copy-{seed}.db-wal").write_bytes(broken)
         journal = SqliteJournal(copy)
         for card in await journal.runs():
-            found = [encode(event) async for event in journal.read(card.run)]
-            assert found == facts[card.run][: len(found)], f"seed {seed}"
+            found = [encode(event) async for event in journal.read(card.run_id)]
+            assert found == facts[card.run_id][: len(found)], f"seed {seed}"
         assert await journal.verify() == []
         await journal.close()
 
@@ -171,7 +171,7 @@ async def test_a_damaged_write_ahead_log_gives_an_earlier_state_and_no_other(tmp
 async def test_a_run_can_be_forked_from_before_the_damage(tmp_path):
     path = tmp_path / "journal.db"
     cards, *_ = await written(path)
-    run = cards[-1].run
+    run = cards[-1].run_id
     connection = sqlite3.connect(path)
     connection.execute("UPDATE facts SET body = '{}' WHERE run = ? AND seq = 5", (run,))
     connection.commit()

@@ -122,7 +122,7 @@ async def test_a_disk_without_room_parallel_tools_are_all_told_so_and_go_on_when
         await run
     assert sorted(done) == [1, 2, 3, 4, 5]
     (small_disk / "filler").unlink()
-    assert (await agent.resume(run.run)).output == "all done"
+    assert (await agent.resume(run.run_id)).output == "all done"
     await journal.close()
 
 
@@ -141,7 +141,7 @@ async def test_a_run_that_broke_off_on_a_full_disk_is_free_for_other_processes_w
     until = time.monotonic() + 10
     while True:
         try:
-            result = await Agent(ScriptedModel(["taken up"]), journal=other).resume(run.run)
+            result = await Agent(ScriptedModel(["taken up"]), journal=other).resume(run.run_id)
             break
         except RunBusy:
             assert time.monotonic() < until, "its lease was never given back"

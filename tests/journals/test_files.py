@@ -121,7 +121,7 @@ async def test_of_two_processes_that_open_one_run_at_once_one_is_told(tmp_path):
     outcomes = await asyncio.gather(*[agent.run("go", run_id="r") for agent in agents], return_exceptions=True)
     kinds = sorted(type(outcome).__name__ for outcome in outcomes)
     assert kinds in (["Result", "RunBusy"], ["JournalError", "Result"])
-    assert (await one.runs(run="r"))[0].status == "completed"
+    assert (await one.runs(run_id="r"))[0].status == "completed"
     await one.close()
     await other.close()
 
@@ -217,7 +217,7 @@ async def test_a_model_that_fails_after_a_reply_leaves_that_reply(tmp_path):
     run = Agent(script, output=int, journal=journal).run("go")
     with pytest.raises(ModelError):
         await run
-    kinds = [type(event.body).__name__ async for event in journal.read(run.run)]
+    kinds = [type(event.body).__name__ async for event in journal.read(run.run_id)]
     assert kinds == ["Opened", "Received", "ModelReplied", "Noted", "Stopped"]
     await journal.close()
 
@@ -233,6 +233,6 @@ async def test_a_backup_is_a_whole_journal_and_may_be_made_while_others_write(tm
         await journal.backup(tmp_path / "copy.db")
     copy = SqliteJournal(tmp_path / "copy.db")
     assert await copy.verify() == []
-    assert (await Agent(adding(), [add], journal=copy).resume(result.run)).output == "the sum is 7"
+    assert (await Agent(adding(), [add], journal=copy).resume(result.run_id)).output == "the sum is 7"
     await copy.close()
     await journal.close()

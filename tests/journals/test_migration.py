@@ -46,8 +46,8 @@ async def test_an_old_journal_keeps_its_runs_and_goes_on(tmp_path):
     journal = SqliteJournal(old_file(tmp_path))
     agent = Agent(adding(), [add], journal=journal, instructions="Be brief.")
     assert await journal.verify() == []
-    assert {card.run for card in await journal.runs()} >= {"turn-1", "turn-2", "turn-3", "waiting"}
-    assert await journal.runs(run="empty") == [], "a claim that came to nothing is not kept"
+    assert {card.run_id for card in await journal.runs()} >= {"turn-1", "turn-2", "turn-3", "waiting"}
+    assert await journal.runs(run_id="empty") == [], "a claim that came to nothing is not kept"
     assert (await agent.resume("turn-3")).output == "the sum is 7 (3 asked)"
     assert (await agent.replay("turn-3")).same
     payer = Agent(ScriptedModel([call("pay", yen=5), "paid it"]), [pay], policies=[Approve("pay")], journal=journal)
@@ -58,7 +58,7 @@ async def test_an_old_journal_keeps_its_runs_and_goes_on(tmp_path):
 async def test_an_old_session_goes_on_from_its_last_turn_although_the_clock_was_set_back(tmp_path):
     journal = SqliteJournal(old_file(tmp_path))
     agent = Agent(adding(), [add], journal=journal, instructions="Be brief.")
-    assert [card.run for card in await journal.runs(session="s")] == ["turn-3", "turn-2", "turn-1"]
+    assert [card.run_id for card in await journal.runs(session="s")] == ["turn-3", "turn-2", "turn-1"]
     assert (await agent.run("and again", session_id="s", user_id="u")).output == "the sum is 7 (4 asked)"
     await journal.close()
 

@@ -82,7 +82,7 @@ def test_a_state_from_a_snapshot_is_the_state_from_all_facts(monkeypatch, turns)
                 assert same(decode_state(encode_state(result.state)), result.state)
             except ModelError:
                 pass
-            assert same(await load(journal, run.run), await folded(journal, run.run))
+            assert same(await load(journal, run.run_id), await folded(journal, run.run_id))
             await journal.close()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ async def test_a_long_session_is_kept_as_one_snapshot_and_few_facts(tmp_path):
         for _ in range(10):
             result = await agent.run("go on", session_id="s")
         assert result.output == f"turn {number * 10 + 9} is done"
-        lineage = await journal.lineage(result.run, fold=FOLD)
+        lineage = await journal.lineage(result.run_id, fold=FOLD)
         assert lineage.snapshot or number == 0
         assert len(lineage.events) < 210
         await journal.close()
@@ -108,7 +108,7 @@ async def test_a_snapshot_goes_with_its_run(tmp_path):
     path = tmp_path / "journal.db"
     journal = SqliteJournal(path)
     agent = Agent(talking(["tool"] * 30), [add], journal=journal)
-    first = (await agent.run("go on", session_id="s")).run
+    first = (await agent.run("go on", session_id="s")).run_id
     for _ in range(29):
         await agent.run("go on", session_id="s")
     assert await snapshots(path)
@@ -130,8 +130,8 @@ async def test_a_snapshot_that_is_damaged_or_of_another_fold_is_not_used(tmp_pat
     connection.commit()
     connection.close()
     journal = SqliteJournal(path)
-    assert (await journal.lineage(result.run, fold=FOLD)).snapshot == ""
-    assert (await load(journal, result.run)).history == result.history
+    assert (await journal.lineage(result.run_id, fold=FOLD)).snapshot == ""
+    assert (await load(journal, result.run_id)).history == result.history
     assert (
         await Agent(talking(["tool"] * 40), [add], journal=journal).run("go on", session_id="s")
     ).output == "turn 30 is done"
@@ -152,7 +152,7 @@ async def test_a_snapshot_that_cannot_be_kept_costs_time_and_nothing_else(caplog
 async def test_a_fork_from_before_the_snapshot_sees_what_was_there_then(tmp_path):
     journal = SqliteJournal(tmp_path / "journal.db")
     agent = Agent(talking(["tool"] * 40), [add], journal=journal)
-    runs = [(await agent.run("go on", session_id="s")).run for _ in range(30)]
+    runs = [(await agent.run("go on", session_id="s")).run_id for _ in range(30)]
     fork = await agent.fork(runs[4], user_input="otherwise")
     assert fork.output == "turn 5 is done"
     await journal.close()
@@ -164,7 +164,7 @@ async def test_a_session_of_approvals_is_kept_as_a_snapshot_too(tmp_path):
     agent = Agent(talking(["question"] * 30), [pay], policies=[Approve("pay")], journal=journal)
     for _ in range(20):
         waiting = await agent.run("go on", session_id="s")
-        result = await agent.resume(waiting.run, dict.fromkeys(waiting.questions, "yes"))
-    assert (await journal.lineage(result.run, fold=FOLD)).snapshot
-    assert same(await load(journal, result.run), await folded(journal, result.run))
+        result = await agent.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))
+    assert (await journal.lineage(result.run_id, fold=FOLD)).snapshot
+    assert same(await load(journal, result.run_id), await folded(journal, result.run_id))
     await journal.close()

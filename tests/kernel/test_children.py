@@ -42,16 +42,16 @@ async def test_a_child_is_a_run_of_the_same_journal_with_a_parent(tmp_path, kind
     result = await boss.run("go", session_id="s")
     assert (result.output, paid) == ("all done", [5])
     assert result.steps[0].observation == "the clerk is done"
-    child, parent = sorted(await journal.runs(), key=lambda card: card.run, reverse=True)
-    assert (child.run, child.parent, child.agent, child.status) == (
-        f"{parent.run}/c1_0/clerk",
-        parent.run,
+    child, parent = sorted(await journal.runs(), key=lambda card: card.run_id, reverse=True)
+    assert (child.run_id, child.parent, child.agent, child.status) == (
+        f"{parent.run_id}/c1_0/clerk",
+        parent.run_id,
         "clerk",
         "completed",
     )
     assert result.usage.total == parent.input + parent.output == 4 * 15, "what the child spent is its parent's too"
     assert (await boss.run("go", session_id="s2")).completed
-    assert [card.run for card in await journal.runs(session="s")] == [parent.run], "a child is no turn of the session"
+    assert [card.run_id for card in await journal.runs(session="s")] == [parent.run_id], "a child is no turn of the session"
     await journal.close()
 
 
@@ -60,7 +60,7 @@ async def test_a_childs_chunks_are_shown_under_its_own_name():
     chunks = [chunk async for chunk in boss.run("go")]
     childs = [chunk for chunk in chunks if chunk.agent == "clerk"]
     assert {"delta", "tool_call", "tool_response", "usage"} <= {chunk.type for chunk in childs}
-    assert all(chunk.data["run"].endswith("/c1_0/clerk") and "fact" not in chunk.data for chunk in childs)
+    assert all(chunk.data["run_id"].endswith("/c1_0/clerk") and "fact" not in chunk.data for chunk in childs)
     assert [chunk.seq for chunk in chunks] == list(range(1, len(chunks) + 1))
 
 
@@ -69,10 +69,10 @@ async def test_a_question_inside_a_child_is_asked_and_answered_above():
     paid, boss = family(journal, policies=[Approve("pay")])
     waiting = await boss.run("go")
     ((key, question),) = waiting.questions.items()
-    assert key == f"{waiting.run}/c1_0/clerk:approve:c1_0"
+    assert key == f"{waiting.run_id}/c1_0/clerk:approve:c1_0"
     assert question.options == ("yes", "no")
     assert paid == []
-    result = await boss.resume(waiting.run, {key: "yes"})
+    result = await boss.resume(waiting.run_id, {key: "yes"})
     assert (result.output, paid) == ("all done", [5])
     assert {card.status for card in await journal.runs()} == {"completed"}
 
@@ -87,9 +87,9 @@ async def test_a_child_that_died_goes_on_where_it_was():
             await run
         journal.revive()
         paid.clear()
-        result = await boss.resume(run.run)
+        result = await boss.resume(run.run_id)
         while result.questions:  # the payment may have been under way
-            result = await boss.resume(run.run, dict.fromkeys(result.questions, "skip"))
+            result = await boss.resume(run.run_id, dict.fromkeys(result.questions, "skip"))
         assert result.output == "all done"
         assert len(paid) <= 1
 
@@ -113,7 +113,7 @@ async def test_a_child_stops_with_its_parent_and_can_go_on_with_it():
     assert (await run).stop.kind == "cancelled"
     assert {card.status for card in await journal.runs()} == {"cancelled"}
     slow = 0
-    assert (await boss.resume(run.run)).output == "all done"
+    assert (await boss.resume(run.run_id)).output == "all done"
 
 
 async def test_a_child_spends_its_parents_money():
@@ -206,10 +206,10 @@ async def test_a_child_that_is_let_go_with_its_parent_keeps_its_limits():
         if (await run.let_go()).stop.kind != "released":
             break
         assert {card.status for card in await journal.runs()} == {"running"}
-        run = boss.resume(run.run).start()
+        run = boss.resume(run.run_id).start()
     result = await run
     while result.questions:
-        result = await boss.resume(run.run, dict.fromkeys(result.questions, "skip"))
+        result = await boss.resume(run.run_id, dict.fromkeys(result.questions, "skip"))
     assert len(calls) <= 12
 
 
@@ -223,11 +223,11 @@ async def test_an_answer_to_a_childs_question_is_checked_at_the_door():
     with pytest.raises(Died):
         await run
     journal.revive()
-    waiting = await boss.resume(run.run)
+    waiting = await boss.resume(run.run_id)
     (key,) = waiting.questions
     with pytest.raises(InvalidState, match="retry"):
-        await boss.resume(run.run, {key: "maybe"})
-    assert (await boss.resume(run.run, {key: " RETRY "})).output == "all done"
+        await boss.resume(run.run_id, {key: "maybe"})
+    assert (await boss.resume(run.run_id, {key: " RETRY "})).output == "all done"
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -235,6 +235,6 @@ async def test_children_are_deleted_with_their_parent(tmp_path, kind):
     journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "journal.db")
     _, boss = family(journal)
     result = await boss.run("go")
-    await journal.delete(result.run)
+    await journal.delete(result.run_id)
     assert await journal.runs() == []
     await journal.close()

@@ -51,7 +51,7 @@ async def test_what_was_recalled_replays_identically_after_the_memory_has_change
     result = await agent.run("hi")
     assert result.output == "(likes tea) hi"
     memory.known = "likes coffee"
-    assert (await agent.replay(result.run)).same
+    assert (await agent.replay(result.run_id)).same
     assert memory.asked == 1
     assert (await agent.run("hi")).output == "(likes coffee) hi"
 
@@ -61,7 +61,7 @@ async def test_what_was_recalled_is_a_fact_and_a_chunk():
     chunks = [chunk async for chunk in agent.run("hi")]
     assert [chunk.data["value"] for chunk in chunks if chunk.type == "known"] == ["likes tea"]
     (card,) = await agent.journal.runs()
-    assert (await agent.resume(card.run)).state.custom == {"known": {"reply": 1, "value": "likes tea"}}
+    assert (await agent.resume(card.run_id)).state.custom == {"known": {"reply": 1, "value": "likes tea"}}
 
 
 async def test_each_model_call_recalls_for_itself_and_a_crash_in_between_does_not_ask_twice():
@@ -78,9 +78,9 @@ async def test_each_model_call_recalls_for_itself_and_a_crash_in_between_does_no
         await run
     memory.known = "likes coffee"
     journal.revive()
-    assert (await agent.resume(run.run)).output == "likes coffee", "the second call recalls what is known then"
+    assert (await agent.resume(run.run_id)).output == "likes coffee", "the second call recalls what is known then"
     assert memory.asked == 2
-    kinds = [type(event.body).__name__ async for event in journal.read(run.run)]
+    kinds = [type(event.body).__name__ async for event in journal.read(run.run_id)]
     assert kinds.count("Custom") == 2
 
 
@@ -95,8 +95,8 @@ async def test_a_replay_notices_a_part_that_has_changed():
         return messages[:-1]
 
     for changed in ([insult], [greet, insult], [], [greet, forget]):
-        assert not (await Agent(ScriptedModel(["fine"]), context=changed, journal=journal).replay(result.run)).same
-    assert (await Agent(ScriptedModel(["fine"]), context=[greet], journal=journal).replay(result.run)).same
+        assert not (await Agent(ScriptedModel(["fine"]), context=changed, journal=journal).replay(result.run_id)).same
+    assert (await Agent(ScriptedModel(["fine"]), context=[greet], journal=journal).replay(result.run_id)).same
 
 
 async def test_a_part_that_gives_no_messages_is_told():

@@ -52,9 +52,9 @@ async def test_an_approval_that_is_asked_after_a_crash_takes_yes_for_an_answer(a
         await run
     journal.revive()
     careful = Agent(model, [act], policies=[Approve("act")], journal=journal)
-    waiting = await careful.resume(run.run)
+    waiting = await careful.resume(run.run_id)
     assert waiting.questions["approve:c1_0"].options == ("yes", "no")
-    assert (await careful.resume(run.run, {"approve:c1_0": answer})).output == "done"
+    assert (await careful.resume(run.run_id, {"approve:c1_0": answer})).output == "done"
     assert log == [1, 2 if isinstance(answer, dict) else 1]
 
 
@@ -66,7 +66,7 @@ async def test_what_a_run_says_of_its_agent_follows_the_tools():
         first, *_ = [event.body async for event in agent.journal.read(run)]
         return list(first.recipe["tools"])
 
-    assert await tools((await agent.run("go")).run) == ["add"]
+    assert await tools((await agent.run("go")).run_id) == ["add"]
 
     @tool
     def later() -> str:
@@ -74,4 +74,4 @@ async def test_what_a_run_says_of_its_agent_follows_the_tools():
         return ""
 
     agent.tools.register(later)
-    assert await tools((await agent.run("go")).run) == ["add", "later"]
+    assert await tools((await agent.run("go")).run_id) == ["add", "later"]

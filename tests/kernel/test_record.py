@@ -47,7 +47,7 @@ async def test_a_sink_that_fails_at_the_reply_is_told_of_and_the_run_goes_on(cal
     async with asyncio.timeout(5):
         result = await agent.run("go")
     assert result.output == "done"
-    assert (await kinds(agent.journal, result.run)).count("Warned") == 1
+    assert (await kinds(agent.journal, result.run_id)).count("Warned") == 1
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -58,7 +58,7 @@ async def test_replies_that_follow_each_other_at_once_are_all_recorded(tmp_path,
 
     journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "journal.db")
     result = await Agent(ScriptedModel(["one", "two", "three"]), strategy=Twice(), journal=journal).run("go")
-    assert await kinds(journal, result.run) == ["Opened", "Received", *["ModelReplied"] * 3, "Stopped"]
+    assert await kinds(journal, result.run_id) == ["Opened", "Received", *["ModelReplied"] * 3, "Stopped"]
     await journal.close()
 
 
@@ -96,7 +96,7 @@ async def test_a_reply_that_is_no_json_ends_the_run_before_any_tool(calls, polic
     with pytest.raises(UnexpectedError, match="'odd' wants back unchanged cannot be recorded as JSON"):
         await run
     assert done == []
-    assert await kinds(agent.journal, run.run) == ["Opened", "Received", "Stopped"]
+    assert await kinds(agent.journal, run.run_id) == ["Opened", "Received", "Stopped"]
 
 
 async def test_a_fact_after_the_reply_that_is_no_json_leaves_the_reply(tmp_path):
@@ -118,7 +118,7 @@ async def test_a_fact_after_the_reply_that_is_no_json_leaves_the_reply(tmp_path)
     with pytest.raises(UnexpectedError, match="a ToolStarted fact cannot be recorded"):
         await run
     assert done == []
-    assert await kinds(agent.journal, run.run) == ["Opened", "Received", "ModelReplied", "Stopped"]
+    assert await kinds(agent.journal, run.run_id) == ["Opened", "Received", "ModelReplied", "Stopped"]
     await journal.close()
 
 

@@ -47,7 +47,7 @@ async def test_a_model_call_may_choose_tools_instructions_and_settings():
     assert seen[0].messages[0].text == "Be rude."
     assert dict(seen[0].settings) == {"top_p": 1, "temperature": 2}
     assert result.state.replies[0].step == step
-    assert (await agent.replay(result.run)).same
+    assert (await agent.replay(result.run_id)).same
     broken = Agent(ScriptedModel(script), [add], strategy=Asking(CallModel(tools=("ad",))), journal="memory")
     with pytest.raises(ToolNotFoundError, match="did you mean 'add'"):
         await broken.run("hi")
@@ -117,7 +117,7 @@ async def test_a_question_in_a_graph_lets_the_tasks_under_way_finish():
     waiting = await agent.run("go")
     assert list(waiting.questions) == ["approve:1:c"]
     assert len(times["a"]) == 2, "it was running, and has come to its end"
-    assert (await agent.resume(waiting.run, {"approve:1:c": "yes"})).output == sorted(TASKS)
+    assert (await agent.resume(waiting.run_id, {"approve:1:c": "yes"})).output == sorted(TASKS)
     assert [len(times[name]) for name in "ab"] == [2, 2], "what was done is not done again"
 
 
@@ -129,7 +129,7 @@ async def test_an_abort_in_a_graph_ends_the_tasks_under_way():
     result = await run
     assert result.stop.kind == "cancelled"
     assert len(times["a"]) == 1
-    assert (await agent.resume(run.run)).output == sorted(TASKS)
+    assert (await agent.resume(run.run_id)).output == sorted(TASKS)
 
 
 async def test_a_task_that_fails_has_its_error_as_its_result():

@@ -239,7 +239,7 @@ async def test_a_detached_run_outlives_its_readers_and_can_be_found_again():
     gc.collect()
     (card,) = await agent.journal.runs()
     assert card.status == "running"
-    chunks = [chunk async for chunk in agent.attach(card.run)]
+    chunks = [chunk async for chunk in agent.attach(card.run_id)]
     assert any(chunk.type == "delta" for chunk in chunks)
     assert facts_of(chunks)[0] == 1
     assert chunks[-1].data["kind"] == "completed"
@@ -249,9 +249,9 @@ async def test_a_detached_run_outlives_its_readers_and_can_be_found_again():
 async def test_attaching_to_a_run_that_is_over_or_not_there():
     agent = Agent(adding(), [add], journal="memory")
     result = await agent.run("go")
-    chunks = [chunk async for chunk in agent.attach(result.run)]
+    chunks = [chunk async for chunk in agent.attach(result.run_id)]
     assert facts_of(chunks) == list(range(1, 8))
-    assert [chunk async for chunk in agent.attach(result.run, after=7)] == []
+    assert [chunk async for chunk in agent.attach(result.run_id, after=7)] == []
     with pytest.raises(RunNotFound):
         await anext(agent.attach("nobody"))
 
@@ -264,10 +264,10 @@ async def test_attaching_to_a_run_that_waits_goes_on_when_it_is_answered():
 
     agent = Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], policies=[Approve("pay")], journal="memory")
     waiting = await agent.run("go")
-    reading = asyncio.create_task(_all(agent.attach(waiting.run)))
+    reading = asyncio.create_task(_all(agent.attach(waiting.run_id)))
     await asyncio.sleep(0.02)
     assert not reading.done()
-    await agent.resume(waiting.run, {"approve:c1_0": "yes"})
+    await agent.resume(waiting.run_id, {"approve:c1_0": "yes"})
     async with asyncio.timeout(5):
         chunks = await reading
     assert chunks[-1].data["output"] == "done"
@@ -302,7 +302,7 @@ async def test_a_run_in_another_process_is_followed_fact_by_fact(tmp_path, reque
     """What a page does that shows a run of a worker's: the facts as they come, and from any one on."""
     journal = SqliteJournal(tmp_path / "journal.db")
     other = worker(tmp_path / "journal.db", request.config.rootpath)
-    while not await journal.runs(run="r"):
+    while not await journal.runs(run_id="r"):
         await asyncio.sleep(0.01)
     agent = talking(journal)
     early, came = [], []
@@ -310,7 +310,7 @@ async def test_a_run_in_another_process_is_followed_fact_by_fact(tmp_path, reque
         early.append(chunk)
         came.append(time.monotonic())
     assert (await asyncio.to_thread(other.communicate))[0].strip() == "completed"
-    last = (await journal.runs(run="r"))[0].seq
+    last = (await journal.runs(run_id="r"))[0].seq
     assert facts_of(early) == list(range(1, last + 1))
     assert came[-1] - came[0] > 0.2, "as they came, and not all at the end"
     assert facts_of([chunk async for chunk in agent.attach("r", after=9)]) == list(range(10, last + 1))
@@ -320,7 +320,7 @@ async def test_a_run_in_another_process_is_followed_fact_by_fact(tmp_path, reque
 async def test_a_run_in_another_process_is_stopped(tmp_path, request):
     journal = SqliteJournal(tmp_path / "journal.db")
     other = worker(tmp_path / "journal.db", request.config.rootpath, turns=10_000)
-    while not await journal.runs(run="r"):
+    while not await journal.runs(run_id="r"):
         await asyncio.sleep(0.01)
     agent = talking(journal)
     assert await agent.stop("r", "enough of it")
@@ -344,7 +344,7 @@ async def test_a_listener_that_keeps_its_place_misses_nothing(tmp_path, kind):
     async def listen():
         nonlocal place
         async for change in agent.journal.changes(place):
-            heard.append((change.event.run, change.event.seq))
+            heard.append((change.event.run_id, change.event.seq))
             place = change.place
 
     for _ in range(3):  # the listener is restarted in between
@@ -357,12 +357,12 @@ async def test_a_listener_that_keeps_its_place_misses_nothing(tmp_path, kind):
     listening = asyncio.create_task(listen())
     await asyncio.sleep(0.12)
     listening.cancel()
-    wanted = {(card.run, seq) for card in await agent.journal.runs() for seq in range(1, card.seq + 1)}
+    wanted = {(card.run_id, seq) for card in await agent.journal.runs() for seq in range(1, card.seq + 1)}
     assert set(heard) == wanted
     assert len(heard) == len(wanted)
-    await agent.journal.delete(results[0].run)
-    left = [change.event.run async for change in agent.journal.changes(0, wait=False)]
-    assert results[0].run not in left
+    await agent.journal.delete(results[0].run_id)
+    left = [change.event.run_id async for change in agent.journal.changes(0, wait=False)]
+    assert results[0].run_id not in left
     assert len(left) == len(wanted) - 7
     await agent.journal.close()
 
@@ -375,7 +375,7 @@ async def test_a_run_that_is_let_go_can_be_resumed_within_its_limits():
     assert result.stop.kind == "released"
     (card,) = await agent.journal.runs()
     assert card.status == "running", "it has not ended"
-    again = await agent.resume(run.run)
+    again = await agent.resume(run.run_id)
     assert again.stop.kind == "max_steps", "the steps before count"
     assert sum(message.role == "assistant" for message in again.history) == 5
 
@@ -412,7 +412,7 @@ async def test_followers_that_begin_at_different_times_all_come_to_the_end(tmp_p
         await asyncio.sleep(0.005)
 
     async def follow():
-        return [event.seq async for event in other.follow(run.run)]
+        return [event.seq async for event in other.follow(run.run_id)]
 
     following = []
     for _ in range(12):
@@ -434,7 +434,7 @@ async def test_a_follower_that_was_busy_when_the_last_fact_came_still_sees_it():
         await asyncio.sleep(0)
     seen = []
     async with asyncio.timeout(5):
-        async for event in agent.journal.follow(run.run):
+        async for event in agent.journal.follow(run.run_id):
             seen.append(event.seq)
             await run  # everything else is written while this one is looked at
     assert seen == list(range(1, (await run).state.seq + 1))
@@ -456,7 +456,7 @@ async def test_a_listener_is_told_when_the_journal_is_closed(tmp_path):
 async def test_attaching_right_after_detaching():
     agent = talking(turns=1, words=5)
     run = agent.run("go").detach()
-    chunks = [chunk async for chunk in agent.attach(run.run)]
+    chunks = [chunk async for chunk in agent.attach(run.run_id)]
     assert chunks[-1].data["output"] == "done"
 
 
@@ -469,4 +469,4 @@ async def test_a_run_that_is_let_go_while_it_begins_has_begun_and_not_ended():
         assert (await run.let_go()).stop.kind == "released"
         (card,) = await agent.journal.runs()
         assert card.status == "running"
-        assert (await agent.resume(run.run)).output == "done"
+        assert (await agent.resume(run.run_id)).output == "done"

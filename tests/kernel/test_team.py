@@ -38,7 +38,7 @@ async def test_an_approved_call_is_run_by_the_agent_that_made_it():
     root = with_team(root, expert=expert)
     waiting = await root.run("go")
     assert list(waiting.questions) == ["approve:c1_0"]
-    result = await root.resume(waiting.run, {"approve:c1_0": "yes"})
+    result = await root.resume(waiting.run_id, {"approve:c1_0": "yes"})
     assert result.output == "the expert is done"
     assert result.state.messages[-3].parts[0].output == "paid 5"
 

@@ -229,7 +229,7 @@ class Agent(Generic[OutputT]):
 
     def resume(
         self,
-        run: str,
+        run_id: str,
         answers: Mapping[str, Any] | None = None,
         *,
         takeover: bool = False,
@@ -242,8 +242,8 @@ class Agent(Generic[OutputT]):
         `takeover`: even if another process seems to be at it; that process can write nothing more.
         """
         return Run(
-            run,
-            lambda channel: self._remembering(self._begin.again(run, answers or {}, takeover, after, channel)),
+            run_id,
+            lambda channel: self._remembering(self._begin.again(run_id, answers or {}, takeover, after, channel)),
             self._view,
             self.journal,
             abort_event,
@@ -279,24 +279,24 @@ class Agent(Generic[OutputT]):
         either = partial(beginning.either, run_id, as_message(given), "", "", answers, False, parent=parent)
         return Run(run_id, lambda channel: self._remembering(either(channel=channel)), self._view, journal)
 
-    def attach(self, run: str, after: int = 0) -> AsyncIterator[Chunk]:
+    def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:
         """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
         come, until it is over. In this process with the deltas; a run that waits is waited for."""
         from .attach import attached
 
-        return attached(self.journal, run, after)
+        return attached(self.journal, run_id, after)
 
-    async def stop(self, run: str, reason: str = "") -> bool:
+    async def stop(self, run_id: str, reason: str = "") -> bool:
         """Ask for a run to be stopped, wherever it is executed; whether anybody is executing it."""
-        work = find_live(self.journal, run)
+        work = find_live(self.journal, run_id)
         if work is None:
-            return await self.journal.ask_to_stop(run, reason)
+            return await self.journal.ask_to_stop(run_id, reason)
         work.abort(reason or say("the run was stopped by the caller", "処理が中断されました"))
         return True
 
     def fork(
         self,
-        run: str,
+        run_id: str,
         at: int | None = None,
         *,
         user_input: Input | None = None,
@@ -318,19 +318,19 @@ class Agent(Generic[OutputT]):
         new = new_run_id()
         return Run(
             new,
-            lambda channel: self._remembering(beginning.fork(new, run, at, message, results or {}, channel)),
+            lambda channel: self._remembering(beginning.fork(new, run_id, at, message, results or {}, channel)),
             self._view,
             self.journal,
             abort_event,
         )
 
-    async def replay(self, run: str, *, rerun_pure_tools: bool = False) -> Replay:
+    async def replay(self, run_id: str, *, rerun_pure_tools: bool = False) -> Replay:
         """Run a recorded run again, offline, and compare: did it take the same decisions?"""
         from .replay import replay
 
         if self.servers is not None:  # what their tools take is checked again; none of them is called
             await self.servers.start()
-        return await replay(self.recipe, self.journal, run, describe(self.recipe), rerun_pure_tools=rerun_pure_tools)
+        return await replay(self.recipe, self.journal, run_id, describe(self.recipe), rerun_pure_tools=rerun_pure_tools)
 
     # The conversation of an open agent
 
@@ -369,8 +369,8 @@ class Agent(Generic[OutputT]):
     def _told(self, recipe: Recipe) -> Mapping[str, Any]:
         return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)
 
-    def _view(self, run: str, state: State) -> Result[OutputT]:
-        return result_of(run, state, None if self._output is None else self._output.typed)
+    def _view(self, run_id: str, state: State) -> Result[OutputT]:
+        return result_of(run_id, state, None if self._output is None else self._output.typed)
 
     @asynccontextmanager
     async def _remembering(self, begin: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
@@ -385,4 +385,4 @@ class Agent(Generic[OutputT]):
                 yield scope
             finally:
                 if self._conversation and scope.state.session == self._conversation:
-                    self._head = (scope.run, scope.state)
+                    self._head = (scope.run_id, scope.state)

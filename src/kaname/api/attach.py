@@ -12,7 +12,7 @@ from ..kernel.ports import Journal
 from .run import Work, find_live
 
 
-async def attached(journal: Journal, run: str, after: int) -> AsyncIterator[Chunk]:
+async def attached(journal: Journal, run_id: str, after: int) -> AsyncIterator[Chunk]:
     """The chunks of the facts after that number, then of those to come, until the run is over; numbered from 1.
 
     With its deltas while this process executes it, without them while another does. A run that waits for an answer is
@@ -20,20 +20,20 @@ async def attached(journal: Journal, run: str, after: int) -> AsyncIterator[Chun
     """
     seq = 0
     while True:
-        work = find_live(journal, run)
-        if work is None and await _is_over(journal, run, after):
+        work = find_live(journal, run_id)
+        if work is None and await _is_over(journal, run_id, after):
             return
-        stretch = _from_journal(journal, run, after) if work is None else _live(work, after)
+        stretch = _from_journal(journal, run_id, after) if work is None else _live(work, after)
         async with aclosing(stretch):
             async for chunk in stretch:
                 seq, after = seq + 1, chunk.data.get("fact", after)
                 yield Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, seq)
 
 
-async def _is_over(journal: Journal, run: str, after: int) -> bool:
-    cards = await journal.runs(run=run, limit=1)
+async def _is_over(journal: Journal, run_id: str, after: int) -> bool:
+    cards = await journal.runs(run_id=run_id, limit=1)
     if not cards:
-        raise RunNotFound(run)
+        raise RunNotFound(run_id)
     return cards[0].status not in UNDER_WAY and cards[0].seq <= after
 
 
@@ -42,11 +42,11 @@ async def _live(work: Work, after: int) -> AsyncGenerator[Chunk, None]:
         yield chunk
 
 
-async def _from_journal(journal: Journal, run: str, after: int) -> AsyncGenerator[Chunk, None]:
+async def _from_journal(journal: Journal, run_id: str, after: int) -> AsyncGenerator[Chunk, None]:
     """Until it is over, or is taken up in this process."""
-    async with aclosing(journal.follow(run, after)) as events:  # type: ignore[type-var]
+    async with aclosing(journal.follow(run_id, after)) as events:  # type: ignore[type-var]
         async for event in events:
             for chunk in chunks_of(event):
                 yield chunk
-            if find_live(journal, run) is not None:
+            if find_live(journal, run_id) is not None:
                 return

@@ -45,15 +45,15 @@ class Recent:
         self._states: OrderedDict[str, State] = OrderedDict()
         self._size = size
 
-    def keep(self, run: str, state: State) -> None:
-        self._states[run] = state
+    def keep(self, run_id: str, state: State) -> None:
+        self._states[run_id] = state
         while len(self._states) > self._size:
             self._states.popitem(last=False)
 
     async def load(self, journal: Journal, card: RunInfo) -> State:
-        known = self._states.get(card.run)
+        known = self._states.get(card.run_id)
         same = known is not None and (known.seq, known.time) == (card.seq, card.updated)
-        return copy_of(known) if same and known is not None else await load(journal, card.run)
+        return copy_of(known) if same and known is not None else await load(journal, card.run_id)
 
 
 _turns: WeakValueDictionary[tuple[int, int, str], asyncio.Lock] = WeakValueDictionary()
@@ -93,7 +93,7 @@ class Beginnings:
     @asynccontextmanager
     async def new(
         self,
-        run: str,
+        run_id: str,
         message: Message,
         session: str,
         user: str,
@@ -104,14 +104,14 @@ class Beginnings:
     ) -> AsyncIterator[Scope]:
         """`base`: the run whose conversation this one goes on with; by default the session's last."""
         async with taking_turns(self.journal, session if base is None and turns else ""):
-            before = await self.journal.runs(run=base, limit=1) if base else []
+            before = await self.journal.runs(run_id=base, limit=1) if base else []
             if base is None and session:
                 before = await self.journal.runs(session=session, limit=1)
             state = await self.recent.load(self.journal, before[0]) if before else State()
-            onto = (before[0].run, state.seq) if before else None
+            onto = (before[0].run_id, state.seq) if before else None
             opened = Opened(session, user, onto, await self._description(), parent)
             facts = state.facts
-            scope = await self._open(run, state, [opened, await self._written_down(message)], channel)
+            scope = await self._open(run_id, state, [opened, await self._written_down(message)], channel)
             async with self._remembered(scope, facts):
                 yield scope
 
@@ -127,9 +127,9 @@ class Beginnings:
         await self._remember(scope, facts)
 
     async def _remember(self, scope: Scope, facts: int) -> None:
-        self.recent.keep(scope.run, scope.state)
+        self.recent.keep(scope.run_id, scope.state)
         if scope.state.session:
-            await keep_snapshot(self.journal, scope.run, scope.state, facts)
+            await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
 
     async def _written_down(self, message: Message) -> Received:
         """A long text is looked through in a thread, so that nobody waits for it."""
@@ -153,32 +153,32 @@ class Beginnings:
 
     @asynccontextmanager
     async def again(
-        self, run: str, answers: Mapping[str, Any], takeover: bool, after: int | None, channel: Channel
+        self, run_id: str, answers: Mapping[str, Any], takeover: bool, after: int | None, channel: Channel
     ) -> AsyncIterator[Scope]:
         """Take a run up where it is. A completed one is left as it is, and so is one whose questions stay open."""
         answers = {key: await self._answer(answer) for key, answer in answers.items()}
-        state = await load(self.journal, run)
+        state = await load(self.journal, run_id)
         known = _check_answers(state, answers)
         if after is not None:
-            for event in await read_run(self.journal, run):
+            for event in await read_run(self.journal, run_id):
                 if event.seq > after:
                     await channel.event(event)
         if _at_rest(state, known):
-            yield self._scope(run, 0, state, channel)
+            yield self._scope(run_id, 0, state, channel)
             return
-        lease = await self.journal.claim(run, takeover=takeover)
+        lease = await self.journal.claim(run_id, takeover=takeover)
         try:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
-                state = await load(self.journal, run)
+                state = await load(self.journal, run_id)
                 known = _check_answers(state, answers)
         except BaseException:
-            await self.journal.release(run, lease.epoch)
+            await self.journal.release(run_id, lease.epoch)
             raise
         if _at_rest(state, known):
-            await self.journal.release(run, lease.epoch)
-            yield self._scope(run, 0, state, channel)
+            await self.journal.release(run_id, lease.epoch)
+            yield self._scope(run_id, 0, state, channel)
             return
-        scope, facts = self._scope(run, lease.epoch, state, channel), state.facts
+        scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None)
         await self._record(scope, [resumed, *[Answered(key, answer) for key, answer in known.items()]])
         async with self._remembered(scope, facts):
@@ -187,7 +187,7 @@ class Beginnings:
     @asynccontextmanager
     async def either(
         self,
-        run: str,
+        run_id: str,
         message: Message,
         session: str,
         user: str,
@@ -199,12 +199,12 @@ class Beginnings:
         """Go on with the run if there is one of that name, else begin it. Of several processes that do so at once, one does the
         work and the others are told `RunBusy`."""
         async with AsyncExitStack() as stack:
-            again = self.again(run, answers, takeover, None, channel)
-            if await self.journal.runs(run=run, limit=1):
+            again = self.again(run_id, answers, takeover, None, channel)
+            if await self.journal.runs(run_id=run_id, limit=1):
                 yield await stack.enter_async_context(again)
                 return
             try:
-                begin = self.new(run, message, session, user, None, channel, parent=parent)
+                begin = self.new(run_id, message, session, user, None, channel, parent=parent)
                 scope = await stack.enter_async_context(begin)
             except RunExists:  # somebody was quicker, and is no longer at it
                 scope = await stack.enter_async_context(again)
@@ -213,7 +213,7 @@ class Beginnings:
     @asynccontextmanager
     async def fork(
         self,
-        run: str,
+        run_id: str,
         source: str,
         at: int | None,
         message: Message | None,
@@ -221,7 +221,7 @@ class Beginnings:
         channel: Channel,
     ) -> AsyncIterator[Scope]:
         """A new run that goes on from fact `at` of another, with other results or another input where they are given."""
-        cards = await self.journal.runs(run=source, limit=1)
+        cards = await self.journal.runs(run_id=source, limit=1)
         if not cards:
             raise RunNotFound(source)
         last = cards[0].seq
@@ -242,15 +242,15 @@ class Beginnings:
             facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
         if message is not None:
             facts.append(await self._written_down(message))
-        yield await self._open(run, state, facts, channel)
+        yield await self._open(run_id, state, facts, channel)
 
-    async def _open(self, run: str, state: State, facts: Sequence[Fact], channel: Channel) -> Scope:
-        lease = await self.journal.claim(run)
+    async def _open(self, run_id: str, state: State, facts: Sequence[Fact], channel: Channel) -> Scope:
+        lease = await self.journal.claim(run_id)
         if lease.seq:
-            await self.journal.release(run, lease.epoch)
-            raise RunExists(run)
+            await self.journal.release(run_id, lease.epoch)
+            raise RunExists(run_id)
         state.seq = 0
-        scope = self._scope(run, lease.epoch, state, channel)
+        scope = self._scope(run_id, lease.epoch, state, channel)
         await self._record(scope, facts)
         scope.interrupted = dict(state.started)
         return scope
@@ -264,12 +264,12 @@ class Beginnings:
             raise
         except BaseException:
             with suppress(JournalError):  # the trouble that is being told
-                await self.journal.release(scope.run, scope.epoch)
+                await self.journal.release(scope.run_id, scope.epoch)
             raise
 
-    def _scope(self, run: str, epoch: int, state: State, channel: Channel) -> Scope:
+    def _scope(self, run_id: str, epoch: int, state: State, channel: Channel) -> Scope:
         state.agent = state.agent or self.recipe.name
-        scope = Scope(run, self.recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
+        scope = Scope(run_id, self.recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child = run_child
         return scope
 

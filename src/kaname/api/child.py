@@ -23,7 +23,7 @@ _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 
 async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input: Any, name: str) -> Result:
     """Start it, or go on with it: it is named after the call and the agent, so that a second try of the call finds it."""
-    child_id = f"{scope.run}/{context.call_id}/{name or agent.name}"
+    child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
     spent = scope.child_usage.setdefault(context.call_id, {})
     opened = scope.children.setdefault((context.call_id, context.attempt), set())
     if child_id in opened:
@@ -32,7 +32,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input
     prefix = f"{child_id}:"
     answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
     recipe = agent.recipe.altered(stops=(*_shared_limits(scope, child_id), *agent.recipe.stops))
-    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, (scope.run, context.call_id)).detach()
+    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, (scope.run_id, context.call_id)).detach()
     try:
         async for chunk in run:
             spent[child_id] = run.usage
@@ -54,7 +54,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input
 def _relayed(chunk: Chunk, child_id: str) -> Chunk:
     """As its parent's readers see it: under the child's name; the number of its fact is another run's."""
     data = {key: value for key, value in chunk.data.items() if key != "fact"}
-    return Chunk(chunk.stamp, chunk.agent, chunk.type, {**data, "run": child_id})
+    return Chunk(chunk.stamp, chunk.agent, chunk.type, {**data, "run_id": child_id})
 
 
 def _shared_limits(scope: Scope, child_id: str) -> tuple[StopRule, ...]:

@@ -55,7 +55,7 @@ class Difference:
 class Replay:
     """`same`, or the first `difference`, with what has changed in the agent since the recording."""
 
-    run: str
+    run_id: str
     difference: Difference | None
     changes: tuple[str, ...]
 
@@ -70,9 +70,9 @@ class Replay:
 
     def __str__(self) -> str:
         if self.difference is None:
-            return f"run {self.run}: the same decisions"
+            return f"run {self.run_id}: the same decisions"
         since = "".join([f"\n{change}" for change in self.changes])
-        return f"run {self.run} takes another decision {self.difference}{since}"
+        return f"run {self.run_id} takes another decision {self.difference}{since}"
 
 
 class _RecordedTool:
@@ -96,16 +96,16 @@ class _RecordedTool:
 
 
 async def replay(
-    recipe: Recipe, journal: Journal, run: str, described: Mapping[str, Any], *, rerun_pure_tools: bool = False
+    recipe: Recipe, journal: Journal, run_id: str, described: Mapping[str, Any], *, rerun_pure_tools: bool = False
 ) -> Replay:
-    events = await read_run(journal, run)
+    events = await read_run(journal, run_id)
     first = events[0].body
     base = first.base if isinstance(first, Opened) else None
     state = await load(journal, *base) if base else State()
     state.seq = 0
     again = await _run_again(recipe, state, events, rerun_pure_tools)
     changes = tuple(_changes(first.recipe if isinstance(first, Opened) else {}, described))
-    return Replay(run, _first_difference(events, again), changes)
+    return Replay(run_id, _first_difference(events, again), changes)
 
 
 async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool) -> list[Event]:
@@ -113,7 +113,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     tools: dict[str, Action] = {name: _RecordedTool(tool, results, really_run) for name, tool in recipe.tools.items()}
     policies = tuple([policy for policy in recipe.policies if not isinstance(policy, Timeout | Deadline)])
     offline = recipe.altered(model=ReplayModel(events), tools=tools, policies=policies)
-    journal, run = MemoryJournal(), events[0].run
+    journal, run = MemoryJournal(), events[0].run_id
     times = iter([event.time for event in events])
     decided: list[Event] = []
 

@@ -31,7 +31,7 @@ class Result(Generic[OutputT]):
     `cancelled`, or `waiting` for `questions`; `released`: it was let go, and can be resumed.
     """
 
-    run: str
+    run_id: str
     output: OutputT | None
     text: str
     stop: Stop
@@ -43,7 +43,7 @@ class Result(Generic[OutputT]):
     state: State
 
     def __repr__(self) -> str:
-        return f"<Result {self.stop.kind}: {self.output!r:.200}, {self.usage.total} tokens, run {self.run}>"
+        return f"<Result {self.stop.kind}: {self.output!r:.200}, {self.usage.total} tokens, run {self.run_id}>"
 
     @property
     def completed(self) -> bool:
@@ -62,24 +62,24 @@ class Result(Generic[OutputT]):
     def unwrap(self) -> OutputT:
         """The output, if the run came to its answer (`completed`, or `degraded`); else the error that says why not."""
         if self.stop.kind not in ("completed", "degraded"):
-            raise stop_error(self.stop, self.run)
+            raise stop_error(self.stop, self.run_id)
         return cast(OutputT, self.output)
 
     def raise_for_stop(self) -> Self:
         """This result, if the run completed; else the error that says why not."""
         if not self.completed:
-            raise stop_error(self.stop, self.run)
+            raise stop_error(self.stop, self.run_id)
         return self
 
 
-def stop_error(stop: Stop, run: str) -> RunStopped:
+def stop_error(stop: Stop, run_id: str) -> RunStopped:
     kind = {"max_steps": MaxStepsExceeded, "undecodable": OutputDecodingFailed}.get(stop.kind, RunStopped)
     error = kind(stop)
-    error.run = run
+    error.run_id = run_id
     return error
 
 
-def result_of(run: str, state: State, typed: Callable[[Any], Any] | None) -> Result[Any]:
+def result_of(run_id: str, state: State, typed: Callable[[Any], Any] | None) -> Result[Any]:
     turn = state.turn
     text = next((m.text for m in reversed(turn) if m.role == "assistant" and m.text), "")
     stop = state.stop or Stop("released")
@@ -91,7 +91,7 @@ def result_of(run: str, state: State, typed: Callable[[Any], Any] | None) -> Res
     elif output is None:
         output = text
     return Result(
-        run,
+        run_id,
         output,
         text,
         stop,

@@ -35,8 +35,8 @@ View = Callable[[str, State], Result[Any]]
 class Work:
     """The task behind a `Run`. It does not know the `Run`, so that one that nobody holds any more can be noticed."""
 
-    def __init__(self, run: str, begin: Begin, view: View, journal: Journal, abort_event: Any) -> None:
-        self.run, self.journal = run, journal
+    def __init__(self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any) -> None:
+        self.run_id, self.journal = run_id, journal
         self._begin, self._view, self._abort_event = begin, view, abort_event
         self.channel = Channel()
         self.aborted = ""
@@ -47,7 +47,7 @@ class Work:
         self._listener: asyncio.Task[None] | None = None
 
     def reader(self, after: int | None, *, waits: bool = False) -> Reader:
-        return self.channel.reader(lambda last: self.journal.read(self.run, last), after, waits=waits)
+        return self.channel.reader(lambda last: self.journal.read(self.run_id, last), after, waits=waits)
 
     def start(self) -> asyncio.Task[Result[Any]]:
         if self.task is None:
@@ -91,16 +91,16 @@ class Work:
                 self.scope = scope
                 await self._drive(scope)
                 if scope.failure is not None:
-                    scope.failure.run = scope.run
+                    scope.failure.run_id = scope.run_id
                     raise scope.failure
                 if self.aborted or self.letting_go:
                     await asyncio.sleep(0)  # a cancellation that came too late is met here, and not by the caller
-                return self._view(scope.run, scope.state)
+                return self._view(scope.run_id, scope.state)
         except asyncio.CancelledError:
             if not self.aborted and not self.letting_go:
                 raise
             _stay()
-            return await self._never_begun() if self.scope is None else self._view(self.run, self.scope.state)
+            return await self._never_begun() if self.scope is None else self._view(self.run_id, self.scope.state)
         finally:
             self.channel.close()
             _live.discard(self)
@@ -116,13 +116,13 @@ class Work:
         self._listener.add_done_callback(_heard)
 
     async def _listened(self) -> None:
-        reason = await self.journal.asked_to_stop(self.run)
+        reason = await self.journal.asked_to_stop(self.run_id)
         self.abort(reason or say("the run was stopped from another process", "別のプロセスから停止されました"))
 
     async def _never_begun(self) -> Result[Any]:
         stopped = Stopped(Stop("cancelled", self.aborted or _left_behind()))
-        await self.channel.event(Event(self.run, 0, time(), "", stopped))
-        return self._view(self.run, State(stop=stopped.stop))
+        await self.channel.event(Event(self.run_id, 0, time(), "", stopped))
+        return self._view(self.run_id, State(stop=stopped.stop))
 
     async def _drive(self, scope: Scope) -> None:
         """The loop, and an orderly end when it is cancelled: what was recorded stays, and the journal says how it ended."""
@@ -143,7 +143,7 @@ class Work:
             problem = sys.exception()
             await scope.cancel_running()
             if scope.state.stop is None and scope.epoch:  # parked, or broken off: others may take it up
-                releasing = asyncio.ensure_future(scope.journal.release(scope.run, scope.epoch))
+                releasing = asyncio.ensure_future(scope.journal.release(scope.run_id, scope.epoch))
                 releasing.add_done_callback(_heard)  # a journal that cannot even do this has said so already
                 try:
                     if not isinstance(problem, JournalLocked):  # else releasing would only wait once more
@@ -166,9 +166,9 @@ _live: WeakSet[Work] = WeakSet()  # what this process executes
 _detached: set[Work] = set()  # nobody has to hold these
 
 
-def find_live(journal: Journal, run: str) -> Work | None:
+def find_live(journal: Journal, run_id: str) -> Work | None:
     """The run, if this process is executing it on that journal."""
-    return next((work for work in tuple(_live) if work.run == run and work.journal is journal), None)
+    return next((work for work in tuple(_live) if work.run_id == run_id and work.journal is journal), None)
 
 
 class Run(AsyncIterator[Chunk], Generic[OutputT]):
@@ -178,11 +178,11 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     so is one whose iteration is cancelled; `detach()` lets it outlive them.
     """
 
-    def __init__(self, run: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None) -> None:
+    def __init__(self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None) -> None:
         if abort_event is not None and not hasattr(abort_event, "is_set"):
             raise ConfigError(f"abort_event is an asyncio.Event, a threading.Event or the like, not {abort_event!r}")
-        self.run = run
-        self._work = Work(run, begin, view, journal, abort_event)
+        self.run_id = run_id
+        self._work = Work(run_id, begin, view, journal, abort_event)
         self._reader: Reader | None = None
 
     def start(self) -> Self:
@@ -293,7 +293,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         return NOTHING if self._work.scope is None else self._work.scope.state.usage
 
     def __repr__(self) -> str:
-        return f"<Run {self.run}>"
+        return f"<Run {self.run_id}>"
 
 
 def _current_task() -> asyncio.Task[Any] | None:

@@ -39,7 +39,7 @@ class AgentResult:
     steps: list[AgentStep]
     tool_calls: int
     stopped_reason: str
-    run: str = ""
+    run_id: str = ""
     usage: Usage = Usage()
 
 
@@ -150,4 +150,4 @@ def told(result: Result) -> AgentResult:
         answer = result.stop.detail
     calls = sum(isinstance(part, ToolResult) for message in result.state.turn for part in message.parts)
     reason = _REASONS.get(result.stop.kind, result.stop.kind)
-    return AgentResult(answer, list(result.steps), calls, reason, result.run, result.usage)
+    return AgentResult(answer, list(result.steps), calls, reason, result.run_id, result.usage)

@@ -87,11 +87,11 @@ class AgentStepSequence:
 
     def __init__(
         self,
-        run: str,
+        run_id: str,
         begin: Callable[[Channel], AbstractAsyncContextManager[Scope]],
         view: Callable[[str, State], Result],
     ) -> None:
-        self.run = run
+        self.run_id = run_id
         self._begin, self._view = begin, view
         self._stack = AsyncExitStack()
         self._scope: Scope | None = None
@@ -151,13 +151,13 @@ class AgentStepSequence:
     async def _end(self, scope: Scope, stop: Stop) -> SequenceStep | None:
         await self._close()
         if scope.failure is not None:
-            scope.failure.run = self.run
+            scope.failure.run_id = self.run_id
             raise scope.failure
         if stop.kind in ("max_steps", "undecodable", "blocked"):
-            raise stop_error(stop, self.run)
+            raise stop_error(stop, self.run_id)
         if stop.kind != "degraded" and (stop.kind != "completed" or stop.detail):  # ended at once, with nothing to hand over
             return None
-        result = self._view(self.run, scope.state)
+        result = self._view(self.run_id, scope.state)
         return FinalResponseStep(result.output, result.text)
 
     async def submit(self, call_id: str, output: Any = None, *, error: str | None = None) -> None:
@@ -178,7 +178,7 @@ class AgentStepSequence:
         tools = scope.agent.tools
         if (tool := tools.get(call.name, None)) is None:
             raise ToolNotFoundError(call.name, tools)
-        context = scope.context(call.id, f"{self.run}:{call.id}", 1)
+        context = scope.context(call.id, f"{self.run_id}:{call.id}", 1)
         try:
             result = await attempt(tool.act, tool.prepare(call), context, passing=())
         except BadArguments as problem:
@@ -194,7 +194,7 @@ class AgentStepSequence:
         """What the run came to so far."""
         if self._scope is None:
             raise InvalidState(say("the sequence has not begun", "まだ始まっていません"))
-        return self._view(self.run, self._scope.state)
+        return self._view(self.run_id, self._scope.state)
 
     async def aclose(self) -> None:
         """End the run here. What was done stays recorded, and `agent.resume(sequence.run)` can go on with it."""

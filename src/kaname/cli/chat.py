@@ -88,7 +88,7 @@ class _Chat:
             journal = choose(journal_for(self._given))
             past = await journal.runs(session=self._session, limit=1)
             if past:
-                first = (await read_run(journal, past[0].run))[0].body
+                first = (await read_run(journal, past[0].run_id))[0].body
                 take_up(self._given, first.recipe if isinstance(first, Opened) else {})
                 self._given.journal = journal_for(self._given)
         self._agent = agent_from(self._given, self._screen)
@@ -104,9 +104,9 @@ class _Chat:
     async def _exchanges(self, runs: list[RunInfo]) -> list[tuple[str, str]]:
         said = []
         for one in runs:
-            events = await read_run(self._agent.journal, one.run)
+            events = await read_run(self._agent.journal, one.run_id)
             asked = [event.body.message.text for event in events if isinstance(event.body, Received)]
-            state = await load(self._agent.journal, one.run)
+            state = await load(self._agent.journal, one.run_id)
             answer = plain_text(state.output) if state.output is not None else f"[{told_status(one.status)}]"
             said.append(("\n".join(asked), answer))
         return said
@@ -136,7 +136,7 @@ class _Chat:
                 answers = ask_the_user(result, self._screen) if result.stop.kind == "waiting" else None
                 if not answers:
                     break
-                run = self._agent.resume(run.run, answers, abort_event=stop)
+                run = self._agent.resume(run.run_id, answers, abort_event=stop)
             show.finish(plain_text(result.output) if result.completed else "")
             how = "" if result.completed else f"{told_status(result.stop.kind)}: {result.stop.detail}; "
             if result.stop.kind == "cancelled":
@@ -202,7 +202,7 @@ class _Chat:
         if not runs:
             self._screen.note(say("there is nothing to undo", "取り消すものがありません"))
             return
-        events = await read_run(self._agent.journal, runs[-1].run)
+        events = await read_run(self._agent.journal, runs[-1].run_id)
         done = [
             event.body.call.name
             for event in events
@@ -214,7 +214,7 @@ class _Chat:
             self._screen.note(stays, "yellow")
             return
         self._spent = (self._spent[0] + runs[-1].input + runs[-1].output, self._spent[1] + (runs[-1].cost or 0.0))
-        await self._agent.journal.delete(runs[-1].run)
+        await self._agent.journal.delete(runs[-1].run_id)
         agent = agent_from(self._given, self._screen)  # a fresh one: it remembers nothing of what is gone
         await self._agent.close()
         self._agent = agent

@@ -64,7 +64,7 @@ async def follow(
         answers = ask_the_user(result, screen) if result.stop.kind == "waiting" and not as_json else None
         if not answers:
             break
-        run = agent.resume(run.run, answers, abort_event=stop)
+        run = agent.resume(run.run_id, answers, abort_event=stop)
     if not as_json:
         show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "")
         if not quiet or result.stop.kind not in ("completed", "degraded"):
@@ -78,22 +78,22 @@ def _failed(problem: AgentError, show: Show, screen: Screen, *, as_json: bool, w
         screen.note(str(problem), "red")
     elif not show.failed:
         screen.note(f"{say('failed', '失敗')}: {problem}", "red")
-    if problem.run and not as_json:
-        screen.note(f"[{show.spent()}; {problem.run}; {_to_go_on(problem.run, where=where)}]")
+    if problem.run_id and not as_json:
+        screen.note(f"[{show.spent()}; {problem.run_id}; {_to_go_on(problem.run_id, where=where)}]")
     return FAILED
 
 
 def _last_line(result: Result, show: Show, where: str) -> str:
     if result.completed:
-        return f"[{show.spent()}; {result.run}]"
+        return f"[{show.spent()}; {result.run_id}]"
     told = say(*_KINDS.get(result.stop.kind, (result.stop.kind, result.stop.kind)))
     how = f"{told}: {result.stop.detail}" if result.stop.detail and result.stop.kind != "waiting" else told
     if result.stop.kind == "degraded":
-        return f"[{how}; {show.spent()}; {result.run}]"
+        return f"[{how}; {show.spent()}; {result.run_id}]"
     if result.state.seq == 0:  # it never began, and there is nothing to go on with
         return f"[{how}]"
     spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # of what was broken off nobody knows
-    return f"[{how}; {spent}; {_to_go_on(result.run, result, where)}]"
+    return f"[{how}; {spent}; {_to_go_on(result.run_id, result, where)}]"
 
 
 _KINDS = {
@@ -119,14 +119,14 @@ def told_status(status: str) -> str:
     return _KINDS.get(status, (status, status))[1] if japanese() else status
 
 
-def _to_go_on(run: str, result: Result | None = None, where: str = "") -> str:
+def _to_go_on(run_id: str, result: Result | None = None, where: str = "") -> str:
     """The command that goes on, ready to be copied."""
     answer = ""
     if result is not None and result.questions:
         key, question = next(iter(result.questions.items()))
         wanted = question.options[0] if question.options else "…"
         answer = f" --answer {wanted}" if len(result.questions) == 1 else f" --answer '{key}={wanted}' …"
-    return say(f"to go on: kaname runs resume {run}{answer}{where}", f"続きは: kaname runs resume {run}{answer}{where}")
+    return say(f"to go on: kaname runs resume {run_id}{answer}{where}", f"続きは: kaname runs resume {run_id}{answer}{where}")
 
 
 def _on_interrupt(stop: asyncio.Event) -> None:

@@ -53,8 +53,8 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         if given.action == "stop":
             return await _stop(journal, run, screen)
         if given.action == "delete":
-            await journal.delete(run.run, cascade=given.cascade)
-            screen.note(say(f"deleted {run.run}", f"{run.run} を削除しました"))
+            await journal.delete(run.run_id, cascade=given.cascade)
+            screen.note(say(f"deleted {run.run_id}", f"{run.run_id} を削除しました"))
             return DONE
         return await _go_on(given, journal, run, screen)
     finally:
@@ -77,7 +77,7 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
     screen.note(head + (f"{padded(say('tokens', 'トークン'), 8)} {padded(say('cost', '費用'), 8)}  " if wide else "") + "…")
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
-        left = f"{one.run[:12]}  {_time(one.created)}  {padded(told_status(one.status), 11)} "
+        left = f"{one.run_id[:12]}  {_time(one.created)}  {padded(told_status(one.status), 11)} "
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - len(left) - 1
         screen.say(left + (padded(one.title, room).rstrip() if room > 8 else ""))
@@ -89,15 +89,15 @@ async def _found(journal: Journal, wanted: str | None, action: str) -> RunInfo:
         raise ConfigError(
             say(f"which run? for example: kaname runs {action} last", f"どの実行ですか? 例: kaname runs {action} last")
         )
-    exact = await journal.runs(run=wanted)
+    exact = await journal.runs(run_id=wanted)
     if exact:
         return exact[0]
     recent = await journal.runs(limit=1000)
     if wanted == "last" and recent:
         return recent[0]
-    like = [one for one in recent if one.run.startswith(wanted)]
+    like = [one for one in recent if one.run_id.startswith(wanted)]
     if len(like) > 1:
-        names = ", ".join([one.run for one in like[:5]])
+        names = ", ".join([one.run_id for one in like[:5]])
         raise ConfigError(say(f"{wanted!r} could be {names}", f"{wanted!r} は複数あります: {names}"))
     if not like:
         raise RunNotFound(wanted)
@@ -107,7 +107,7 @@ async def _found(journal: Journal, wanted: str | None, action: str) -> RunInfo:
 async def _follow(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bool) -> int:
     """Show a run as it goes on, wherever it is executed. Ctrl-C ends the showing, not the run."""
     show, output = Show(screen), ""
-    async for chunk in attached(journal, run.run, 0):
+    async for chunk in attached(journal, run.run_id, 0):
         screen.say(chunk.to_json()) if as_json else show.take(chunk)
         if chunk.data.get("status") == "stopped" and chunk.data["output"] is not None:
             output = plain_text(chunk.data["output"])  # another process shows no deltas
@@ -118,35 +118,39 @@ async def _follow(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bo
 
 async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:
     reason = say("stopped with `kaname runs stop`", "`kaname runs stop` で停止されました")
-    if not await journal.ask_to_stop(run.run, reason):
-        screen.note(say(f"nobody is at {run.run}: {run.status}", f"{run.run} は実行中ではありません: {run.status}"), "red")
+    if not await journal.ask_to_stop(run.run_id, reason):
+        screen.note(
+            say(f"nobody is at {run.run_id}: {run.status}", f"{run.run_id} は実行中ではありません: {run.status}"), "red"
+        )
         return FAILED
-    screen.note(say(f"{run.run} is asked to stop", f"{run.run} に停止を求めました"))
+    screen.note(say(f"{run.run_id} is asked to stop", f"{run.run_id} に停止を求めました"))
     return DONE
 
 
 async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:
     """Resume, fork or replay, with the agent that it was made by."""
-    first = (await read_run(journal, run.run))[0].body
+    first = (await read_run(journal, run.run_id))[0].body
     take_up(given, first.recipe if isinstance(first, Opened) else {})
-    state = await load(journal, run.run)
+    state = await load(journal, run.run_id)
     answers = {}
     if given.action == "resume" and given.answer:
         if not state.questions:
-            screen.note(say(f"{run.run} asks nothing: {run.status}", f"{run.run} は何も質問していません: {run.status}"), "red")
+            screen.note(
+                say(f"{run.run_id} asks nothing: {run.status}", f"{run.run_id} は何も質問していません: {run.status}"), "red"
+            )
             return USAGE
         answers = given_answers(given.answer, state.questions)
     agent = agent_from(given, screen)
     stop = asyncio.Event()
     try:
         if given.action == "replay":
-            replay = await agent.replay(run.run)
+            replay = await agent.replay(run.run_id)
             screen.say(str(replay))
             return DONE if replay.same else FAILED
         if given.action == "fork":
-            going = agent.fork(run.run, given.at, user_input=given.other, abort_event=stop)
+            going = agent.fork(run.run_id, given.at, user_input=given.other, abort_event=stop)
         else:
-            going = agent.resume(run.run, answers, takeover=given.takeover, abort_event=stop)
+            going = agent.resume(run.run_id, answers, takeover=given.takeover, abort_event=stop)
         return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=where_it_is(given))
     finally:
         await agent.close()
@@ -157,7 +161,7 @@ async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) 
     from difflib import unified_diff
 
     before, after = await story(journal, one), await story(journal, other)
-    lines = list(unified_diff(before, after, one.run[:12], other.run[:12], lineterm="", n=2))
+    lines = list(unified_diff(before, after, one.run_id[:12], other.run_id[:12], lineterm="", n=2))
     for line in lines:
         colour = {"+": "green", "-": "red"}.get(line[:1], "")
         screen.raw(screen.coloured(screen.safe(line), colour, screen.out) + "\n")

@@ -31,7 +31,7 @@ class Show:
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
-        self.run = ""
+        self.run_id = ""
 
     def take(self, chunk: Chunk) -> None:
         handle = getattr(self, f"_{chunk.type}", None) if chunk.type in RESERVED else None  # others are somebody's own
@@ -102,7 +102,7 @@ class Show:
     def _status(self, data: dict[str, Any]) -> None:
         match data.get("status"):
             case "started" | "restarted":
-                self.run = data.get("run", "")
+                self.run_id = data.get("run_id", "")
             case "tool_started":
                 if data["tool_call_id"] not in self._running:  # not while a person was asked, nor for every retry
                     self._began[data["tool_call_id"]] = monotonic()

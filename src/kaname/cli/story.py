@@ -36,14 +36,14 @@ _LONG = 300
 
 
 async def tell(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bool) -> None:
-    events = await read_run(journal, run.run)
+    events = await read_run(journal, run.run_id)
     if as_json:
         for event in events:
             for chunk in chunks_of(event):
                 screen.say(chunk.to_json())
         return
     when = datetime.fromtimestamp(run.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    screen.say(f"{run.run}  {when}  {run.agent}  {told_status(run.status)}")
+    screen.say(f"{run.run_id}  {when}  {run.agent}  {told_status(run.status)}")
     for number, line in await _with_what_came_before(journal, events):
         screen.say(f"{number:>4}  {line}")
     money = "?" if run.cost is None else f"${run.cost:.4f}"
@@ -63,7 +63,7 @@ async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[
 
 async def story(journal: Journal, run: RunInfo) -> list[str]:
     """Without times and numbers, to be compared."""
-    return [line for _, line in _lines(await read_run(journal, run.run), timed=False)]
+    return [line for _, line in _lines(await read_run(journal, run.run_id), timed=False)]
 
 
 def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, str]]:

@@ -90,7 +90,7 @@ def chunks_of(event: Event) -> list[Chunk]:
     body = event.body
     if type(body) is Delta:
         return [delta_chunk(event.time, event.agent, body)]
-    named = {"run": event.run} if isinstance(body, Opened | Resumed) else {}
+    named = {"run_id": event.run_id} if isinstance(body, Opened | Resumed) else {}
     return [Chunk(event.time, event.agent, type_, {**data, **named, "fact": event.seq}) for type_, data in _of_fact(body)]
 
 

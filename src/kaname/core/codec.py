@@ -88,7 +88,7 @@ def decode_body(kind: str, text: str) -> Fact:
 def encode(event: Event) -> str:
     """One line of JSON for one fact, as exports and frozen runs hold it."""
     kind, body = encode_body(event.body)  # type: ignore[arg-type]
-    head = dump({"v": VERSION, "run": event.run, "seq": event.seq, "time": event.time, "agent": event.agent, "type": kind})
+    head = dump({"v": VERSION, "run": event.run_id, "seq": event.seq, "time": event.time, "agent": event.agent, "type": kind})
     return f'{head[:-1]},"body":{body}}}'
 
 
@@ -119,7 +119,7 @@ def encode_state(state: State) -> str:
     for name in State.__match_args__:
         value = getattr(state, name)
         if name == "messages":
-            value = [_write_message(message) for message in value]
+            value = [[message.role, *map(_pack, message.parts)] for message in value]
         elif name in _IN_LISTS:
             value = [_write(item) for item in value]
         elif name in _IN_DICTS:
@@ -134,7 +134,7 @@ def encode_state(state: State) -> str:
 
 def decode_state(text: str) -> State:
     data = json.loads(text)
-    data["messages"] = [_read_message(row) for row in data["messages"]]
+    data["messages"] = [Message(role, tuple(map(_unpack, parts))) for role, *parts in data["messages"]]
     for name, kind in _IN_LISTS.items():
         data[name] = [_read(kind, item) for item in data[name]]
     for name, kind in _IN_DICTS.items():
@@ -146,18 +146,32 @@ def decode_state(text: str) -> State:
     return State(**data)
 
 
+_SHORT = frozenset(ToolResult.__match_args__[:4])
+
+
+def _pack(part: Any) -> Any:
+    """A part in few words, since a long conversation is made of them: a text as it is, a call and a plain result as lists."""
+    kind = type(part)
+    if kind is Text:
+        return part.text
+    if kind is ToolCall:
+        return [part.id, part.name, part.args]
+    if kind is ToolResult and _write(part).keys() <= _SHORT:
+        return [part.output, part.error, part.call_id, part.name]
+    return _write_part(part)
+
+
+def _unpack(data: Any) -> Any:
+    kind = type(data)
+    if kind is str:
+        return Text(data)
+    if kind is list:
+        return ToolCall(*data) if len(data) == 3 else ToolResult(*data)
+    return _read_part(data)
+
+
 def encode_message(message: Message) -> str:
-    return dump(_write_message(message))
-
-
-def _write_message(message: Message) -> list[Any]:
-    """The role, then the parts, of which a text is just that: a long conversation is made of them."""
-    return [message.role, *[part.text if type(part) is Text else _write_part(part) for part in message.parts]]
-
-
-def _read_message(row: list[Any]) -> Message:
-    parts = [Text(part) if type(part) is str else _read_part(part) for part in row[1:]]
-    return Message(row[0], tuple(parts))
+    return dump([message.role, *[part.text if type(part) is Text else _write_part(part) for part in message.parts]])
 
 
 def _fact(kind: str, data: Any) -> Fact:
@@ -210,7 +224,7 @@ def _writer(kind: type) -> Callable[[Any], dict[str, Any]]:
     for name, default in defaults(kind).items():
         item = f"value.{name}"
         if (kind, name) in _NESTED or name in ("parts", "media"):
-            scope[f"write_{name}"] = _write if (kind, name) in _NESTED else _write_parts
+            scope[f"write_{name}"] = _writer(_NESTED[kind, name]) if (kind, name) in _NESTED else _write_parts
             item = f"write_{name}(value.{name})"
         if default is NOT_GIVEN:
             required.append(f"{name!r}: {item}")

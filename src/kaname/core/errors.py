@@ -53,7 +53,7 @@ from .steps import Stop
 class AgentError(Exception):
     """`run` is the id of the run it happened in, where there is one: `agent.resume(error.run)` goes on."""
 
-    run: str = ""
+    run_id: str = ""
 
 
 class ConfigError(AgentError): ...
@@ -151,15 +151,17 @@ class JournalError(AgentError): ...
 
 
 class RunNotFound(JournalError):
-    def __init__(self, run: str) -> None:
-        super().__init__(say(f"the journal has no run {run!r}", f"ジャーナルに実行 {run!r} はありません"))
-        self.run = run
+    def __init__(self, run_id: str) -> None:
+        super().__init__(say(f"the journal has no run {run_id!r}", f"ジャーナルに実行 {run_id!r} はありません"))
+        self.run_id = run_id
 
 
 class RunExists(JournalError):
-    def __init__(self, run: str) -> None:
-        super().__init__(say(f"there is already a run {run!r}; resume it", f"実行 {run!r} はもうあります。再開してください"))
-        self.run = run
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            say(f"there is already a run {run_id!r}; resume it", f"実行 {run_id!r} はもうあります。再開してください")
+        )
+        self.run_id = run_id
 
 
 class RunBusy(JournalError): ...

@@ -163,7 +163,7 @@ Body = Fact | Delta
 class Event(NamedTuple):
     """`seq` counts the facts of one run without gaps; a delta carries the number of the fact before it."""
 
-    run: str
+    run_id: str
     seq: int
     time: float
     agent: str

@@ -17,7 +17,7 @@ UNDER_WAY = ("running", "waiting")  # every other status is an end
 class RunInfo:
     """`status` is `running` (or died while it was), `waiting`, or the kind of its stop."""
 
-    run: str
+    run_id: str
     agent: str = ""
     session: str = ""
     user: str = ""

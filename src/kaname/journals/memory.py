@@ -31,18 +31,18 @@ class MemoryJournal:
         self._stops: dict[str, str] = {}
         self._news = News()
 
-    async def claim(self, run: str, *, takeover: bool = False) -> Lease:
-        record = self._records.get(run)
+    async def claim(self, run_id: str, *, takeover: bool = False) -> Lease:
+        record = self._records.get(run_id)
         if record is None:
-            record = self._records[run] = _Record(RunInfo(run))
+            record = self._records[run_id] = _Record(RunInfo(run_id))
         if record.held and not takeover:
-            raise RunBusy(busy(run, "this process"))
+            raise RunBusy(busy(run_id, "this process"))
         record.epoch, record.held = record.epoch + 1, True
-        self._stops.pop(run, None)
+        self._stops.pop(run_id, None)
         return Lease(record.epoch, record.card.seq)
 
     async def append(self, events: Sequence[Event], epoch: int) -> None:
-        run = events[0].run
+        run = events[0].run_id
         record = self._records.get(run)
         if record is None:
             raise RunNotFound(run)
@@ -63,30 +63,30 @@ class MemoryJournal:
         self._moves.append((run, events[0].seq, events[-1].seq))
         self._news.tell()
 
-    async def release(self, run: str, epoch: int) -> None:
-        record = self._records.get(run)
+    async def release(self, run_id: str, epoch: int) -> None:
+        record = self._records.get(run_id)
         if record is not None and record.epoch == epoch:
             record.held = False
             if not record.events:
-                del self._records[run]
+                del self._records[run_id]
 
-    async def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
-        record = self._records.get(run)
+    async def read(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        record = self._records.get(run_id)
         for event in record.events[after:] if record else ():
             yield event
 
-    async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
-        return await walk(self, run, upto)
+    async def lineage(self, run_id: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
+        return await walk(self, run_id, upto)
 
-    async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
+    async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
         """There is nothing to gain: the facts are in memory."""
 
-    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Event]:
+    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         while True:
             version = await self._news.version()
-            record = self._records.get(run)
+            record = self._records.get(run_id)
             if record is None:
-                raise RunNotFound(run)
+                raise RunNotFound(run_id)
             for event in record.events[after:]:
                 after = event.seq
                 yield event
@@ -105,26 +105,26 @@ class MemoryJournal:
                 return
             await self._news.wait(version)
 
-    async def ask_to_stop(self, run: str, reason: str) -> bool:
-        record = self._records.get(run)
+    async def ask_to_stop(self, run_id: str, reason: str) -> bool:
+        record = self._records.get(run_id)
         if record is None:
-            raise RunNotFound(run)
+            raise RunNotFound(run_id)
         if record.held:
-            self._stops[run] = reason
+            self._stops[run_id] = reason
             self._news.tell()
         return record.held
 
-    async def asked_to_stop(self, run: str) -> str:
+    async def asked_to_stop(self, run_id: str) -> str:
         while True:
             version = await self._news.version()
-            if run in self._stops:
-                return self._stops.pop(run)
+            if run_id in self._stops:
+                return self._stops.pop(run_id)
             await self._news.wait(version)
 
     async def runs(
-        self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
+        self, *, run_id: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
     ) -> list[RunInfo]:
-        wanted = [("run", run), ("session", session), ("status", status), ("agent", agent)]
+        wanted = [("run_id", run_id), ("session", session), ("status", status), ("agent", agent)]
         found = [
             record
             for record in self._records.values()
@@ -133,11 +133,11 @@ class MemoryJournal:
         found.sort(key=lambda record: record.place, reverse=True)
         return [replace(record.card) for record in found[:limit]]
 
-    async def delete(self, run: str, *, cascade: bool = False) -> None:
+    async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         children: dict[str, list[str]] = {}
         for other, record in self._records.items():
             children.setdefault(record.card.base, []).append(other)
-        doomed = [run]
+        doomed = [run_id]
         for one in doomed:
             if one not in self._records:
                 raise RunNotFound(one)

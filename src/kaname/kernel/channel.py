@@ -1,8 +1,8 @@
 """From the run to its readers: any number of them. No reader holds the run up.
 
-The run writes each chunk once, into a ring; a reader has a place in it. One that the run has overtaken loses deltas, and is told
-how many; facts it reads again from the journal. One that wants every delta asks the run to wait for it. Where many read, deltas
-are joined, and all are woken together, so that reading takes a twentieth of the time at most.
+The run writes each chunk once, into a ring; a reader has a place in it. One that the run has overtaken loses deltas, and is
+told how many; facts it reads again from the journal. One that wants every delta asks the run to wait for it. Where many read,
+deltas are joined and all are woken together, so that reading takes a twentieth of the time at most.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class Channel:
             self._wake()
 
     def _is_waited_for(self) -> bool:
-        return not self.ending and any([reader.waits and self._is_late(reader) for reader in self._patient or ()])
+        return not self.ending and any(reader.waits and self._is_late(reader) for reader in self._patient or ())
 
     def _is_late(self, reader: Reader) -> bool:
         return self.end - reader.place > LATE

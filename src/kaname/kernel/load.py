@@ -14,22 +14,22 @@ from .ports import Journal, Lineage
 _EVERY = 100  # facts
 
 
-async def read_run(journal: Journal, run: str, upto: int | None = None) -> list[Event]:
+async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:
     """The run's own facts, up to and with number `upto`."""
     events: list[Event] = []
-    async for event in journal.read(run):
+    async for event in journal.read(run_id):
         if upto is not None and event.seq > upto:
             break
         events.append(event)
     if not events:
-        raise RunNotFound(run)
+        raise RunNotFound(run_id)
     return events
 
 
-async def walk(journal: Journal, run: str, upto: int | None = None) -> Lineage:
+async def walk(journal: Journal, run_id: str, upto: int | None = None) -> Lineage:
     """The lineage of a run, read run by run: for a journal that has no better way."""
     lives: list[list[Event]] = []
-    at: tuple[str, int | None] | None = (run, upto)
+    at: tuple[str, int | None] | None = (run_id, upto)
     while at is not None:
         lives.append(await read_run(journal, *at))
         first = lives[-1][0].body
@@ -37,16 +37,16 @@ async def walk(journal: Journal, run: str, upto: int | None = None) -> Lineage:
     return Lineage("", [event for events in reversed(lives) for event in events])
 
 
-async def load(journal: Journal, run: str, upto: int | None = None) -> State:
+async def load(journal: Journal, run_id: str, upto: int | None = None) -> State:
     """Where the run stood after that fact. Resuming, forking and a session's next run all begin here."""
-    snapshot, events = await journal.lineage(run, upto, fold=FOLD)
+    snapshot, events = await journal.lineage(run_id, upto, fold=FOLD)
     state = decode_state(snapshot) if snapshot else State()
     for event in events:
         evolve(state, event)
     return state
 
 
-async def keep_snapshot(journal: Journal, run: str, state: State, facts_before: int) -> None:
+async def keep_snapshot(journal: Journal, run_id: str, state: State, facts_before: int) -> None:
     """Keep the state of a run that has ended, now and then, so that the next one of its session need not fold them all.
 
     At every hundredth fact, and at about every fortieth part of a long history: what is written stays in proportion to it.
@@ -55,6 +55,6 @@ async def keep_snapshot(journal: Journal, run: str, state: State, facts_before: 
     if state.stop is None or facts_before // spacing == state.facts // spacing:
         return
     try:
-        await journal.keep_snapshot(run, state.seq, FOLD, await off_loop(encode_state, state))
+        await journal.keep_snapshot(run_id, state.seq, FOLD, await off_loop(encode_state, state))
     except JournalError as problem:  # nothing is lost but time
-        getLogger("kaname").warning("no snapshot of run %s was kept: %s", run, problem)
+        getLogger("kaname").warning("no snapshot of run %s was kept: %s", run_id, problem)

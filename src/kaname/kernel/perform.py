@@ -157,7 +157,7 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
         return ToolResult(error=str(problem))
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
-    key, attempts = (f"{scope.run}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
+    key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
     result = await attempt(tool.act, prepared, scope.context(call.id, key, attempts), passing=(Signal,), caught=_A_TOOLS)
     return ToolResult(error=str(result)) if isinstance(result, Failure) else result

@@ -38,11 +38,12 @@ def take_in(reply: Any, model: str, number: int, tools: Mapping[str, Any]) -> Mo
 
 def _usage(usage: Usage, model: str) -> Usage:
     """Whole numbers of tokens, and a cost that is a number or unknown."""
-    if usage is NOTHING:
+    counts, cost = (usage.input, usage.output, usage.cached, usage.reasoning), usage.cost
+    if usage is NOTHING or (set(map(type, counts)) == {int} and (cost is None or (type(cost) is float and not isnan(cost)))):
         return usage
     try:
-        tokens = [int(count) for count in (usage.input, usage.output, usage.cached, usage.reasoning)]
-        cost = None if usage.cost is None or isnan(usage.cost) else float(usage.cost)
+        tokens = [int(count) for count in counts]
+        cost = None if cost is None or isnan(cost) else float(cost)
     except (TypeError, ValueError, OverflowError):
         raise _wrong(model, usage, "numbers in its Usage") from None
     return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3])

@@ -25,7 +25,7 @@ _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink t
 class Scope:
     def __init__(
         self,
-        run: str,
+        run_id: str,
         recipe: Recipe,
         journal: Journal,
         *,
@@ -35,7 +35,7 @@ class Scope:
         channel: Channel | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self.run, self.root, self.journal, self.epoch, self.state = run, recipe, journal, epoch, state
+        self.run_id, self.root, self.journal, self.epoch, self.state = run_id, recipe, journal, epoch, state
         self.channel, self.clock = channel, clock or steady_clock()
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
@@ -95,7 +95,7 @@ class Scope:
         now, name, events = self.clock(), agent or self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
-            events.append(Event(self.run, self._seq, now, name, body))
+            events.append(Event(self.run_id, self._seq, now, name, body))
         if len(bodies) == 1 and type(bodies[0]) is ModelReplied and not self._appending and not self._unwritten:
             self._unwritten = events
             evolve(self.state, events[0])
@@ -183,7 +183,7 @@ class Scope:
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         """What a tool may know of this run."""
         state = self.state
-        return ToolContext(self.run, state.session, state.user, state.agent, call_id, key, attempt, self)
+        return ToolContext(self.run_id, state.session, state.user, state.agent, call_id, key, attempt, self)
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
         """Show a piece of text without recording it."""
@@ -191,7 +191,7 @@ class Scope:
             await self.channel.pause()
         if self._sinks:
             delta = Delta(text, kind, call_id)  # type: ignore[arg-type]
-            await self._tell_sinks(Event(self.run, self.state.seq, self.clock(), self.state.agent, delta))
+            await self._tell_sinks(Event(self.run_id, self.state.seq, self.clock(), self.state.agent, delta))
 
     async def _publish(self, event: Event) -> None:
         if self.channel is not None:
@@ -221,7 +221,7 @@ class Scope:
         if self.state.stop is None:
             await self.record(Warned("sink", text))
         else:  # the run is over, and nothing more is written
-            getLogger("kaname").warning("sink %s (run %s)", text, self.run)
+            getLogger("kaname").warning("sink %s (run %s)", text, self.run_id)
 
 
 def steady_clock() -> Callable[[], float]:

@@ -30,7 +30,7 @@ class RunView:
 
     @property
     def run_id(self) -> str:
-        return self._scope.run
+        return self._scope.run_id
 
     @property
     def state(self) -> State:

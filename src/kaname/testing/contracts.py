@@ -197,7 +197,7 @@ class SinkContract(ABC):
     def test_it_hears_a_run(self) -> None:
         journal = MemoryJournal()
         result = asyncio.run(_awaited(Agent(ScriptedModel(["hello"]), sinks=[self.make()], journal=journal)))
-        facts = asyncio.run(_facts(journal, result.run))
+        facts = asyncio.run(_facts(journal, result.run_id))
         assert result.output == "hello"
         assert not [fact for fact in facts if isinstance(fact, Warned)], "it failed, and hears no more of the run"
 
@@ -226,5 +226,5 @@ async def _awaited(agent: Agent) -> Any:
     return await agent.run("go")
 
 
-async def _facts(journal: MemoryJournal, run: str) -> list[Any]:
-    return [event.body async for event in journal.read(run)]
+async def _facts(journal: MemoryJournal, run_id: str) -> list[Any]:
+    return [event.body async for event in journal.read(run_id)]

@@ -36,7 +36,7 @@ class NotingJournal(WrappedJournal):
     async def append(self, events: Sequence[Event], epoch: int) -> None:
         await super().append(events, epoch)
         for event in events:
-            write_line(self._log, ["fact", event.run, event.seq, _print(event)])
+            write_line(self._log, ["fact", event.run_id, event.seq, _print(event)])
 
 
 def _print(event: Event) -> int:
@@ -88,26 +88,26 @@ class Lane:
         for turn in range(turns):
             if chance.random() < 0.5:  # as `kaname runs` does beside a running program
                 for card in await journal.runs(limit=3):
-                    assert [event.seq async for event in journal.read(card.run)]
+                    assert [event.seq async for event in journal.read(card.run_id)]
             run = f"lane-{self.number}-{self.lives}-{turn}"
             write_line(self.log, ["begin", run])
             await self._finish(agent, run, again=False, known=False)
         await journal.close()  # cleanly: the last one to leave tidies the file up
 
-    async def _finish(self, agent: Any, run: str, *, again: bool, known: bool) -> None:
+    async def _finish(self, agent: Any, run_id: str, *, again: bool, known: bool) -> None:
         """`again`: it was begun before. `known`: the journal has acknowledged facts of it; else it may not be there."""
         try:
-            result = await (agent.resume(run) if again else agent.run(self.order["input"], run_id=run))
+            result = await (agent.resume(run_id) if again else agent.run(self.order["input"], run_id=run_id))
         except RunNotFound:
             if not known:
-                return await self._finish(agent, run, again=False, known=False)
-            write_line(self.log, ["problem", f"run {run} is lost"])
-            return write_line(self.log, ["end", run, "lost", ""])
+                return await self._finish(agent, run_id, again=False, known=False)
+            write_line(self.log, ["problem", f"run {run_id} is lost"])
+            return write_line(self.log, ["end", run_id, "lost", ""])
         while result.questions:
             answers = {key: self._answer(key) for key in result.questions}
-            write_line(self.log, ["asked", run, list(answers)])
-            result = await agent.resume(run, answers)
-        return write_line(self.log, ["end", run, result.stop.kind, repr(result.output)])
+            write_line(self.log, ["asked", run_id, list(answers)])
+            result = await agent.resume(run_id, answers)
+        return write_line(self.log, ["end", run_id, result.stop.kind, repr(result.output)])
 
     def _answer(self, key: str) -> Any:
         return next((answer for start, answer in self.order["answers"].items() if key.startswith(start)), "yes")

@@ -46,38 +46,38 @@ class WrappedJournal:
     async def append(self, events: Sequence[Event], epoch: int) -> None:
         await self._journal.append(events, epoch)
 
-    async def claim(self, run: str, *, takeover: bool = False) -> Lease:
-        return await self._journal.claim(run, takeover=takeover)
+    async def claim(self, run_id: str, *, takeover: bool = False) -> Lease:
+        return await self._journal.claim(run_id, takeover=takeover)
 
-    async def release(self, run: str, epoch: int) -> None:
-        await self._journal.release(run, epoch)
+    async def release(self, run_id: str, epoch: int) -> None:
+        await self._journal.release(run_id, epoch)
 
-    def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
-        return self._journal.read(run, after)
+    def read(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        return self._journal.read(run_id, after)
 
-    async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
-        return await self._journal.lineage(run, upto, fold=fold)
+    async def lineage(self, run_id: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
+        return await self._journal.lineage(run_id, upto, fold=fold)
 
-    async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
-        await self._journal.keep_snapshot(run, seq, fold, state)
+    async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
+        await self._journal.keep_snapshot(run_id, seq, fold, state)
 
-    def follow(self, run: str, after: int = 0) -> AsyncIterator[Event]:
-        return self._journal.follow(run, after)
+    def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        return self._journal.follow(run_id, after)
 
     def changes(self, after: int = 0, *, wait: bool = True) -> AsyncIterator[Change]:
         return self._journal.changes(after, wait=wait)
 
-    async def ask_to_stop(self, run: str, reason: str) -> bool:
-        return await self._journal.ask_to_stop(run, reason)
+    async def ask_to_stop(self, run_id: str, reason: str) -> bool:
+        return await self._journal.ask_to_stop(run_id, reason)
 
-    async def asked_to_stop(self, run: str) -> str:
-        return await self._journal.asked_to_stop(run)
+    async def asked_to_stop(self, run_id: str) -> str:
+        return await self._journal.asked_to_stop(run_id)
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
         return await self._journal.runs(**wanted)
 
-    async def delete(self, run: str, *, cascade: bool = False) -> None:
-        await self._journal.delete(run, cascade=cascade)
+    async def delete(self, run_id: str, *, cascade: bool = False) -> None:
+        await self._journal.delete(run_id, cascade=cascade)
 
     async def close(self) -> None:
         await self._journal.close()

@@ -27,20 +27,20 @@ from ..kernel.ports import Journal
 from ..models.replay import read_recording
 
 
-async def record_of(journal: Journal, run: str) -> list[Event]:
+async def record_of(journal: Journal, run_id: str) -> list[Event]:
     """The run's facts, after those of the runs that it went on from: all that a replay needs."""
-    events = await read_run(journal, run)
+    events = await read_run(journal, run_id)
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:
         earlier, upto = first.base
         before = await record_of(journal, earlier)
-        return [*[e for e in before if e.run != earlier or e.seq <= upto], *events]
+        return [*[e for e in before if e.run_id != earlier or e.seq <= upto], *events]
     return events
 
 
-async def save_run(journal: Journal, run: str, path: str | Path) -> Path:
+async def save_run(journal: Journal, run_id: str, path: str | Path) -> Path:
     """Write the run to a file, one fact a line. It holds what was said: keep secrets out of it, or out of the repository."""
-    return _write(Path(path), [encode(event) for event in await record_of(journal, run)])
+    return _write(Path(path), [encode(event) for event in await record_of(journal, run_id)])
 
 
 def _write(target: Path, lines: list[str]) -> Path:
@@ -50,7 +50,7 @@ def _write(target: Path, lines: list[str]) -> Path:
 
 
 def freeze(
-    run: str | Path | Result | list[Event],
+    run_id: str | Path | Result | list[Event],
     agent: Agent | Callable[[], Agent],
     *,
     rerun_pure_tools: bool = False,
@@ -64,25 +64,25 @@ def freeze(
         made = agent() if callable(agent) and not isinstance(agent, Agent) else agent
         assert isinstance(made, Agent)
         with ThreadPoolExecutor(1) as thread:  # a loop of its own, also where one is running already
-            thread.submit(lambda: asyncio.run(_replay(run, made, rerun_pure_tools))).result()
+            thread.submit(lambda: asyncio.run(_replay(run_id, made, rerun_pure_tools))).result()
 
     return test
 
 
-async def _replay(run: str | Path | Result | list[Event], agent: Agent, rerun_pure_tools: bool) -> None:
-    if isinstance(run, Result):
+async def _replay(run_id: str | Path | Result | list[Event], agent: Agent, rerun_pure_tools: bool) -> None:
+    if isinstance(run_id, Result):
         try:
-            events = await record_of(agent.journal, run.run)
+            events = await record_of(agent.journal, run_id.run_id)
         except RunNotFound as problem:
             hint = "pass the agent that ran it, or save it with save_run(journal, run, path) and freeze the file"
             raise ConfigError(f"the agent's journal does not hold this run; {hint}") from problem
-    elif isinstance(run, list):
-        events = run
+    elif isinstance(run_id, list):
+        events = run_id
     else:
-        events = read_recording(run)
+        events = read_recording(run_id)
     journal = MemoryJournal()
     name = ""
-    for name, group in groupby(events, key=lambda event: event.run):
+    for name, group in groupby(events, key=lambda event: event.run_id):
         lease = await journal.claim(name)
         await journal.append(list(group), lease.epoch)
         await journal.release(name, lease.epoch)

@@ -26,13 +26,13 @@ def _raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaita
     return check()
 
 
-def _opening(run: str, session: str = "", base: tuple[str, int] | None = None) -> list[Event]:
+def _opening(run_id: str, session: str = "", base: tuple[str, int] | None = None) -> list[Event]:
     opened = Opened(session, "", base)
-    return [Event(run, 1, 1.0, "agent", opened), Event(run, 2, 2.0, "agent", Received(user(f"hello {run}")))]
+    return [Event(run_id, 1, 1.0, "agent", opened), Event(run_id, 2, 2.0, "agent", Received(user(f"hello {run_id}")))]
 
 
-def _note(run: str, seq: int) -> Event:
-    return Event(run, seq, float(seq), "agent", Noted(user(f"note {seq} of {run}")))
+def _note(run_id: str, seq: int) -> Event:
+    return Event(run_id, seq, float(seq), "agent", Noted(user(f"note {seq} of {run_id}")))
 
 
 class JournalContract(ABC):
@@ -56,7 +56,7 @@ class JournalContract(ABC):
 
     def test_facts_come_back_whole_and_in_order(self) -> None:
         async def test(journal: Journal) -> None:
-            wanted = [event._replace(run="r") for event in samples.events() if not isinstance(event.body, Delta)]
+            wanted = [event._replace(run_id="r") for event in samples.events() if not isinstance(event.body, Delta)]
             lease = await journal.claim("r")
             assert lease.seq == 0
             await _raises(RunNotFound, lambda: journal.append([wanted[0]], lease.epoch))  # its base is not there
@@ -121,13 +121,13 @@ class JournalContract(ABC):
 
     def test_many_writers_keep_their_order(self) -> None:
         async def test(journal: Journal) -> None:
-            async def write(run: str) -> list[int]:
-                lease = await journal.claim(run)
-                await journal.append(_opening(run), lease.epoch)
+            async def write(run_id: str) -> list[int]:
+                lease = await journal.claim(run_id)
+                await journal.append(_opening(run_id), lease.epoch)
                 acknowledged: list[int] = []
 
                 async def one(seq: int) -> None:
-                    await journal.append([_note(run, seq)], lease.epoch)
+                    await journal.append([_note(run_id, seq)], lease.epoch)
                     acknowledged.append(seq)
 
                 await asyncio.gather(*[one(seq) for seq in range(3, 23)])
@@ -154,11 +154,11 @@ class JournalContract(ABC):
             await journal.append(
                 [*_opening("d"), *more, Event("d", 4, 9.5, "agent", Stopped(Stop("completed"), "hi"))], lease.epoch
             )
-            assert {card.run for card in await journal.runs()} == {"a", "b", "c", "d"}
-            assert [card.run for card in await journal.runs(session="s1")] == ["b", "a"]
-            assert [card.run for card in await journal.runs(limit=1, session="s1")] == ["b"]
+            assert {card.run_id for card in await journal.runs()} == {"a", "b", "c", "d"}
+            assert [card.run_id for card in await journal.runs(session="s1")] == ["b", "a"]
+            assert [card.run_id for card in await journal.runs(limit=1, session="s1")] == ["b"]
             (card,) = await journal.runs(status="completed")
-            assert (card.run, card.cost, card.input, card.output, card.title) == ("d", 0.5, 3, 4, "hello d")
+            assert (card.run_id, card.cost, card.input, card.output, card.title) == ("d", 0.5, 3, 4, "hello d")
             assert (card.created, card.updated, card.seq) == (1.0, 9.5, 4)
 
         self._with(test)
@@ -168,8 +168,8 @@ class JournalContract(ABC):
             for number, run in enumerate(("b", "c", "a")):
                 lease = await journal.claim(run)
                 await journal.append([Event(run, 1, 10.0 - number, "agent", Opened("s1"))], lease.epoch)
-            assert [card.run for card in await journal.runs()] == ["a", "c", "b"]
-            assert [card.run for card in await journal.runs(session="s1", limit=1)] == ["a"]
+            assert [card.run_id for card in await journal.runs()] == ["a", "c", "b"]
+            assert [card.run_id for card in await journal.runs(session="s1", limit=1)] == ["a"]
 
         self._with(test)
 
@@ -238,11 +238,11 @@ class JournalContract(ABC):
                 await journal.append(_opening(run), leases[run].epoch)
             await journal.append([_note("b", 3)], leases["b"].epoch)
             every = [change async for change in journal.changes(wait=False)]
-            assert [(c.event.run, c.event.seq) for c in every] == [("b", 1), ("b", 2), ("a", 1), ("a", 2), ("b", 3)]
+            assert [(c.event.run_id, c.event.seq) for c in every] == [("b", 1), ("b", 2), ("a", 1), ("a", 2), ("b", 3)]
             places = [change.place for change in every]
             assert places == sorted(places)
             later = [change async for change in journal.changes(places[1], wait=False)]
-            assert [(c.event.run, c.event.seq) for c in later] == [("a", 1), ("a", 2), ("b", 3)]
+            assert [(c.event.run_id, c.event.seq) for c in later] == [("a", 1), ("a", 2), ("b", 3)]
 
         self._with(test)
 

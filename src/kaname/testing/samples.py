@@ -36,5 +36,5 @@ def bodies() -> list[Body]:
     ]
 
 
-def events(run: str = "sample") -> list[Event]:
-    return [Event(run, number, 1_700_000_000.0 + number, "agent", body) for number, body in enumerate(bodies(), 1)]
+def events(run_id: str = "sample") -> list[Event]:
+    return [Event(run_id, number, 1_700_000_000.0 + number, "agent", body) for number, body in enumerate(bodies(), 1)]

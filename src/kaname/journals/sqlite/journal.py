@@ -26,7 +26,7 @@ from .reading import CARD, SELECT_CARD, card_of
 from .schema import fact_sum, row_sum
 from .thread import SqliteThread, Work
 
-_card_values = attrgetter(*CARD)
+_card_values = attrgetter(*RunInfo.__match_args__)
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
 _OPEN = f"INSERT INTO runs ({', '.join(CARD)}, place, sum, epoch, owner) VALUES ({'?, ' * len(CARD)}?, ?, ?, ?)"
 _WHERE = "WHERE run = ? AND epoch = ? AND seq = ?"
@@ -71,43 +71,43 @@ class SqliteJournal:
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
         self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
 
-    async def claim(self, run: str, *, takeover: bool = False) -> Lease:
+    async def claim(self, run_id: str, *, takeover: bool = False) -> Lease:
         """A run that is not there yet is claimed in this process only; its first facts enter it in the file."""
         taken: list[_Hold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
         def take(epoch: int, card: RunInfo, place: int = 0) -> None:
             taken[:] = [_Hold(epoch, card, place)]
-            self._held[run] = taken[0]  # here, in the writer's thread, before the next claim is looked at
+            self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
             if taken:  # tried before, and rolled back
-                self._drop(run, taken[0].epoch)
-            row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run,)).fetchone()
-            if not takeover and (holder := self._holder(run, row)):
-                raise RunBusy(busy(run, holder))
+                self._drop(run_id, taken[0].epoch)
+            row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run_id,)).fetchone()
+            if not takeover and (holder := self._holder(run_id, row)):
+                raise RunBusy(busy(run_id, holder))
             if row is None:
-                hold = self._held.get(run)  # taken over from somebody here who has not written anything
-                return take(1 if hold is None else hold.epoch + 1, RunInfo(run))
-            connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (row[0] + 1, self._me(), run))
-            connection.execute("DELETE FROM stops WHERE run = ?", (run,))  # it was for the one before
-            card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run,)).fetchone()
+                hold = self._held.get(run_id)  # taken over from somebody here who has not written anything
+                return take(1 if hold is None else hold.epoch + 1, RunInfo(run_id))
+            connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (row[0] + 1, self._me(), run_id))
+            connection.execute("DELETE FROM stops WHERE run = ?", (run_id,))  # it was for the one before
+            card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
             return take(row[0] + 1, card_of(card, self.path), card[-2])
 
         try:
             await self._writer.transact(work, alone=not self._held)
         except JournalError:
             for hold in taken:  # it was not committed
-                self._drop(run, hold.epoch)
+                self._drop(run_id, hold.epoch)
             raise
         except asyncio.CancelledError:  # it is carried out all the same, and right after it this
-            self._release_soon(run, taken)
+            self._release_soon(run_id, taken)
             raise
         return Lease(taken[0].epoch, taken[0].card.seq)
 
-    def _holder(self, run: str, row: tuple[Any, str | None] | None) -> str:
+    def _holder(self, run_id: str, row: tuple[Any, str | None] | None) -> str:
         """Who executes the run, in words; nothing if it is free. A run that broke off here, and was not given back, is free."""
-        hold, me = self._held.get(run), self._me()
+        hold, me = self._held.get(run_id), self._me()
         owner = me if row is None else row[1]
         if owner == me:
             return "this process" if hold is not None and hold.failure is None else ""
@@ -119,7 +119,7 @@ class SqliteJournal:
         return self._place.owner.name
 
     async def append(self, events: Sequence[Event], epoch: int) -> None:
-        run = events[0].run
+        run = events[0].run_id
         hold = self._held.get(run)
         if hold is None or hold.epoch != epoch:
             raise RunSuperseded(superseded(run))
@@ -138,7 +138,7 @@ class SqliteJournal:
 
     def _entry(self, hold: _Hold, events: Sequence[Event]) -> Work:
         """What writes the facts and the index card that they make."""
-        card, epoch, run, before = hold.card, hold.epoch, events[0].run, hold.card.seq
+        card, epoch, run, before = hold.card, hold.epoch, events[0].run_id, hold.card.seq
         rows = [_row(event) for event in events]  # all of them can be written, before the card changes
         for event in events:
             index(card, event)
@@ -175,48 +175,48 @@ class SqliteJournal:
         connection.execute(_OPEN, (*values, row_sum(*values), hold.epoch, None if ends else self._me()))
         _write(connection, rows)
 
-    def _drop(self, run: str, epoch: int) -> None:
-        if run in self._held and self._held[run].epoch == epoch:
-            del self._held[run]
+    def _drop(self, run_id: str, epoch: int) -> None:
+        if run_id in self._held and self._held[run_id].epoch == epoch:
+            del self._held[run_id]
 
-    async def release(self, run: str, epoch: int) -> None:
+    async def release(self, run_id: str, epoch: int) -> None:
         """If the disk cannot take it now, the run is given back as soon as it can."""
-        self._drop(run, epoch)
-        await self._writer.submit(lambda connection: self._release(run, epoch, connection), insisting=True)
+        self._drop(run_id, epoch)
+        await self._writer.submit(lambda connection: self._release(run_id, epoch, connection), insisting=True)
 
-    def _release(self, run: str, epoch: int, connection: sqlite3.Connection) -> None:
-        values = (run, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
+    def _release(self, run_id: str, epoch: int, connection: sqlite3.Connection) -> None:
+        values = (run_id, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
         connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ? AND owner = ?", values)
 
-    def _release_soon(self, run: str, taken: list[_Hold]) -> None:
+    def _release_soon(self, run_id: str, taken: list[_Hold]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             for hold in taken:
-                self._drop(run, hold.epoch)
-                self._release(run, hold.epoch, connection)
+                self._drop(run_id, hold.epoch)
+                self._release(run_id, hold.epoch, connection)
 
         self._writer.submit(work, insisting=True)
 
-    async def read(self, run: str, after: int = 0) -> AsyncIterator[Event]:
+    async def read(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         while True:
-            found, _ = await self._next_page(run, after)
+            found, _ = await self._next_page(run_id, after)
             for event in found:
                 yield event
             if len(found) < _PAGE:
                 return
             after = found[-1].seq
 
-    async def _next_page(self, run: str, after: int) -> tuple[list[Event], bool]:
+    async def _next_page(self, run_id: str, after: int) -> tuple[list[Event], bool]:
         page: tuple[list[Event], bool] = await self._reader.transact(
-            lambda connection: reading.page(connection, run, after, _PAGE, self.path)
+            lambda connection: reading.page(connection, run_id, after, _PAGE, self.path)
         )
         return page
 
-    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Event]:
-        if not await self.runs(run=run, limit=1):
-            raise RunNotFound(run)
+    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        if not await self.runs(run_id=run_id, limit=1):
+            raise RunNotFound(run_id)
         while True:
             version = await self._news.version()
-            found, over = await self._next_page(run, after)
+            found, over = await self._next_page(run_id, after)
             for event in found:
                 after = event.seq
                 yield event
@@ -241,53 +241,55 @@ class SqliteJournal:
             else:
                 return
 
-    async def ask_to_stop(self, run: str, reason: str) -> bool:
+    async def ask_to_stop(self, run_id: str, reason: str) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
-            row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run,)).fetchone()
+            row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run_id,)).fetchone()
             if row is None:
-                raise RunNotFound(run)
-            executed = bool(self._holder(run, row))
+                raise RunNotFound(run_id)
+            executed = bool(self._holder(run_id, row))
             if executed:
-                connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (run, reason))
+                connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (run_id, reason))
             return executed
 
         return bool(await self._writer.submit(work))
 
-    async def asked_to_stop(self, run: str) -> str:
+    async def asked_to_stop(self, run_id: str) -> str:
         query = "SELECT reason FROM stops WHERE run = ?"
         while True:
             version = await self._patient_news.version()
-            row = await self._reader.transact(lambda connection: connection.execute(query, (run,)).fetchone())
+            row = await self._reader.transact(lambda connection: connection.execute(query, (run_id,)).fetchone())
             if row is not None:
                 return str(row[0])
             await self._patient_news.wait(version)
 
-    async def lineage(self, run: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
-        found: Lineage = await self._reader.transact(partial(reading.lineage, run=run, upto=upto, fold=fold, path=self.path))
+    async def lineage(self, run_id: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
+        found: Lineage = await self._reader.transact(
+            partial(reading.lineage, run_id=run_id, upto=upto, fold=fold, path=self.path)
+        )
         return found
 
-    async def keep_snapshot(self, run: str, seq: int, fold: int, state: str) -> None:
+    async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
         """One for a session: the last run's stands for all that came before it."""
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "DELETE FROM snapshots WHERE run IN (SELECT other.run FROM runs AS mine JOIN runs AS other "
                 "ON other.session = mine.session AND other.session <> '' WHERE mine.run = ?)",
-                (run,),
+                (run_id,),
             )
-            values = (run, fold, seq, state)
+            values = (run_id, fold, seq, state)
             connection.execute(
                 "INSERT OR REPLACE INTO snapshots (run, fold, seq, state, sum) SELECT ?, ?, ?, ?, ? "
                 "WHERE EXISTS (SELECT 1 FROM runs WHERE run = ?)",
-                (*values, row_sum(*values), run),
+                (*values, row_sum(*values), run_id),
             )
 
         await self._writer.transact(work)
 
     async def runs(
-        self, *, run: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
+        self, *, run_id: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
     ) -> list[RunInfo]:
-        wanted = {"run": run, "session": session, "status": status, "agent": agent}
+        wanted = {"run": run_id, "session": session, "status": status, "agent": agent}
         conditions = [f"{name} = :{name}" for name, value in wanted.items() if value]
         conditions += ["session <> ''"] if session else []  # as the index has it: it is not used otherwise
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -295,9 +297,9 @@ class SqliteJournal:
         rows = await self._reader.transact(lambda c: c.execute(query, {**wanted, "limit": limit}).fetchall())
         return [card_of(row, self.path) for row in rows]
 
-    async def delete(self, run: str, *, cascade: bool = False) -> None:
+    async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            doomed = [run]
+            doomed = [run_id]
             for one in doomed:
                 row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (one,)).fetchone()
                 if row is None:
@@ -364,11 +366,11 @@ def _write(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
     connection.execute(_MOVE, (rows[0][0], rows[0][1], rows[-1][1]))
 
 
-def _refusal(connection: sqlite3.Connection, run: str, epoch: int, before: int) -> JournalError:
-    row = connection.execute("SELECT epoch, seq FROM runs WHERE run = ?", (run,)).fetchone()
+def _refusal(connection: sqlite3.Connection, run_id: str, epoch: int, before: int) -> JournalError:
+    row = connection.execute("SELECT epoch, seq FROM runs WHERE run = ?", (run_id,)).fetchone()
     if row is None:
-        return RunNotFound(run)
-    return RunSuperseded(superseded(run)) if row[0] != epoch else JournalError(gap(run, row[1], before + 1))
+        return RunNotFound(run_id)
+    return RunSuperseded(superseded(run_id)) if row[0] != epoch else JournalError(gap(run_id, row[1], before + 1))
 
 
 def _let_go(place: Place, *threads: SqliteThread, wait: bool = False) -> None:

@@ -16,7 +16,7 @@ from ...kernel.ports import Change, Lineage
 from .errors import damaged
 from .schema import fact_sum, row_sum
 
-CARD = RunInfo.__match_args__
+CARD = ("run", *RunInfo.__match_args__[1:])  # as the columns are named
 SELECT_CARD = f"SELECT {', '.join(CARD)}, place, sum FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
 _SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
@@ -39,65 +39,65 @@ def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
     return RunInfo(*row[:-2])
 
 
-def last_fact(connection: sqlite3.Connection, run: str, path: Path) -> int:
+def last_fact(connection: sqlite3.Connection, run_id: str, path: Path) -> int:
     """The number of the run's last fact; 0 if there is no such run."""
-    row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run,)).fetchone()
+    row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
     if row is not None:
         return card_of(row, path).seq
-    if connection.execute("SELECT 1 FROM facts WHERE run = ?", (run,)).fetchone() is not None:
-        raise damaged(path, f"run {run!r} has facts and no entry")
+    if connection.execute("SELECT 1 FROM facts WHERE run = ?", (run_id,)).fetchone() is not None:
+        raise damaged(path, f"run {run_id!r} has facts and no entry")
     return 0
 
 
-def facts(connection: sqlite3.Connection, run: str, after: int, upto: int, path: Path) -> list[Event]:
+def facts(connection: sqlite3.Connection, run_id: str, after: int, upto: int, path: Path) -> list[Event]:
     """The facts after one number, up to and with another. All of them must be there."""
     events = []
-    for row in connection.execute(_SELECT_FACTS, (run, after, upto)):
+    for row in connection.execute(_SELECT_FACTS, (run_id, after, upto)):
         after += 1
         if row[1] != after:
             break
         if fact_sum(*row[:-1]) != row[-1]:
-            raise damaged(path, f"fact {after} of run {run} does not match its checksum")
+            raise damaged(path, f"fact {after} of run {run_id} does not match its checksum")
         name, seq, time, agent, kind, body, _ = row
         events.append(Event(name, seq, time, agent, decode_body(kind, body)))
     else:
         if after == upto:
             return events
         after += 1
-    raise damaged(path, f"fact {after} of run {run} is missing")
+    raise damaged(path, f"fact {after} of run {run_id} is missing")
 
 
-def lineage(connection: sqlite3.Connection, run: str, upto: int | None, fold: int, path: Path) -> Lineage:
+def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold: int, path: Path) -> Lineage:
     """See `Journal.lineage`: one walk in one transaction, however many runs there are."""
     parts: list[list[Event]] = []
     snapshot = ""
     with at_one_moment(connection):
-        last = last_fact(connection, run, path)
+        last = last_fact(connection, run_id, path)
         if not last:
-            raise RunNotFound(run)
+            raise RunNotFound(run_id)
         upto = last if upto is None else min(upto, last)
-        while run:
-            found = connection.execute(_SELECT_SNAPSHOT, (run, fold, upto)).fetchone() if fold else None
-            if found is not None and row_sum(run, fold, *found[:-1]) == found[-1]:
+        while run_id:
+            found = connection.execute(_SELECT_SNAPSHOT, (run_id, fold, upto)).fetchone() if fold else None
+            if found is not None and row_sum(run_id, fold, *found[:-1]) == found[-1]:
                 snapshot = found[1]
-                parts.append(facts(connection, run, found[0], upto, path))
+                parts.append(facts(connection, run_id, found[0], upto, path))
                 break
-            parts.append(facts(connection, run, 0, upto, path))
+            parts.append(facts(connection, run_id, 0, upto, path))
             opened = parts[-1][0].body
-            run, upto = opened.base if isinstance(opened, Opened) and opened.base is not None else ("", 0)
+            run_id, upto = opened.base if isinstance(opened, Opened) and opened.base is not None else ("", 0)
     return Lineage(snapshot, [event for part in reversed(parts) for event in part])
 
 
-def page(connection: sqlite3.Connection, run: str, after: int, most: int, path: Path) -> tuple[list[Event], bool]:
+def page(connection: sqlite3.Connection, run_id: str, after: int, most: int, path: Path) -> tuple[list[Event], bool]:
     """The next facts, and whether the run is over with them."""
     with at_one_moment(connection):
-        row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run,)).fetchone()
+        row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
         if row is None:
-            last_fact(connection, run, path)
+            last_fact(connection, run_id, path)
             return [], True
         card = card_of(row, path)
         upto = min(card.seq, after + most)
-        found = facts(connection, run, after, upto, path) if upto > after else []
+        found = facts(connection, run_id, after, upto, path) if upto > after else []
         return found, upto >= card.seq and card.status not in UNDER_WAY
 
 
@@ -122,7 +122,7 @@ def verify(connection: sqlite3.Connection, path: Path) -> list[str]:
         for row in connection.execute(SELECT_CARD).fetchall():
             try:
                 card = card_of(row, path)
-                facts(connection, card.run, 0, card.seq, path)
+                facts(connection, card.run_id, 0, card.seq, path)
             except JournalCorrupt as problem:
                 problems.append(str(problem))
     return problems

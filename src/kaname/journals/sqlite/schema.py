@@ -80,9 +80,9 @@ def row_sum(*values: Any) -> int:
     return crc32("\x1f".join([value if type(value) is str else repr(value) for value in values]).encode())
 
 
-def fact_sum(run: str, seq: int, time: float, agent: str, kind: str, body: str) -> int:
+def fact_sum(run_id: str, seq: int, time: float, agent: str, kind: str, body: str) -> int:
     """The same for a fact: written out, because it is made for every one."""
-    return crc32(f"{run}\x1f{seq}\x1f{time}\x1f{agent}\x1f{kind}\x1f{body}".encode())
+    return crc32(f"{run_id}\x1f{seq}\x1f{time}\x1f{agent}\x1f{kind}\x1f{body}".encode())
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

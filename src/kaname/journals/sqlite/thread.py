@@ -28,8 +28,8 @@ from .file import disconnect
 Work = Callable[[sqlite3.Connection], Any]
 _BATCH = 1_000
 _RETRY_SECONDS = 1.0
-_QUICK = 0.0005  # seconds for a commit
-_FORGETTING = 0.8
+_QUICK = 0.0005  # seconds that a commit usually takes
+_NEWEST = 0.3  # how much of what is usual the last one makes
 _POLL = 0.002
 
 
@@ -92,7 +92,7 @@ class SqliteThread:
         self._using = threading.Lock()  # the connection: one at a time, the thread or a caller
         self._connection: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
-        self._slowest = 0.01  # seconds that a commit took lately; at first it is not known to be quick
+        self._usual = 0.005  # seconds that commits take lately; at first they are not known to be quick
 
     async def transact(self, work: Work, *, alone: bool = False, failed: Callable[[JournalError], None] | None = None) -> Any:
         """`work` may be called more than once: its transaction is tried again, alone, if a batch fails.
@@ -144,7 +144,7 @@ class SqliteThread:
 
     def _done_here(self, work: Work) -> _Job | None:
         """Do it in the caller's thread, if that is quick and nothing is before it; else nothing is done."""
-        if self._slowest > _QUICK or self._process != os.getpid() or not self._using.acquire(blocking=False):
+        if self._usual > _QUICK or self._process != os.getpid() or not self._using.acquire(blocking=False):
             return None
         try:
             if self._connection is None or self._jobs:
@@ -217,8 +217,7 @@ class SqliteThread:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        took = time.monotonic() - began
-        self._slowest = max(took, self._slowest * _FORGETTING)
+        self._usual += _NEWEST * (time.monotonic() - began - self._usual)
 
     def _explained(self, problem: BaseException) -> JournalError:
         if isinstance(problem, JournalError):
