@@ -52,7 +52,7 @@ WORKER = """
         names = [f"{who}-{n}" for n in range(50)]
         results = await asyncio.gather(*[agent.run(name) for name in names])
         await journal.close()
-        print(json.dumps([[name, result.run, result.output] for name, result in zip(names, results)]))
+        print(json.dumps([[name, result.run_id, result.output] for name, result in zip(names, results)]))
     asyncio.run(main(*sys.argv[1:]))
 """
 

@@ -246,7 +246,7 @@ async def test_the_intent_is_on_disk_before_the_effect(tmp_path, effect):
     @tool(effect=effect)
     async def act(context: ToolContext) -> str:
         """Act."""
-        seen.append([type(event.body).__name__ async for event in elsewhere.read(context.run)])
+        seen.append([type(event.body).__name__ async for event in elsewhere.read(context.run_id)])
         return "acted"
 
     assert (await Agent(ScriptedModel([call("act"), "done"]), [act], journal=journal).run("go")).completed

@@ -162,7 +162,7 @@ class Beginnings:
         if after is not None:
             for event in await read_run(self.journal, run_id):
                 if event.seq > after:
-                    await channel.event(event)
+                    channel.event(event)
         if _at_rest(state, known):
             yield self._scope(run_id, 0, state, channel)
             return

@@ -34,7 +34,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input
     recipe = agent.recipe.altered(stops=(*_shared_limits(scope, child_id), *agent.recipe.stops))
     run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, (scope.run_id, context.call_id)).detach()
     try:
-        async for chunk in run:
+        async for chunk in run.subscribe(0, wait_for_me=True):  # its parent's readers may be waited for
             spent[child_id] = run.usage
             if scope.channel is not None and scope.channel.show(_relayed(chunk, child_id)):
                 await scope.channel.pause()
@@ -54,7 +54,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input
 def _relayed(chunk: Chunk, child_id: str) -> Chunk:
     """As its parent's readers see it: under the child's name; the number of its fact is another run's."""
     data = {key: value for key, value in chunk.data.items() if key != "fact"}
-    return Chunk(chunk.stamp, chunk.agent, chunk.type, {**data, "run_id": child_id})
+    return Chunk(chunk.stamp, chunk.agent, chunk.type, {"run_id": child_id, **data})
 
 
 def _shared_limits(scope: Scope, child_id: str) -> tuple[StopRule, ...]:

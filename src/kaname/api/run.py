@@ -121,7 +121,7 @@ class Work:
 
     async def _never_begun(self) -> Result[Any]:
         stopped = Stopped(Stop("cancelled", self.aborted or _left_behind()))
-        await self.channel.event(Event(self.run_id, 0, time(), "", stopped))
+        self.channel.event(Event(self.run_id, 0, time(), "", stopped))
         return self._view(self.run_id, State(stop=stopped.stop))
 
     async def _drive(self, scope: Scope) -> None:
@@ -199,7 +199,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         return self._work.reader(after, waits=wait_for_me)
 
     def detach(self) -> Self:
-        """Start it, and let it go on when nobody holds or reads it any more. `agent.attach(run.run)` finds it again."""
+        """Start it, and let it go on when nobody holds or reads it any more. `agent.attach(run.run_id)` finds it again."""
         self._work.detached = True
         _detached.add(self._work)
         self._work.start()
@@ -263,8 +263,8 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
 
     def _own_reader(self) -> Reader:
         if self._reader is None:
-            begun = self._work.task is not None  # and was read by nobody
-            self._reader = self._work.reader(0 if begun else None)
+            shown = self._work.channel.first_fact  # and perhaps read by nobody
+            self._reader = self._work.reader(shown - 1 if shown else None)
         return self._reader
 
     async def __aenter__(self) -> Self:

@@ -197,7 +197,7 @@ class AgentStepSequence:
         return self._view(self.run_id, self._scope.state)
 
     async def aclose(self) -> None:
-        """End the run here. What was done stays recorded, and `agent.resume(sequence.run)` can go on with it."""
+        """End the run here. What was done stays recorded, and `agent.resume(sequence.run_id)` can go on with it."""
         if not self._ended:
             self._ended = True
             await _finish(self._scope, self._stack)

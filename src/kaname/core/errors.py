@@ -51,7 +51,7 @@ from .steps import Stop
 
 
 class AgentError(Exception):
-    """`run` is the id of the run it happened in, where there is one: `agent.resume(error.run)` goes on."""
+    """`run_id`: the run it happened in, if there was one. `agent.resume(error.run_id)` goes on."""
 
     run_id: str = ""
 

@@ -40,22 +40,33 @@ class Reader(AsyncIterator[Chunk]):
     def __init__(self, channel: Channel, reread: Reread, after: int | None, waits: bool) -> None:
         self.waits, self.place = waits, channel.end
         self._channel, self._reread = channel, reread
-        self._behind = after is not None  # what comes next is in the journal
         self._last = channel.last_fact if after is None else after
+        self._behind = after is not None  # what comes next is in the journal,
+        self._upto = channel.last_fact  # up to this fact, or to the first that this channel shows
         self._chunks: deque[Chunk] = deque()  # of facts, before anything else
         self._facts = channel.facts  # of the entries before its place
         self._seq = 0
         self._asked_at = -1
-        self._closed = False
+        self._closed = self._getting = False
         self._waiting: asyncio.Future[None] | None = None
 
     async def get(self) -> Chunk | None:
         """The next chunk; `None` when the run has ended and everything was read."""
-        while (chunk := self.take()) is None:
-            if self._closed or (self._channel.closed and not self._behind and not self._chunks):
-                return None
-            await (self._catch_up() if self._behind else self._wait())
-        return chunk
+        if self._getting:
+            raise InvalidState(
+                say(
+                    "two tasks read one stream at once; use run.subscribe() for another", "一つのストリームは一人しか読めません"
+                )
+            )
+        self._getting = True
+        try:
+            while (chunk := self.take()) is None:
+                if self._closed or (self._channel.closed and not self._behind):
+                    return None
+                await (self._catch_up() if self._behind else self._wait())
+            return chunk
+        finally:
+            self._getting = False
 
     def take(self) -> Chunk | None:
         """The next chunk, if it can be had without waiting."""
@@ -65,7 +76,7 @@ class Reader(AsyncIterator[Chunk]):
             if place == channel.end or self._behind or self._closed:
                 return None
             if place < channel.end - SIZE:
-                self._behind = True
+                self._fall_behind()
                 return None
             entry = channel.ring[place % SIZE]
             self.place = place + 1
@@ -73,63 +84,60 @@ class Reader(AsyncIterator[Chunk]):
                 channel.make_room()
             if type(entry) is Chunk:
                 return self._numbered(entry)
-            self._take_fact(entry)  # type: ignore[arg-type]
+            self._take_fact(*entry)  # type: ignore[misc]
         return self._numbered(self._chunks.popleft())
 
     def close(self) -> None:
         """Read no more, and be waited for no more."""
         self._closed, self.waits = True, False
         self._chunks.clear()
-        self._channel.make_room()
+        self._channel.forget(self)
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
+
+    async def aclose(self) -> None:
+        self.close()
 
     def reads(self) -> bool:
         """Whether it has taken anything since this was last asked."""
         before, self._asked_at = self._asked_at, self.place
         return before != self.place
 
-    def _take_fact(self, fact: tuple[int, list[Chunk]]) -> None:
-        number, chunks = fact
+    def _take_fact(self, number: int, chunks: list[Chunk]) -> None:
         self._facts += 1
-        if self._last is None or number > self._last:  # else it was in the journal before it was shown
+        if self._last is None or number > self._last or not number:  # else it was in the journal before it was shown
             self._chunks.extend(chunks)
             self._last = number
 
-    async def _catch_up(self) -> None:
-        """Take the facts that it has not seen from the journal, some at a time; then go on where they end."""
-        last = self._channel.first_fact - 1 if self._last is None else self._last
-        async for event in self._reread(last):
-            self._chunks.extend(chunks_of(event))
-            self._last = last = event.seq
-            if len(self._chunks) >= SIZE:
-                return
-        if last >= (self._channel.last_fact or 0):
-            self._go_on(last)
-
-    def _go_on(self, last: int) -> None:
-        """Take a place again: after that fact, or as far back as the ring goes."""
-        channel, self._behind, left = self._channel, False, 0
-        place, first = channel.end, max(self.place, channel.end - SIZE)
-        while place > first:
-            entry = channel.ring[(place - 1) % SIZE]
-            if type(entry) is tuple and entry[0] <= last:
-                break
-            left += type(entry) is tuple
-            place -= 1
-        facts = channel.facts - left
+    def _fall_behind(self) -> None:
+        """It was overtaken: go on half a ring back, after the facts before that place."""
+        channel, place = self._channel, self._channel.end - LATE
+        numbers = [entry[0] for entry in channel.kept(place) if type(entry) is tuple]
+        self._behind, self._upto = True, numbers[0] - 1 if numbers else channel.last_fact
+        facts = channel.facts - len(numbers)
         skipped = (place - facts) - (self.place - self._facts)
         self.place, self._facts = place, facts
         if skipped:
             self._chunks.append(Chunk(time(), "", "status", {"status": "skipped", "deltas": skipped}))
 
+    async def _catch_up(self) -> None:
+        """Take the facts that it has not seen from the journal, some at a time."""
+        channel = self._channel
+        upto = self._upto if self._upto is not None or channel.last_fact is None else channel.first_fact - 1
+        last = channel.first_fact - 1 if self._last is None else self._last
+        if upto is None or last < upto:
+            async for event in self._reread(max(0, last)):
+                if upto is not None and event.seq > upto:
+                    break
+                self._chunks.extend(chunks_of(event))
+                self._last = event.seq
+                if len(self._chunks) >= SIZE:
+                    return
+        self._behind = False
+        if self.waits:
+            channel.make_room()
+
     async def _wait(self) -> None:
-        if self._waiting is not None:
-            raise InvalidState(
-                say(
-                    "two tasks read one stream at once; use run.subscribe() for another", "一つのストリームは一人しか読めません"
-                )
-            )
         self._waiting = asyncio.get_running_loop().create_future()
         try:
             self._channel.sleeping.add(self._waiting)
@@ -169,35 +177,44 @@ class Channel:
         self._many = False
         self._joined: list[str] = []  # the text of deltas of one kind, for many readers
         self._kind = ("", "", "")
+        self._since_pause = 0  # deltas, where many read
         self._readers: WeakSet[Reader] | None = None
         self._patient: WeakSet[Reader] | None = None  # those among them for whom it waits
         self._room: asyncio.Future[None] | None = None  # the run waits for it
         self._waking: asyncio.TimerHandle | None = None
+        self._woken_at = 0  # the entry that was the next when many were woken last
+        self._news = False  # since then
         self._rest_until = 0.0
 
     def reader(self, reread: Reread, after: int | None = None, *, waits: bool = False) -> Reader:
         if self._readers is None:
             self._readers, self.ring = WeakSet(), [None] * SIZE
+        if self._joined:
+            self._write_joined()  # it was said before this one came
         reader = Reader(self, reread, after, waits and not self.ending)
         self._readers.add(reader)
         self._many = self._many or len(self._readers) > _FEW
         if reader.waits:
-            self._patient = self._patient or WeakSet()
+            self._patient = WeakSet() if self._patient is None else self._patient
             self._patient.add(reader)
         return reader
 
-    @property
-    def read(self) -> bool:
-        """Whether it has, or has had, readers."""
-        return bool(self.ring)
+    def forget(self, reader: Reader) -> None:
+        for readers in (self._readers, self._patient):
+            if readers is not None:
+                readers.discard(reader)
+        self.make_room()
 
-    async def event(self, event: Event) -> None:
+    def kept(self, place: int) -> list[Entry | None]:
+        """The entries from that place on."""
+        return [self.ring[one % SIZE] for one in range(place, self.end)]
+
+    def event(self, event: Event) -> None:
+        """Show a fact. It never waits: facts are shown in the order in which they became true."""
+        if self.last_fact is None:
+            self.first_fact = event.seq
+        self.last_fact = event.seq
         if self.ring:
-            if self._patient:
-                await self._wait_for_room()
-            if self.last_fact is None:
-                self.first_fact = event.seq
-            self.last_fact = event.seq
             self._write((event.seq, chunks_of(event)))
             self.facts += 1
 
@@ -211,18 +228,20 @@ class Channel:
             self._joined.append(text)
             self._kind = kind, call_id, agent
             self._wake()
-            return not len(self._joined) % _EVERY
+            self._since_pause += 1
+            return self._since_pause >= _EVERY or (self._patient is not None and self.is_full)
         if kind == "text":
             self._write(Chunk(time(), agent, "delta", {"content": text}))
         else:
             self._write(delta_chunk(time(), agent, Delta(text, kind, call_id)))  # type: ignore[arg-type]
-        return not self.end % _EVERY
+        return not self.end % _EVERY or (self._patient is not None and self.is_full)
 
     def show(self, chunk: Chunk) -> bool:
         """Show a chunk that is no fact of this run. Whether it is time for a `pause`."""
-        if self.ring:
-            self._write(chunk)
-        return not self.end % _EVERY
+        if not self.ring:
+            return False
+        self._write(chunk)
+        return not self.end % _EVERY or (self._patient is not None and self.is_full)
 
     def _write_joined(self) -> None:
         (kind, call_id, agent), text, self._joined = self._kind, "".join(self._joined), []
@@ -236,7 +255,9 @@ class Channel:
         if self.sleeping:
             self._wake()
 
-    def _is_waited_for(self) -> bool:
+    @property
+    def is_full(self) -> bool:
+        """Whether a reader is so late that the run has to wait for it."""
         return not self.ending and any(reader.waits and self._is_late(reader) for reader in self._patient or ())
 
     def _is_late(self, reader: Reader) -> bool:
@@ -244,35 +265,40 @@ class Channel:
 
     async def pause(self) -> None:
         """Let others in. A reader that is only waiting for its turn gets it; one that does something else is not waited for."""
+        self._since_pause = 0
+        if self._many and self.end - self._woken_at > _EVERY:
+            self._wake_all()
         await asyncio.sleep(0)
         late = [reader for reader in self._readers or () if self._is_late(reader)]
         while late and len(late) <= _FEW:
             late = [reader for reader in late if reader.reads() and self._is_late(reader)]
             await asyncio.sleep(0)
-        await self._wait_for_room()
+        await self.room()
 
-    async def _wait_for_room(self) -> None:
-        while self._is_waited_for():
+    async def room(self) -> None:
+        """Wait until no reader that is waited for is late."""
+        while self.is_full:
             self._room = self._room or asyncio.get_running_loop().create_future()
             await asyncio.wait([self._room], timeout=_LOOK)
 
     def make_room(self) -> None:
         """A reader that is waited for has read something, or is waited for no more."""
-        if self._room is not None and not self._is_waited_for():
+        if self._room is not None and not self.is_full:
             self._room.set_result(None)
             self._room = None
 
     def _wake(self) -> None:
+        self._news = True
         if not self._many:
             self._wake_all()
         elif self._waking is None:
             self._waking = asyncio.get_running_loop().call_at(self._rest_until, self._wake_many)
 
     def _wake_many(self) -> None:
-        if self._joined:
-            self._write_joined()
         loop = asyncio.get_running_loop()
         began = loop.time()
+        if self._joined:
+            self._write_joined()
         self._wake_all()
         loop.call_soon(self._rest, began)  # after all of them
 
@@ -280,8 +306,11 @@ class Channel:
         now = asyncio.get_running_loop().time()
         self._rest_until, self._waking = now + min(19 * (now - began), _LONGEST_REST), None
         self._many = len(self._readers or ()) > _FEW
+        if self._news:  # it came while they were being woken
+            self._wake()
 
     def _wake_all(self) -> None:
+        self._news, self._woken_at = False, self.end
         sleeping, self.sleeping = self.sleeping, set()
         for waiting in sleeping:
             if not waiting.done():

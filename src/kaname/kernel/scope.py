@@ -162,10 +162,14 @@ class Scope:
             event = self._appending.popleft()
             if event.seq > self.state.seq:
                 evolve(self.state, event)  # 2. true
-            if self._sinks or (self.channel is not None and self.channel.read):
-                await self._publish(event)  # 3. seen
+            if self.channel is not None:
+                self.channel.event(event)  # 3. seen
+            if self._sinks:
+                await self._tell_sinks(event)
         if refusal is not None:
             raise refusal
+        if self.channel is not None and self.channel.is_full and self.state.stop is None:
+            await self.channel.room()
 
     def _refused(self, events: list[Event], problem: Exception) -> UnexpectedError:
         """A fact that is no JSON was refused before it had a place: the next one takes its number."""
@@ -192,12 +196,6 @@ class Scope:
         if self._sinks:
             delta = Delta(text, kind, call_id)  # type: ignore[arg-type]
             await self._tell_sinks(Event(self.run_id, self.state.seq, self.clock(), self.state.agent, delta))
-
-    async def _publish(self, event: Event) -> None:
-        if self.channel is not None:
-            await self.channel.event(event)
-        if self._sinks:
-            await self._tell_sinks(event)
 
     async def _tell_sinks(self, event: Event) -> None:
         failures = []
