@@ -52,7 +52,7 @@ _HOMES = {
     "journals.memory": ("MemoryJournal",),
     "journals.sqlite": ("SqliteJournal",),
     "kernel.ports": ("Policy", "Tool", "ToolContext"),
-    "models.react_text": ("TextOnly",),
+    "models.prompted.react.model": ("TextOnly",),
     "models.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
@@ -156,7 +156,7 @@ if TYPE_CHECKING:
     from .kernel.ports import Policy as Policy
     from .kernel.ports import Tool as Tool
     from .kernel.ports import ToolContext as ToolContext
-    from .models.react_text import TextOnly as TextOnly
+    from .models.prompted.react.model import TextOnly as TextOnly
     from .models.scripted import ScriptedModel as ScriptedModel
     from .models.scripted import call as call
     from .policies.approve import Approve as Approve

@@ -16,7 +16,7 @@ from ..core.values import plain_text
 from ..kernel.ports import Journal, Model
 from ..kernel.scope import silent
 from ..models.names import resolve
-from ..models.react_text import TextOnly
+from ..models.prompted.react.model import TextOnly
 from ..policies.fallback import FallbackStrategy
 from ..policies.guardrails import Guardrails
 from ..strategies.stop import max_steps as steps_limit
@@ -68,7 +68,7 @@ class ReActPlanner:
             reply = await self.model.reply(ModelRequest(tuple(messages), tools, stream=False), silent)
             if not reply.problem:
                 break
-            messages += [reply.message, user(reply.problem)]
+            messages += [reply.message, user(reply.note)]
         thought, text = reply.message.thinking, reply.message.text
         for call in reply.message.calls:
             return PlanResult(thought, call.name, _plain(call))

@@ -161,15 +161,24 @@ class ModelRequest:
     last: bool = False
 
 
+NOTE = "Your last reply could not be used: "
+
+
 @record
 class ModelReply:
-    """`problem`: what is wrong with its form. The model is told, and asked again."""
+    """`problem`: what is wrong with its form, if anything is; `advice`: how to write it instead. Both are told to the model."""
 
     message: Message
     stop_reason: StopReason | None = None
     usage: Usage = NOTHING
     model: str = ""
     problem: str = ""
+    advice: str = ""
+
+    @property
+    def note(self) -> str:
+        """What the model is told when it is asked again."""
+        return f"{NOTE}{self.problem}.\n{self.advice}" if self.advice else self.problem
 
 
 def user(text: str) -> Message:

@@ -30,10 +30,11 @@ def take_in(reply: Any, model: str, number: int, tools: Mapping[str, Any]) -> Mo
     if not isinstance(reply.usage, Usage):
         raise _wrong(model, reply.usage, "a Usage in its reply")
     parts = tuple([_part(part, model, number, place, tools) for place, part in enumerate(message.parts)])
-    for said in (reply.stop_reason or "", reply.model, reply.problem):
+    words = (reply.model, reply.problem, reply.advice)
+    for said in (reply.stop_reason or "", *words):
         if not isinstance(said, str):
-            raise _wrong(model, said, "texts as its reply's stop_reason, model and problem")
-    return ModelReply(Message("assistant", parts), reply.stop_reason, _usage(reply.usage, model), reply.model, reply.problem)
+            raise _wrong(model, said, "texts as its reply's stop_reason, model, problem and advice")
+    return ModelReply(Message("assistant", parts), reply.stop_reason, _usage(reply.usage, model), *words)
 
 
 def _usage(usage: Usage, model: str) -> Usage:

@@ -22,7 +22,7 @@ from .served import Joiner, ServedModel
 from .written_calls import Held, written_call
 
 if TYPE_CHECKING:
-    from .react_text import Stops
+    from .prompted.react.model import Stops
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
@@ -115,7 +115,7 @@ class OpenAI(ServedModel):
             from .constrained import reply_by_choice
 
             return await reply_by_choice(super().reply, request, emit)
-        from .react_text import Stops, reply_by_text
+        from .prompted.react.model import Stops, reply_by_text
 
         self._stops = self._stops or Stops()
         own = {key: value for key, value in self.settings.items() if key == "stop"}  # ours go beside them, not over them

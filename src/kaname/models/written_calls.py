@@ -6,11 +6,13 @@ Such text is held back while it may still be a call, and shown if it turns out t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ..core.messages import ModelReply, ToolCall, ToolSpec
 from ..core.values import read_json
 from ..kernel.ports import Emit
-from .react_input import json_action, unfenced
+from .prompted.react.arguments import unfenced
+from .prompted.react.calls import json_call
 
 _TAG = "<tool_call>"
 _TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
@@ -35,12 +37,9 @@ def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | No
         return None
     if isinstance(value, list) and len(value) != 1:  # several at once: only the first would be run
         return None
-    found = json_action(body)
-    if found is None:
-        return None
-    name, given, _ = found
-    known = any(tool.name == name for tool in tools)
-    return ToolCall("", name, {} if given is None else given) if known and (given is None or isinstance(given, dict)) else None
+    found = json_call(body, {tool.name: tool.parameters for tool in tools})
+    known = found is not None and any(tool.name == found.name for tool in tools)
+    return ToolCall("", found.name, found.args) if found is not None and known and isinstance(found.args, Mapping) else None
 
 
 class Held:

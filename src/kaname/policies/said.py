@@ -16,7 +16,7 @@ def in_calls(reply: ModelReply, known: Container[str]) -> list[str]:
     """The arguments of calls, the names of tools that nobody knows, and what a reader could not make sense of."""
     held: list[Any] = [call.args for call in reply.message.calls]
     held += [call.name for call in reply.message.calls if call.name not in known]
-    held += [reply.problem] if reply.problem else []
+    held += [reply.note] if reply.problem else []
     return [text for one in held for text in texts(one)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.errors import UnexpectedError
 from ..core.language import say
-from ..core.messages import Message, ToolResult
+from ..core.messages import Message, ModelReply, ToolResult
 from ..core.record import field, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
@@ -51,7 +51,7 @@ class React:
             return CallModel(schema=self._schema, note=GO_ON if said_last else "")
         reply = state.replies[-1].reply
         if reply.problem:
-            return self._misread(reply.problem, state)
+            return self._misread(reply, state)
         match self.termination.decide(reply, state):
             case ContinueWithTools() if not state.replies[-1].step.tools and _end(state).kind == "degraded":
                 return self._answer(reply.message.text, state)  # none were on offer any more
@@ -74,11 +74,11 @@ class React:
     def _schema(self) -> Mapping[str, Any] | None:
         return None if self.output is None else self.output.schema
 
-    def _misread(self, problem: str, state: State) -> Step:
+    def _misread(self, reply: ModelReply, state: State) -> Step:
         """The form of the reply was wrong: say so and ask again, a few times; then take the best that there is."""
         in_a_row = len(list(takewhile(lambda replied: replied.reply.problem, reversed(state.replies))))
         if in_a_row <= self.max_form_retries:
-            return CallModel(tools=state.replies[-1].step.tools, schema=self._schema, note=problem)
+            return CallModel(tools=state.replies[-1].step.tools, schema=self._schema, note=reply.note)
         said = [replied.reply.message.text for replied in state.replies if replied.reply.message.text.strip()]
         said = [text for text in said if not text.lstrip().startswith(("{", "`", "<", "Action"))]  # words, not debris
         if said:
@@ -86,7 +86,11 @@ class React:
         end = _end(state)  # if it can say nothing, what could not be done is the answer
         if end.kind == "degraded" and self.output is None:
             return Finish(end, end.detail)
-        return Finish(Stop("incomplete", _unreadable(problem)))
+        told = say(
+            f"the model's replies could not be read, even when it was asked again: {reply.problem}",
+            f"モデルの返答は、聞き直しても読み取れませんでした: {reply.problem}",
+        )
+        return Finish(Stop("incomplete", told))
 
     def _answer(self, text: str, state: State) -> Step:
         end = _end(state, text if self.output is None else "")
@@ -105,15 +109,6 @@ class React:
 
     def _final(self, note: str) -> CallModel:
         return CallModel(tools=False, schema=self._schema, note=note)
-
-
-def _unreadable(problem: str) -> str:
-    """For the user, what the model was told."""
-    what = problem.partition("\n")[0].removeprefix("Your last reply could not be read: ").removesuffix(". Write either")
-    return say(
-        f"the model's replies could not be read, even when it was asked again: {what}",
-        f"モデルの返答は、聞き直しても読み取れませんでした: {what}",
-    )
 
 
 def _given_up(messages: Sequence[Message]) -> str:

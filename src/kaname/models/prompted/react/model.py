@@ -1,7 +1,6 @@
-"""Tools for a model that can only write text: the ReAct protocol, streamed.
+"""ReAct for a model that can only write text: tools are described in the instructions, replies are read, streamed and checked.
 
-Thoughts are shown as thinking and the answer as text while they arrive; actions are not shown, they are run. Generation stops
-where the model would begin to make up an observation; what it makes up all the same is cut off.
+Generation stops where the model would begin to make up an observation. A reply that cannot be read is asked for again.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from collections.abc import Mapping
 from logging import getLogger
 from typing import Any
 
-from ..core.errors import RequestRefused
-from ..core.language import say
-from ..core.messages import (
+from ....core.errors import RequestRefused
+from ....core.language import say
+from ....core.messages import (
+    NOTE,
     Message,
     ModelReply,
     ModelRequest,
@@ -26,16 +26,15 @@ from ..core.messages import (
     ToolSpec,
     assistant,
 )
-from ..core.openai_shape import result_text
-from ..core.record import replace
-from ..core.values import plain_text
-from ..kernel.ports import Emit, Model
-from .describing import described
-from .offer import CUT_OFF
-from .react_form import reply_in_form
-from .react_labels import label_of
-from .react_reading import Reading, ends_whole, read
-from .react_stream import ReactStream
+from ....core.openai_shape import result_text
+from ....core.record import replace
+from ....core.values import plain_text
+from ....kernel.ports import Emit, Model
+from ...describing import described
+from ...offer import CUT_OFF
+from .labels import label_of
+from .parse import Reading, read, reading_of
+from .sections import Sections
 
 STOPS = ["\nObservation:", "\n観察:"]
 _HOW = """You can use tools. Tools:
@@ -52,12 +51,18 @@ Final Answer: the answer, in the language of the question"""
 _LAST = """No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
 Thought: why this is the answer
 Final Answer: the answer, in the language of the question"""
-_NOTE = "Your last reply could not be "
-_NOT_NOW = f"{_NOTE}used: it called a tool, or had no answer. {_LAST}"
+_FORM = """Write either
+Thought: …
+Action: the name of one tool
+Action Input: its input
+or
+Thought: …
+Final Answer: the answer"""
 _ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
 _STOP_REFUSED = re.compile(r"\bstop(?:\b|_|s\b|Seq)|停止", re.IGNORECASE)
 _MOST_STOPS = 4  # that providers take
 _PROVIDER = "react_text"
+_BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"
 
 
 class Stops:
@@ -109,43 +114,62 @@ class TextOnly:
 async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: Stops | None = None) -> ModelReply:
     """`ask(request, emit)` is the plain model, which knows nothing of tools."""
     if request.schema is not None:
-        return await reply_in_form(ask, replace(request, messages=told(request)), emit)
-    stream = ReactStream()
-    said = await _asked(ask, request, stream, emit, stops or Stops())
+        return await _reply_in_schema(ask, replace(request, messages=told(request)), emit)
+    sections = Sections()
+    said = await _asked(ask, request, sections, emit, stops or Stops())
     if said.message.calls:  # it could, after all
         return said
-    reading = read(said.message.text, {tool.name: tool.parameters for tool in request.tools}, _careful(request))
-    unsure = not reading.answer or (reading.answer.startswith("{") and not stream.shown)
-    if said.stop_reason == "max_tokens" and unsure and not ends_whole(said.message.text):
+    for piece, kind in sections.finish():
+        await emit(piece, kind)
+    tools = {tool.name: tool.parameters for tool in request.tools}
+    careful = frozenset([tool.name for tool in request.tools if tool.effect != "pure"])
+    reading = reading_of(sections, tools, careful)
+    if said.stop_reason == "max_tokens" and not (reading.answer or _ends_whole(sections)):
         reading = Reading(reading.thought, problem=CUT_OFF)
     if not request.tools and not reading.answer:
-        reading = _without_tools(reading, said.message.text.strip(), request)
-        reading = replace(reading, problem=_no_call(reading.problem))
+        reading = _without_tools(reading, sections.raw, request)
     if reading.problem and len(unread := _unread(request)) >= _ASKED_AGAIN:
         best = next((words for words in (reading.thought, *[message.text for message in unread]) if words), "")
         reading = Reading(answer=best) if best else reading
-    return await _replied(said, reading, stream, emit, last=request.last)
+    advice = "" if reading.problem == CUT_OFF else _FORM if request.tools else _LAST
+    return await _replied(said, reading, advice, sections.shown, emit, last=request.last)
 
 
-def _careful(request: ModelRequest) -> frozenset[str]:
-    """The tools that change something."""
-    return frozenset([tool.name for tool in request.tools if tool.effect != "pure"])
+def _ends_whole(sections: Sections) -> bool:
+    """Whether the call in a reply that was cut off at the token limit had ended before."""
+    last = sections.found[-1].text.rstrip("`\n ")
+    return sections.over or last.endswith(("}", "</tool_call>", "</function>", "</invoke>"))
 
 
-def _no_call(problem: str) -> str:
-    """What was wrong, told to a model that can call nothing."""
-    what, mark, _ = problem.partition(". Write either")
-    return f"{what}.\n{_LAST}" if mark else problem
+async def _reply_in_schema(ask: Any, request: ModelRequest, emit: Emit) -> ModelReply:
+    """JSON is shown as it comes. Anything else is held, read, and shown without labels and thoughts."""
+    shows: bool | None = None  # known when the first character is there
+
+    async def show(text: str, kind: str = "text", call_id: str = "") -> None:
+        nonlocal shows
+        if kind == "text" and shows is None and (begun := text.lstrip(_BLANK)):
+            shows = begun[0] == "{"
+            text = begun
+        if kind != "text" or shows:
+            await emit(text, kind)
+
+    said: ModelReply = await ask(request, show)
+    if shows or not said.message.text.strip():
+        return said
+    answer = read(said.message.text, {}).answer or said.message.text
+    await emit(answer)
+    kept = [part for part in said.message.parts if not isinstance(part, Text)]
+    return replace(said, message=Message("assistant", (*kept, Text(answer))))
 
 
-async def _asked(ask: Any, request: ModelRequest, stream: ReactStream, emit: Emit, stops: Stops) -> ModelReply:
+async def _asked(ask: Any, request: ModelRequest, sections: Sections, emit: Emit, stops: Stops) -> ModelReply:
     """A server that takes no stop sequences says so before anything was shown, and is asked again without them."""
     heard = False
 
     async def show(text: str, kind: str = "text", call_id: str = "") -> None:
         nonlocal heard
         heard = True
-        for piece, what in stream.feed(text) if kind == "text" else [(text, kind)]:
+        for piece, what in sections.feed(text) if kind == "text" else [(text, kind)]:
             await emit(piece, what)
 
     plain = {key: value for key, value in request.settings.items() if key not in ("tool_choice", "parallel_tool_calls")}
@@ -171,7 +195,7 @@ def _without_tools(reading: Reading, text: str, request: ModelRequest) -> Readin
     if not _is_spoken(request):
         return Reading(answer=reading.thought or text) if text else reading
     if reading.action:
-        return Reading(reading.thought, problem=_NOT_NOW)
+        return Reading(reading.thought, problem="it called a tool, or had no answer")
     return Reading(answer=reading.thought) if reading.thought else reading
 
 
@@ -181,9 +205,13 @@ def _unread(request: ModelRequest) -> list[Message]:
     for message in reversed(request.messages):
         if message.role == "assistant" and _as_written(message) is not None:
             found.append(message)
-        elif message.role != "user" or not (message.text == CUT_OFF or message.text.startswith(_NOTE)):
+        elif message.role != "user" or not _is_note(message):
             break
     return found
+
+
+def _is_note(message: Message) -> bool:
+    return message.text == CUT_OFF or message.text.startswith(NOTE)
 
 
 def _as_written(message: Message) -> str | None:
@@ -192,20 +220,20 @@ def _as_written(message: Message) -> str | None:
     return str(kept[0].get("written", "")) if kept else None
 
 
-async def _replied(said: ModelReply, reading: Reading, stream: ReactStream, emit: Emit, *, last: bool) -> ModelReply:
+async def _replied(said: ModelReply, reading: Reading, advice: str, shown: str, emit: Emit, *, last: bool) -> ModelReply:
     """`last`: nobody will read what a tool says. Then the thought is the best that there is to show for it."""
     kept: list[Part] = [part for part in said.message.parts if not isinstance(part, Text)]
     if reading.problem:
         kept.append(Provided(_PROVIDER, {"written": said.message.text.strip()}))
         words = [Text(reading.thought)] if reading.thought else []
-        return replace(said, message=Message("assistant", (*kept, *words)), problem=reading.problem)
+        return replace(said, message=Message("assistant", (*kept, *words)), problem=reading.problem, advice=advice)
     if reading.thought:
         kept.append(Thinking(reading.thought))
     if reading.action:
         kept += [Text(reading.thought)] if last and reading.thought else []
         kept.append(ToolCall("", reading.action, reading.args))
         return replace(said, message=Message("assistant", tuple(kept)), stop_reason="tool_use")
-    if missing := reading.answer.removeprefix(stream.shown) if reading.answer.startswith(stream.shown) else "":
+    if missing := reading.answer.removeprefix(shown) if reading.answer.startswith(shown) else "":
         await emit(missing)
     stop = said.stop_reason if said.stop_reason == "max_tokens" else "end_turn"
     return replace(said, message=Message("assistant", (*kept, Text(reading.answer))), stop_reason=stop)
@@ -231,7 +259,7 @@ def told(request: ModelRequest) -> tuple[Message, ...]:
                 out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n"), *heard))
             else:
                 out.append(Message("user", heard))
-        elif message.role == "user" and message.text.startswith(_NOTE) and out and out[-1].role == "user":
+        elif message.role == "user" and message.text.startswith(NOTE) and out and out[-1].role == "user":
             out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n"), *message.parts))
         elif message.role == "user":
             out.append(message)
@@ -245,8 +273,8 @@ def _written(message: Message, tools: tuple[ToolSpec, ...]) -> str:
     for call in message.calls:
         lines += [f"Action: {call.name}", f"Action Input: {_input(call, tools)}"]
     if message.text:
-        label = label_of(message.text.split("\n", 1)[0])  # somebody else wrote it down in this form
-        lines.append(message.text if message.calls or (label and label.strong) else f"Final Answer: {message.text}")
+        label = label_of(message.text.split("\n", 1)[0], "")  # it is written in this form already
+        lines.append(message.text if message.calls or label else f"Final Answer: {message.text}")
     return "\n".join(lines)
 
 

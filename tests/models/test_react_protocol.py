@@ -1,4 +1,4 @@
-"""What a hostile tester found in the ReAct text protocol: freezes, words that were taken back, labels where there are none."""
+"""The ReAct text protocol in use: costs, streams, tools that change something, servers without stop sequences."""
 
 import logging
 import sys
@@ -21,13 +21,14 @@ from kaname import (
 )
 from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
 from kaname.models.openai import OpenAI
-from kaname.models.react_cleaning import Cleaning, cleaned
-from kaname.models.react_labels import label_of, may_be_label
-from kaname.models.react_reading import read
-from kaname.models.react_text import ReactStream, TextOnly, reply_by_text
+from kaname.models.prompted.react import sections
+from kaname.models.prompted.react.labels import label_of, may_become_label
+from kaname.models.prompted.react.model import TextOnly, reply_by_text
+from kaname.models.prompted.react.parse import read
+from kaname.models.prompted.react.sections import Sections
 from kaname.testing.wire import WireServer, reply, status
 
-from .test_react_text import CASES, TOOLS, shown_of
+from .test_react import CASES, TOOLS, shown_of
 
 RUNS = {
     **{f"a run of {mark!r}": lambda n, mark=mark: mark * n for mark in "*_- 1#\n`[](){}\"'<|:>・\t\r"},
@@ -78,7 +79,7 @@ def work(text):
     try:
         read(text, TOOLS)
         read(text, TOOLS, TOOLS)
-        stream = ReactStream()
+        stream = Sections()
         for place in range(0, len(text), 4):
             stream.feed(text[place : place + 4])
     finally:
@@ -96,12 +97,9 @@ def test_four_times_the_text_is_at_most_four_times_the_work(name):
 
 
 def test_a_line_is_looked_at_for_a_label_in_its_first_characters_only(monkeypatch):
-    from kaname.models import react_stream
-
     looked = []
-    monkeypatch.setattr(react_stream, "may_be_label", lambda line: looked.append(len(line)) or may_be_label(line))
-    monkeypatch.setattr(react_stream, "label_of", lambda line: looked.append(len(line)) or label_of(line))
-    stream = ReactStream()
+    monkeypatch.setattr(sections, "may_become_label", lambda line: looked.append(len(line)) or may_become_label(line))
+    stream = Sections()
     for piece in ("*" * 3_000, " " * 3_000, "Action" * 500, "_" * 3_000):
         stream.feed("Final Answer: x\n")
         for char in piece:
@@ -111,26 +109,16 @@ def test_a_line_is_looked_at_for_a_label_in_its_first_characters_only(monkeypatc
     assert len(looked) < 2_000
 
 
-def test_a_beginning_that_can_be_no_label_never_becomes_one():
+def test_a_beginning_that_can_become_no_label_never_becomes_one():
     lines = {line for case in CASES for line in case["reply"].replace("\r", "\n").split("\n")}
     for line in lines:
-        whole = label_of(line)
-        for end in range(1, min(len(line), 120)):
-            if not may_be_label(line[:end]):
-                early = label_of(line[:end])
-                assert (early and (early.kind, early.style)) == (whole and (whole.kind, whole.style)), line
-                break
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_template_tokens_are_cut_alike_wherever_the_text_was_cut(size):
-    for case in CASES:
-        text = case["reply"]
-        cleaning = Cleaning()
-        pieces = [cleaning.feed(text[place : place + size]) for place in range(0, len(text), size)]
-        whole = Cleaning()
-        assert "".join([*pieces, cleaning.finish()]) == whole.feed(text) + whole.finish()
-    assert cleaned("<|im_start|>assistant\nFinal Answer: 4<|im_end|>\nmore") == "Final Answer: 4"
+        for section in ("start", "thought", "action", "input"):
+            whole = label_of(line, section)
+            for end in range(1, min(len(line), 120)):
+                if not may_become_label(line[:end]):
+                    early = label_of(line[:end], section)
+                    assert (early and early.kind) == (whole and whole.kind), line
+                    break
 
 
 @pytest.mark.parametrize(
@@ -322,8 +310,9 @@ def delete(text: str) -> str:
 )
 async def test_an_answer_that_speaks_of_a_call_deletes_nothing(text):
     DONE.clear()
-    result, said, _ = await told(text, tools=[delete])
+    result, said, asked = await told(*[text] * 3, tools=[delete])
     assert (result.output, said, DONE) == (text, text, [])
+    assert len(asked) == 3, "it was asked whether it meant it"
 
 
 async def test_who_is_not_clear_about_what_changes_something_is_asked_for_json():

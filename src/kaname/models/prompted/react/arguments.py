@@ -1,0 +1,200 @@
+"""Turn the input that a model wrote for a tool into arguments: JSON, `name=value`, lines of `name: value`, or plain text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import unicodedata
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from ....core.values import plain_text, read_json
+
+ONE_TEXT = "input"
+"""The parameter's name of a tool that takes one text, as it is written."""
+_QUOTES = {'"': '"', "'": "'", "「": "」", "『": "』", "“": "”", "`": "`"}
+_TRUTH = {"true": True, "false": False, "yes": True, "no": False, "はい": True, "いいえ": False}
+_EMPTY = ("", "none", "null", "n/a", "なし", "無し", "{}", "()")
+_SMART = str.maketrans("“”", '""')
+_BROKEN = re.compile(r"[{｛]\s{0,8}[\"'“]?[\w ]{1,40}[\"'”]?\s{0,8}[:：]")
+_FENCE = re.compile(r"(```|~~~)[\w-]*[ \t]*\n?")
+_LONGEST_CODE = 50_000  # characters that Python's parser is given
+
+
+def unfenced(text: str) -> str:
+    """The inside of a code block, if the text is one and nothing else."""
+    text = text.strip()
+    fence = _FENCE.match(text)
+    if fence is None:
+        single = len(text) > 2 and text[0] == text[-1] == "`" and text.count("`") == 2
+        return text[1:-1].strip() if single else text
+    inner, mark = text[fence.end() :], fence[1]
+    closed = inner.count(mark) == 1 and inner.endswith(mark)
+    return inner.removesuffix(mark).strip() if closed or mark not in inner else text
+
+
+def is_broken(text: str) -> bool:
+    """Whether it looks like a JSON object that could not be read as one."""
+    return _BROKEN.match(text) is not None
+
+
+def first_block(text: str) -> str:
+    """The code block that the text begins with, if it does."""
+    block = re.match(r"\s*```[\w-]*[ \t]*\n.*?\n```(?=\s*\n|\s*\Z)", text, re.DOTALL)
+    return block[0] if block else text
+
+
+def json_value(text: str) -> Any:
+    """The JSON value, also with trailing commas, single quotes or newlines in strings; else `ValueError`."""
+    text = unfenced(text)
+    try:
+        return read_json(text)
+    except ValueError:
+        pass
+    try:
+        return json.loads(text.translate(_SMART), strict=False)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+
+
+def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool = False) -> Mapping[str, Any] | str:
+    """The arguments for a tool of this schema; the text itself, where it is not clear which parameter it is for.
+
+    `called`: it stood in the brackets of a call, where values without names have an order.
+    """
+    text = unfenced(first_block(given))
+    properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
+    if (value := _object(text)) is not None:
+        return fitted(value, schema, text)
+    if schema is None:
+        keywords = _literals(text, None) if called else None
+        return unquoted(text) if keywords is None else keywords
+    if not properties:
+        return {}
+    if is_broken(text) and list(properties) != [ONE_TEXT]:
+        return text
+    required = [name for name in schema.get("required") or [] if name in properties]
+    named = _literals(text, list(properties)) if called or "=" in text else None
+    named = _lines(text, properties) if named is None else named
+    if named is not None:
+        return named
+    only = list(properties) if len(properties) == 1 else required
+    if len(only) != 1:
+        return text
+    if text.lower() in _EMPTY and only[0] not in required:
+        return {}
+    return {only[0]: typed(text, properties[only[0]])}
+
+
+def fitted(value: Mapping[str, Any], schema: Mapping[str, Any] | None, text: str = "") -> Mapping[str, Any]:
+    """An object for a tool that takes one text, or one object, is that text or that object, unless it names the parameter."""
+    properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
+    if len(properties) != 1:
+        return value
+    ((name, kind),) = properties.items()
+    if name in value or not value:
+        return value
+    if name == ONE_TEXT and kinds_of(kind) == {"string"}:
+        return {name: text or plain_text(value)}
+    takes = kind.get("properties") if isinstance(kind, Mapping) else None
+    return {name: value} if takes and set(value) <= set(takes) else value
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The JSON object that the text is, or that it begins with, if the rest stands on lines of its own."""
+    if text[:1] != "{":
+        return None
+    try:
+        value = json_value(text)
+    except ValueError:
+        try:
+            value, end = json.JSONDecoder(strict=False).raw_decode(text)
+        except (ValueError, RecursionError):
+            return None
+        if text[end:].lstrip(" \t")[:1] != "\n":
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def _lines(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
+    """`city: Oslo` and `days: 3`, on lines of their own or between commas."""
+    either = "|".join([re.escape(name) for name in properties])
+    marks = list(
+        re.finditer(rf"(?:\A|[,;\n、，；])[ \t\-*]{{0,8}}[\"'`]?({either})[\"'`]?[ \t]{{0,8}}[:=：＝][ \t]{{0,8}}", text)
+    )
+    if not marks or marks[0].start() > 0 or len({mark[1] for mark in marks}) < len(marks):
+        return None
+    marks = marks[:1] if len(properties) == 1 else marks
+    ends = [*[mark.start() for mark in marks[1:]], len(text)]
+    if text[marks[0].end() :][:1] == "=":
+        return None  # it compares
+    return {mark[1]: typed(text[mark.end() : end].strip(), properties[mark[1]]) for mark, end in zip(marks, ends, strict=True)}
+
+
+def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
+    """`city="Oslo", days=3`, or `"Oslo", 3` in the order of the parameters: Python's literals, nothing else."""
+    if len(text) > _LONGEST_CODE:
+        return None
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            call = ast.parse(f"call({text})", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if not isinstance(call, ast.Call) or len(call.args) > len(names or ()):
+        return None
+    pairs = [*zip(names or (), call.args, strict=False), *[(one.arg, one.value) for one in call.keywords]]
+    if not pairs or any(not name or (names is not None and name not in names) for name, _ in pairs):
+        return None
+    if not call.keywords and len(call.args) < 2:
+        return None  # one value: plain text
+    try:
+        return {str(name): ast.literal_eval(value) for name, value in pairs}
+    except (ValueError, SyntaxError, RecursionError):
+        return None
+
+
+def kinds_of(schema: Any) -> set[str]:
+    """The JSON types that a parameter takes; none, if it does not say."""
+    if not isinstance(schema, Mapping):
+        return set()
+    kind = schema.get("type")
+    own = {kind} if isinstance(kind, str) else set(kind or ())
+    return own.union(*[kinds_of(one) for key in ("anyOf", "oneOf") for one in schema.get(key) or ()])
+
+
+def typed(text: str, schema: Any) -> Any:
+    """The value of one parameter that a text spells."""
+    kinds = kinds_of(schema)
+    if not kinds or "string" in kinds:
+        return None if "null" in kinds and text.lower() in ("null", "none") else unquoted(text)
+    if "boolean" in kinds and text.strip("\"'").lower() in _TRUTH:
+        return _TRUTH[text.strip("\"'").lower()]
+    narrow = unicodedata.normalize("NFKC", text)
+    for attempt in (f"[{text}]",) * ("array" in kinds and text[:1] != "[") + (text, narrow):
+        try:
+            return json_value(attempt)
+        except ValueError:
+            continue
+    if "array" in kinds and text[:1] != "{":
+        pieces = re.split(r"\n[ \t\-*•・]*|[,、，]", text.strip("[] \n").lstrip("-*•・ "))
+        return [typed(piece.strip(), schema.get("items")) for piece in pieces if piece.strip()]
+    return unquoted(text)
+
+
+def unquoted(text: str) -> str:
+    """Without the quotes around the whole of it."""
+    text = text.strip()
+    for mark in ('"""', "'''"):
+        if len(text) > 6 and text.startswith(mark) and text.endswith(mark):
+            return text[3:-3].strip()
+    closing = _QUOTES.get(text[:1])
+    if closing is None or len(text) < 2 or not text.endswith(closing) or closing in text[1:-1].replace("\\" + closing, ""):
+        return text
+    if text[0] == '"':
+        try:
+            return str(json.loads(text, strict=False))
+        except ValueError:
+            return text[1:-1]
+    return text[1:-1].replace("\\" + closing, closing)

@@ -1,0 +1,161 @@
+"""The forms in which a model writes one call: JSON, tags, or `name[…]` and `name(…)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ....core.values import plain_text
+from .arguments import arguments_for, fitted, json_value, typed, unfenced
+
+Tools = Mapping[str, Mapping[str, Any]]
+"""The parameters' schemas of the tools, by name."""
+ENDS = frozenset({"finish", "finalanswer", "answer", "最終回答", "回答", "終了"})
+_NAMES = ("action", "tool", "tool_name", "name", "行動", "ツール")
+_GIVEN = ("action_input", "arguments", "args", "parameters", "input", "tool_input", "入力")
+_THOUGHTS = ("thought", "thinking", "reasoning", "思考")
+_ANSWERS = ("final_answer", "answer", "最終回答")
+_ONE_TEXT: Mapping[str, Any] = {"properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+_BRACKETS = {"[": "]", "(": ")", "［": "］", "（": "）"}
+_CALL = re.compile(
+    r"[`*]{0,3}(?P<name>[^\W\d][\w.\-]{0,80}(?: [A-Za-z]{1,30}){0,3})[`*]{0,3}[ \t]?(?P<open>[\[(［（])", re.IGNORECASE
+)
+_TAGGED = re.compile(r"(?P<before>.*?)(?:<tool_call>|\[TOOL_CALLS\])(?P<body>.*?)(?:</tool_call>|\Z)(?P<after>.*)", re.DOTALL)
+_FUNCTION = re.compile(
+    r"(?P<before>.*?)<(?:function=|invoke\s+name=)[\"']?(?P<name>[\w.\-]{1,80})[\"']?\s*>(?P<body>.*?)</(?:function|invoke)>"
+    r"(?P<after>.*)",
+    re.DOTALL,
+)
+_PARAMETER = re.compile(r"<parameter(?:=|\s+name=)[\"']?([\w.\-]{1,80})[\"']?\s*>(.*?)</parameter>", re.DOTALL)
+_WRAPPERS = re.compile(r"</?(?:tool_call|tool_calls|function_calls)>|\[TOOL_CALLS\]")
+
+
+class Call(NamedTuple):
+    """`name` is a tool's, or one of `ENDS` with the answer as `args`. `alone`: nothing stood beside it but thoughts."""
+
+    name: str
+    args: Mapping[str, Any] | str
+    thought: str = ""
+    alone: bool = True
+    certain: bool = False  # it is a call, whatever tools there are
+
+
+def tool_named(text: str, tools: Tools) -> str:
+    """The tool's name, whatever its case and the marks around it; empty, if there is no such tool."""
+    name = (
+        re.sub(r"\A\d{1,2}[.)]\s+", "", text.strip())
+        .strip("`*\"'「」『』<>@ ")
+        .rstrip(".。:：")
+        .removeprefix("functions.")
+        .removeprefix("tools.")
+    )
+    name = name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
+    if name in tools:
+        return name
+    same = [known for known in tools if _folded(known) == _folded(name)]
+    return same[0] if len(same) == 1 else ""
+
+
+def is_end(name: str, tools: Tools) -> bool:
+    return _folded(name.strip("`*\"' ")) in ENDS and not tool_named(name, tools)
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name.casefold())
+
+
+def json_call(text: str, tools: Tools) -> Call | None:
+    """A call, or an answer, that is written as one JSON object. Of a list only one that holds one object."""
+    try:
+        value = json_value(text)
+    except ValueError:
+        return None
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, Mapping):
+        return None
+    inner = value.get("function")
+    if isinstance(inner, Mapping | str):
+        value = {**value, **(inner if isinstance(inner, Mapping) else {"name": inner})}
+    value = {str(key).strip().lower().replace(" ", "_"): one for key, one in value.items()}
+    thought = next((value[key] for key in _THOUGHTS if isinstance(value.get(key), str)), "")
+    named = next((key for key in _NAMES if isinstance(value.get(key), str)), "")
+    given = next((key for key in _GIVEN if key in value), "")
+    if not named or value[named].lower() in ("", "none", "null"):
+        answer = next((value[key] for key in _ANSWERS if isinstance(value.get(key), str | int | float)), None)
+        alone = not {key for key, one in value.items() if one} - {*_THOUGHTS, *_ANSWERS, named}
+        return Call("final answer", plain_text(answer), thought) if answer is not None and alone else None
+    rest = {key: one for key, one in value.items() if key not in (named, *_THOUGHTS, "type", "id", "function")}
+    if (named == "name" and not given) or _is_schema(value.get(given)):
+        return None  # a thing that has a name; a tool that is described
+    held: Any = value[given] if given else rest or {}
+    alone = not given or not set(rest) - {given}
+    certain = bool(given) and named != "name" and alone
+    return Call(value[named].strip(), _held(held, value[named], tools), thought, alone, certain)
+
+
+def _is_schema(given: Any) -> bool:
+    return isinstance(given, Mapping) and given.get("type") == "object" and isinstance(given.get("properties"), Mapping)
+
+
+def _held(held: Any, name: str, tools: Tools) -> Mapping[str, Any] | str:
+    schema = tools.get(tool_named(name, tools))
+    if is_end(name, tools):
+        return answer_in(plain_text(held))
+    if isinstance(held, Mapping):
+        return fitted(held, schema)
+    return arguments_for("" if held is None else plain_text(held), schema)
+
+
+def answer_in(given: str) -> str:
+    """The answer that `finish` was given: plain, quoted, or under a name."""
+    named = arguments_for(given, _ONE_TEXT, called=True)
+    return str(next(iter(named.values()), "")) if isinstance(named, Mapping) else given.strip()
+
+
+def tagged_call(text: str, tools: Tools) -> Call | None:
+    """`<tool_call>{…}</tool_call>`, `<function=name><parameter=key>…`, `<invoke name="…">…`: the first."""
+    if (found := _FUNCTION.match(text)) is not None:
+        name, schema = found["name"], tools.get(tool_named(found["name"], tools))
+        properties = (schema or {}).get("properties") or {}
+        pairs = {key: typed(value.strip(), properties.get(key)) for key, value in _PARAMETER.findall(found["body"])}
+        call: Call | None = Call(name, pairs or arguments_for(found["body"], schema))
+    elif (found := _TAGGED.match(text)) is not None:
+        call = json_call(found["body"], tools)
+    if found is None or call is None:
+        return None
+    before, after = (_WRAPPERS.sub("", found[side]).strip() for side in ("before", "after"))
+    return call._replace(thought=call.thought or before, alone=not before and not after)
+
+
+def has_call_tag(text: str) -> bool:
+    """Whether a tag of a call begins a line."""
+    return re.search(r"^[ \t]*(?:<tool_call>|<function=|<invoke |\[TOOL_CALLS\])", text, re.MULTILINE) is not None
+
+
+def bracket_call(text: str, tools: Tools) -> Call | None:
+    """`name[…]` or `name(…)` at the beginning. It is `alone`, if that is all."""
+    text = unfenced(text).strip("`*;. ")
+    found = _CALL.match(text)
+    if found is None or (end := _closed(text, found.end(), found["open"])) < 0:
+        return None
+    inside, name = text[found.end() : end], found["name"]
+    if is_end(name, tools):
+        args: Mapping[str, Any] | str = answer_in(inside)
+    else:
+        args = arguments_for(inside, tools.get(tool_named(name, tools)), called=True)
+    return Call(name, args, alone=not text[end + 1 :].strip())
+
+
+def _closed(text: str, start: int, opening: str) -> int:
+    """Where the bracket closes. A bracket too many inside is text, unless another call follows it."""
+    closing, depth = _BRACKETS[opening], 1
+    another = rf"{re.escape(closing)}\W{{0,6}}(?:\w+ ){{0,3}}\w+{re.escape(opening)}"
+    if text.endswith(closing) and not re.search(another, text[start:]):
+        return len(text) - 1
+    for found in re.finditer(f"[{re.escape(opening + closing)}]", text[start:]):
+        depth += 1 if found[0] == opening else -1
+        if depth == 0:
+            return start + found.start()
+    return text.rfind(closing, start)

@@ -1,0 +1,231 @@
+"""Split ReAct text into its sections, in one pass, while it arrives: what streams and what is read at the end are the same.
+
+Text under `Thought:` and `Final Answer:` is shown as it comes. Text without a label is held: only the whole of it tells whether
+it is an answer. A label inside a code block is text. What follows an observation, or a label after the answer, is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from textwrap import dedent
+
+from .calls import has_call_tag
+from .labels import Label, label_of, may_become_label
+
+_TAGS = "thought|action|action_input|tool|tool_input|observation|final_answer|answer"
+_TOKEN = re.compile(
+    rf"<[|｜](?P<token>[^|｜<>\n]{{1,30}})[|｜]>|<(?P<end>/?)think(?:ing)?>|<(?P<close>/?)(?P<tag>{_TAGS})>"
+    r"|</s>|<end_of_turn>|<start_of_turn>(?:model)?|<eos>|\[/?INST\]",
+    re.IGNORECASE,
+)
+_PARTIAL = re.compile(r"(?:<[^<>\n]{0,34}|\[/?[INST]{0,4}|\r)\Z")
+_TAG_KINDS = {"tool": "action", "action_input": "input", "tool_input": "input", "final_answer": "answer"}
+_FENCE = re.compile(r"[ \t]{0,3}(?:```|~~~)([\w-]*)")
+_SPEAKER = re.compile(r"\A\s*+assistant(?:\s*+[:：]|[ \t]*\n|\s*\Z)", re.IGNORECASE)
+_ODD_SPACES = {0xA0: " ", 0xFEFF: None, 0x200B: None}
+_QUOTES = "`\"'「『“‘("
+Shown = list[tuple[str, str]]
+
+
+class Section:
+    """`kind`: bare, think, thought, action, input or answer. `label`: what it began with; `tagged`: that was a tag."""
+
+    def __init__(self, kind: str, label: Label | None = None, tagged: bool = False) -> None:
+        self.kind, self.tagged = kind, tagged
+        self.strong, self.bold = label is None or label.strong, label is not None and label.bold
+        self.pieces: list[str] = []
+        self.begun = False  # there is more in it than spaces
+
+    @property
+    def text(self) -> str:
+        text = "".join(self.pieces)
+        if self.kind == "input":
+            text = dedent(re.sub(r"\A[ \t]*\n", "", text))
+        text = text.strip()
+        return text.removesuffix("**").rstrip() if self.bold else text
+
+
+class Sections:
+    """`feed` returns what can be shown of a piece, as `text` or `thinking`. After `finish`, `found` holds the sections."""
+
+    def __init__(self) -> None:
+        self.found = [Section("bare")]
+        self.shown = ""  # of the answer
+        self._raw: list[str] = []
+        self._held = ""  # may be the beginning of a token
+        self._line, self._decided = "", False  # a beginning that may still become a label
+        self._fenced = self._wrapped = self._in_channel = False
+        self.over = False  # the answer has ended, or an observation was written, which only the user gives
+        self._ended = False  # the turn is over: the rest belongs to nobody
+        self._called = False  # there was a call before the answer
+        self._spaces: list[str] = []  # after what was shown
+        self._out: Shown = []
+
+    @property
+    def raw(self) -> str:
+        """The whole text, without the tokens of the model's template."""
+        return _SPEAKER.sub("", "".join(self._raw), count=1).strip()
+
+    def feed(self, piece: str) -> Shown:
+        text, self._held = self._held + piece, ""
+        partial = _PARTIAL.search(text)
+        if partial is not None:
+            text, self._held = text[: partial.start()], text[partial.start() :]
+        self._split(text.replace("\r\n", "\n").replace("\r", "\n").translate(_ODD_SPACES))
+        out, self._out = self._out, []
+        return out
+
+    def finish(self) -> Shown:
+        held, self._held = self._held, ""
+        self._split(held.replace("\r", "\n"))
+        if not self._decided and not self.over:
+            self._decide()
+        out, self._out = self._out, []
+        return out
+
+    def _split(self, text: str) -> None:
+        place = 0
+        for token in _TOKEN.finditer(text):
+            self._write(text[place : token.start()])
+            place = token.start()
+            before = text[place - 1 : place] or (self._raw[-1][-1:] if self._raw else "")
+            if not self._fenced and not (before and before in _QUOTES) and self._take_token(token):
+                place = token.end()
+        self._write(text[place:])
+
+    def _take_token(self, token: re.Match[str]) -> bool:
+        """Whether it was a token, and not text about one."""
+        now, begun = self.found[-1].kind, any(section.begun for section in self.found)
+        if token["token"] is not None and (self._in_channel or token["token"] == "channel"):
+            self._take_channel(token["token"])
+        elif token["tag"] is not None:
+            kind = _TAG_KINDS.get(token["tag"].lower(), token["tag"].lower())
+            at_start = now == "bare" and not self._line.strip() and not self._decided
+            closes = now == kind and self.found[-1].tagged
+            if not (closes if token["close"] else now != "answer" and (at_start or len(self.found) > 1)):
+                return False
+            if self._line.strip() and not self._decided:
+                self._decide()
+            self._begin("bare" if token["close"] else kind, tagged=not token["close"])
+        elif token["end"] is None and token[0] == "</s>" and "<s>" in self.raw:
+            return False
+        elif token["end"] is None:
+            self._ended = bool(self.raw)  # the end of a turn; before any text its beginning
+        elif not token["end"]:
+            if begun or self._line.strip():
+                return False
+            self._begin("think")
+        elif now == "answer":
+            return False
+        else:  # all before it was thought, also where the opening tag is missing
+            if not self._decided:
+                self._decide()
+            said = "\n".join([section.text for section in self.found if section.text])
+            self.found = [Section("think")]
+            self.found[0].pieces.append(said)
+            self._raw.clear()
+            self._begin("bare")
+        return True
+
+    def _take_channel(self, token: str) -> None:
+        """`<|channel|>analysis<|message|>…`: each message is a section."""
+        self._in_channel = True
+        if token == "constrain":
+            return
+        if token == "message":
+            head = self._line + self.found[-1].text
+            tool = re.search(r"to=(?:functions\.)?([\w.\-]{1,80})", head)
+            self.found[-1].pieces.clear()
+            if tool is not None:
+                self._begin("action")
+                self._add(tool[1])
+            self._begin("input" if tool else "answer" if head.lstrip().startswith("final") else "thought")
+        elif self.found[-1].kind != "answer":
+            self._begin("channel")
+        else:
+            self._ended = True
+
+    def _write(self, text: str) -> None:
+        if self._ended or not text:
+            return
+        self._raw.append(text)
+        if self.over:
+            return
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                self._end_line()
+            if self.over:
+                return
+            if self._decided or self.found[-1].kind in ("think", "channel"):
+                self._decided = True
+                self._add(part)
+            elif part:
+                self._line += part
+                if not may_become_label(self._line) and not _may_become_fence(self._line):
+                    self._decide()
+
+    def _end_line(self) -> None:
+        if not self._decided:
+            self._decide()
+        if not self.over:
+            self._add("\n")
+        self._line, self._decided = "", False
+
+    def _decide(self) -> None:
+        """The line begins a section, opens or closes a code block, or goes on with the section."""
+        line, self._decided = self._line, True
+        now = self.found[-1].kind
+        if (fence := _FENCE.match(line)) is not None:
+            if len(self.found) == 1 and not self.found[0].begun and fence[1] in ("", "text", "markdown"):
+                self._wrapped = True  # perhaps the whole reply stands in a code block
+            elif self._wrapped and not self._fenced and not fence[1] and len(self.found) > 1:
+                self._wrapped = False
+                self._begin("bare")
+                return
+            else:
+                self._fenced = not self._fenced
+        now = "start" if not any(section.begun for section in self.found) else now
+        label = None if self._fenced or now == "think" else label_of(line, now)
+        if label is None:
+            self._add(line)
+        elif label.kind == "observation" or (now == "answer" and self.found[-1].begun):
+            self.over = True
+        else:
+            self._begin(label.kind, label)
+            self._decided = True
+            self._add(label.rest)
+
+    def _begin(self, kind: str, label: Label | None = None, *, tagged: bool = False) -> None:
+        if kind == "answer":
+            self._called = any(one.kind == "action" or has_call_tag(one.text) for one in self.found)
+        self.found.append(Section(kind, label, tagged))
+        self._line, self._decided, self._spaces = "", False, []
+
+    def _add(self, text: str) -> None:
+        section = self.found[-1]
+        begun, section.begun = section.begun, section.begun or bool(text.strip())
+        section.pieces.append(text)
+        if section.kind in ("thought", "think"):
+            self._show(text, "thinking", begun)
+        elif section.kind == "answer" and not self._called:
+            self._show(text, "text", begun)
+
+    def _show(self, text: str, kind: str, begun: bool) -> None:
+        """Spaces, and the end of bold, are shown when something follows them."""
+        if not text.strip():
+            self._spaces += [text] if begun else []
+            return
+        text = "".join([*self._spaces, text])
+        kept = text.rstrip("* \t\n\u3000") if self.found[-1].bold else text.rstrip()
+        self._spaces = [text[len(kept) :]] if begun or kept else []
+        shown = kept if begun else kept.lstrip()
+        if shown:
+            self._out.append((shown, kind))
+            if kind == "text":
+                self.shown += shown
+
+
+def _may_become_fence(line: str) -> bool:
+    """Its end decides whether it opens or closes a code block."""
+    start = line.lstrip()
+    return start.startswith(("```", "~~~")) or not start.strip("`") or not start.strip("~")
