@@ -11,7 +11,7 @@ from harness import main  # type: ignore[import-not-found]
 def load():
     global Agent, OpenAI, max_steps, no_repeats, per_tool
     from kaname import Agent, max_steps, no_repeats, per_tool
-    from kaname.models.openai import OpenAI
+    from kaname.models import OpenAI
 
 
 def build(model, base_url, tools, max_turns):

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy
 
 from kaname import RAGPipeline
-from kaname.tools.search.chunks import Chunk
+from kaname.tools.search.chunk import Chunk
 from kaname.tools.search.index import FileRow
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpora" / "search"

@@ -11,11 +11,11 @@ from typing import Any
 
 from kaname import Agent, Guardrails, MemoryJournal, ModelReply, Usage
 from kaname.core.messages import Message, Text
-from kaname.policies.patterns import Pattern
-from kaname.policies.scan import Scan
-from kaname.tools.arithmetic import evaluate
-from kaname.tools.calculator import written
-from kaname.tools.exact import Unsolvable
+from kaname.policies.guardrails.patterns import Pattern
+from kaname.policies.guardrails.scan import Scan
+from kaname.tools.calculator.arithmetic import evaluate
+from kaname.tools.calculator.tool import written
+from kaname.tools.calculator.exact import Unsolvable
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpora"
 
@@ -109,7 +109,7 @@ async def delay(told: str, rails: Guardrails | None) -> None:
 
 async def held(told: str, rails: Guardrails) -> None:
     """The delay itself, at the guard: characters that have come and not gone."""
-    from kaname.policies.held import Held
+    from kaname.policies.guardrails.gate import Held
 
     come = gone = most = 0
 

@@ -23,8 +23,8 @@ from kaname import (
 )
 from kaname.core import errors
 from kaname.core.messages import Provided, Text, Thinking, user
-from kaname.models.anthropic import Anthropic
-from kaname.models.names import resolve
+from kaname.models import Anthropic
+from kaname.models.registry import resolve
 from kaname.testing import ModelContract
 from kaname.testing.wire import Answer, WireServer, anthropic_reply, status
 from tests.parts import add

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaname import AgentRuntime, CalculatorTool, ReActPlanner, ScriptedModel
-from kaname.tools.arithmetic import evaluate
-from kaname.tools.calculator import written
-from kaname.tools.exact import Unsolvable
+from kaname.tools.calculator.arithmetic import evaluate
+from kaname.tools.calculator.exact import Unsolvable
+from kaname.tools.calculator.tool import written
 
 CORPORA = Path(__file__).parent / "corpora"
 

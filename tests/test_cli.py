@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from kaname.cli.markdown import Markdown
-from kaname.cli.screen import cut, padded, width
+from kaname.cli.terminal.markdown import Markdown
+from kaname.cli.terminal.screen import cut, padded, width
 
 TOOLS = """
 import time

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kaname import Agent, ConfigError, load_config
-from kaname.api.config_schema import SCHEMA
+from kaname.api.config.schema import SCHEMA
 from kaname.cli.init import TEMPLATE
 from kaname.testing import WireServer
 from kaname.testing.wire import reply
@@ -176,7 +176,7 @@ def test_yaml_is_loaded_when_a_file_is():
 def test_the_schema_for_editors_is_the_one_that_is_checked_against():
     from pathlib import Path
 
-    from kaname.api.config_schema import SCHEMA
+    from kaname.api.config.schema import SCHEMA
 
     shipped = Path(__file__).parent.parent / "docs" / "kaname.schema.json"
     assert json.loads(shipped.read_text("utf-8")) == SCHEMA, "kaname config schema > docs/kaname.schema.json"

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from kaname import Agent, ConfigError, ModelError, tool
 from kaname.models import OpenAI
-from kaname.models.answer_stream import AnswerStream
-from kaname.models.constrained_schema import choice_schema
+from kaname.models.prompted.answer_stream import AnswerStream
+from kaname.models.prompted.choice_schema import choice_schema
 from kaname.testing import WireServer
 from kaname.testing.wire import reply, status
 from kaname.tools.registry import as_action

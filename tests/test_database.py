@@ -9,9 +9,9 @@ from time import monotonic
 import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, call
-from kaname.tools.database.engine import Column, Table
+from kaname.tools.database.engines.base import Column, Table
 from kaname.tools.database.names import Known
-from kaname.tools.database.process import START, Workers
+from kaname.tools.database.sandbox.process import START, Workers
 from kaname.tools.database.tool import DatabaseTool
 from kaname.tools.database.wall import Refused, check
 

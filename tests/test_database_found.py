@@ -18,7 +18,7 @@ from time import monotonic
 import pytest
 
 from kaname import ConfigError
-from kaname.tools.database.engine import Column, Limits, QueryFailed, Rows, Table, read_rows
+from kaname.tools.database.engines.base import Column, Limits, QueryFailed, Rows, Table, read_rows
 from kaname.tools.database.names import Known
 from kaname.tools.database.plain import plain
 from kaname.tools.database.proof import proofread

@@ -23,7 +23,7 @@ from kaname import (
     tool,
 )
 from kaname.core.messages import Message, Text, Thinking
-from kaname.policies.spelt import Spelt
+from kaname.policies.guardrails.escapes import Spelt
 
 
 class Slices:

@@ -14,10 +14,8 @@ import trustme
 from kaname import Agent, ConfigError, ModelRequest
 from kaname.core import errors
 from kaname.core.messages import user
-from kaname.models import http
-from kaname.models.http import Timeouts
-from kaname.models.openai import OpenAI
-from kaname.models.route import route_to
+from kaname.models import OpenAI, Timeouts, http
+from kaname.models.http.address import route_to
 from kaname.testing.wire import WireServer, reply, status
 
 EVENTS = b"".join(b"data: " + event + b"\n\n" for event in reply("hello").events)

@@ -14,7 +14,7 @@ import pytest
 from kaname import Agent, ConfigError, JournalError, MemoryJournal, ModelError, RunBusy, ScriptedModel, SqliteJournal
 from kaname.core.errors import JournalCorrupt, JournalFull, JournalLocked, RunSuperseded
 from kaname.core.events import Event, Opened
-from kaname.journals.choose import choose
+from kaname.journals.default import choose
 from kaname.journals.sqlite import file
 from kaname.journals.sqlite.owners import Owner
 from kaname.testing import JournalContract

@@ -9,10 +9,9 @@ import pytest
 from kaname import Agent, ConfigError, ModelRequest
 from kaname.core import errors
 from kaname.core.messages import Provided, Thinking, user
-from kaname.models import LiteLLM, Price
+from kaname.models import LiteLLM, Price, Timeouts
 from kaname.models import litellm as adapter
-from kaname.models.http import Timeouts
-from kaname.models.names import resolve
+from kaname.models.registry import resolve
 from kaname.testing import WireServer
 from kaname.testing.wire import anthropic_reply, reply, status
 from tests.parts import add
@@ -25,7 +24,7 @@ def run_python(code):
 def test_nothing_of_it_is_loaded_before_its_first_use():
     code = (
         "import sys, kaname; from kaname import Agent; from kaname.models import LiteLLM\n"
-        "from kaname.models.names import resolve\n"
+        "from kaname.models.registry import resolve\n"
         "agent = Agent(resolve('groq/llama'), journal='memory'); print(agent.model if hasattr(agent, 'model') else 'made')\n"
         "heavy = {'litellm', 'openai', 'httpx', 'aiohttp', 'tiktoken'} & set(sys.modules); assert not heavy, heavy"
     )

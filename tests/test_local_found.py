@@ -17,10 +17,10 @@ from kaname import Agent, ConfigError, ModelError, load_config, max_steps, tool
 from kaname.cli import nearby as near
 from kaname.core.messages import ModelReply, ToolSpec, assistant
 from kaname.models import Local, OpenAI, fetching, weights
-from kaname.models.answer_stream import AnswerStream
-from kaname.models.describing import described
-from kaname.models.route import route_to
-from kaname.models.written_calls import Held, written_call
+from kaname.models.http.address import route_to
+from kaname.models.prompted.answer_stream import AnswerStream
+from kaname.models.prompted.inline_calls import Held, written_call
+from kaname.models.prompted.tool_text import described
 from kaname.testing import WireServer
 from kaname.testing.wire import reply, status
 from kaname.tools.registry import as_action
@@ -571,7 +571,7 @@ def test_progress_without_a_terminal_and_llama_before_a_gigabyte(registry, monke
     (weights.folder() / weights.FILE).write_bytes(bytes(len(WHOLE)))
     assert main(["models", "pull", "--check"]) == 0
     assert (weights.folder() / weights.FILE).read_bytes() == WHOLE
-    monkeypatch.setattr("kaname.models.local.find_spec", lambda name: None)
+    monkeypatch.setattr("kaname.models.local.model.find_spec", lambda name: None)
     before = len(registry.log)
     assert main(["models", "pull", "--again"]) == 2
     assert "needs llama.cpp" in capsys.readouterr().err
@@ -583,8 +583,8 @@ async def test_an_interrupt_ends_a_download_that_holds_the_event_loop(registry, 
     import os
     import signal
 
-    from kaname.cli.screen import Screen
-    from kaname.cli.setting_up import pull
+    from kaname.cli.agent import pull
+    from kaname.cli.terminal.screen import Screen
 
     asked = []
     before = signal.signal(signal.SIGINT, lambda *_: asked.append(1))

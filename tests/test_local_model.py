@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from kaname import Agent, ConfigError
 from kaname.models import Local
-from kaname.models.names import resolve
+from kaname.models.registry import resolve
 from tests.parts import chunks
 
 

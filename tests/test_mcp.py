@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kaname import Agent, AgentConnectionError, ConfigError, ScriptedModel, call
-from kaname.tools.mcp.entry import entries
+from kaname.tools.mcp.config import entries
 from kaname.tools.mcp.search import MOST_SHOWN
 from tests.mcp_servers.everyday import make
 from tests.parts import add, chunks

@@ -19,11 +19,11 @@ from pydantic import BaseModel, Field
 
 from kaname import Agent, Approve, ConfigError, InvalidState, ScriptedModel, call, tool
 from kaname.policies.fallback import FallbackStrategy
-from kaname.policies.guardrails import Guardrails
+from kaname.policies.guardrails.policy import Guardrails
 from kaname.policies.tool_rules import ToolRule
-from kaname.tools.mcp.entry import entries
+from kaname.tools.arguments.schema import problems
+from kaname.tools.mcp.config import entries
 from kaname.tools.mcp.search import MOST_SHOWN
-from kaname.tools.schema_check import problems
 from tests.mcp_servers.everyday import make
 from tests.parts import add
 from tests.test_mcp import STDIO, agent, alive, answers

@@ -10,11 +10,10 @@ import pytest
 from kaname import Agent, ConfigError, Media, Message, ModelError, ModelRequest, SqliteJournal, ToolCall, ToolResult, Usage
 from kaname.core import errors
 from kaname.core.messages import Provided, Text, Thinking, user
-from kaname.models import Anthropic, OpenAI, Price
-from kaname.models.http import Timeouts
-from kaname.models.openai import encode
-from kaname.models.route import endpoint, route_to
-from kaname.models.sse import EventStream
+from kaname.models import Anthropic, OpenAI, Price, Timeouts
+from kaname.models.http.address import endpoint, route_to
+from kaname.models.http.sse import EventStream
+from kaname.models.providers.openai import encode
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, anthropic_reply, reply, status
 from tests.parts import add

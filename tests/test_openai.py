@@ -11,10 +11,9 @@ from pydantic import BaseModel
 from kaname import Agent, ConfigError, Media, Message, ModelError, ModelRequest, SqliteJournal, ToolCall, Usage
 from kaname.core import errors
 from kaname.core.messages import Provided, Text, Thinking, user
-from kaname.models.http import Timeouts
-from kaname.models.names import resolve
-from kaname.models.openai import OpenAI
-from kaname.models.sse import EventStream
+from kaname.models import OpenAI, Timeouts
+from kaname.models.http.sse import EventStream
+from kaname.models.registry import resolve
 from kaname.testing import ModelContract
 from kaname.testing.wire import Answer, WireServer, reply, status
 from tests.parts import add
@@ -332,7 +331,7 @@ def test_any_mixture_in_any_pieces(kinds, pieces, slice_):
 
 
 async def test_media_of_every_kind():
-    from kaname.models.openai import encode
+    from kaname.models.providers.openai import encode
 
     message = Message(
         "user",

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kaname import ConfigError
-from kaname.policies.patterns import Pattern
-from kaname.policies.scan import Patterns, Scan
+from kaname.policies.guardrails.patterns import Pattern
+from kaname.policies.guardrails.scan import Patterns, Scan
 
 ATOMS = st.sampled_from(
     [

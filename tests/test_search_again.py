@@ -17,14 +17,14 @@ import pytest
 from kaname import ConfigError, RAGPipeline, SearchTool
 from kaname.cli.docs import wrapped
 from kaname.cli.main import main
-from kaname.cli.screen import Screen
-from kaname.cli.screen import width as screen_width
+from kaname.cli.terminal.screen import Screen
+from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
 from kaname.tools.search import embedding, folders, opening
-from kaname.tools.search.blocks import Block, Unreadable, read_blocks
-from kaname.tools.search.chunks import chunked
-from kaname.tools.search.encodings import decoded
-from kaname.tools.search.words import query_terms, terms
+from kaname.tools.search.chunk import chunked
+from kaname.tools.search.readers.base import Block, Unreadable, read_blocks
+from kaname.tools.search.readers.encoding import decoded
+from kaname.tools.search.tokenize import query_terms, terms
 
 from .test_search import Letters
 
@@ -418,7 +418,7 @@ def test_a_run_with_an_index_that_is_not_there_fails_at_once(tmp_path, capsys):
 
 
 def test_search_without_documents_is_told(tmp_path, capsys, monkeypatch):
-    from kaname.cli.setting_up import _tell_of_no_documents
+    from kaname.cli.agent import _tell_of_no_documents
 
     monkeypatch.setenv("KANAME_DOCS", str(tmp_path / "none.db"))
     _tell_of_no_documents(["search"], Screen())

@@ -17,13 +17,13 @@ import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel, SearchTool, call
 from kaname.cli.main import main
-from kaname.cli.screen import width as screen_width
+from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
 from kaname.tools.search import adding, embedding
-from kaname.tools.search.blocks import Block, Unreadable, read_blocks
-from kaname.tools.search.chunks import LARGEST, chunked, width
-from kaname.tools.search.embedding import ServedEmbeddings
-from kaname.tools.search.encodings import decoded
+from kaname.tools.search.chunk import LARGEST, chunked, width
+from kaname.tools.search.embed import ServedEmbeddings
+from kaname.tools.search.readers.base import Block, Unreadable, read_blocks
+from kaname.tools.search.readers.encoding import decoded
 
 from .test_search import Letters
 
@@ -562,7 +562,7 @@ def test_a_folder_with_nothing_to_read_says_what_was_passed_over(tmp_path, folde
 
 def test_the_bar_keeps_its_place(tmp_path, folder, capsys, monkeypatch):
     from kaname.cli import docs
-    from kaname.cli.screen import Screen
+    from kaname.cli.terminal.screen import Screen
 
     drawn: list[str] = []
     monkeypatch.setattr(Screen, "replace", lambda screen, text: drawn.append(text))

@@ -14,11 +14,11 @@ from typing_extensions import TypedDict
 from kaname import Agent, ConfigError, Policy, ScriptedModel, ToolContext, ToolResult, call, tool
 from kaname.core.errors import BadArguments, JournalCorrupt
 from kaname.core.messages import ToolCall
-from kaname.models.names import resolve
+from kaname.models.registry import resolve
 from kaname.strategies.react import React
 from kaname.testing import ModelContract, PolicyContract, SinkContract, StrategyContract, ToolContract, save_run
+from kaname.tools.arguments.schema import problems
 from kaname.tools.registry import as_action
-from kaname.tools.schema_check import problems
 from tests.parts import add, adding, chunks
 
 

@@ -13,10 +13,10 @@ from kaname import Agent, ConfigError, Media, OutputDecodingFailed, ScriptedMode
 from kaname.core.errors import BadArguments
 from kaname.core.values import read_json
 from kaname.strategies.react import React
-from kaname.tools.docstrings import parse
+from kaname.tools.arguments.docstring import parse
+from kaname.tools.arguments.schema import problems
 from kaname.tools.registry import as_action
 from kaname.tools.results import to_json, to_result
-from kaname.tools.schema_check import problems
 
 
 async def observe(made, *calls):

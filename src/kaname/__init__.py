@@ -9,12 +9,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "api.agent": ("Agent",),
-    "api.config": ("Config", "load_config"),
+    "api.config.build": ("Config", "load_config"),
     "api.judge": ("Judge",),
     "api.result": ("Result",),
     "api.run": ("Run",),
-    "api.runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
-    "api.sequence": ("AgentConfiguration", "AgentStepSequence"),
+    "api.designs.react_runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
+    "api.designs.step_sequence": ("AgentConfiguration", "AgentStepSequence"),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
     "core.errors": (
@@ -53,15 +53,15 @@ _HOMES = {
     "journals.sqlite": ("SqliteJournal",),
     "kernel.ports": ("Policy", "Tool", "ToolContext"),
     "models.prompted.react.model": ("TextOnly",),
-    "models.scripted": ("ScriptedModel", "call"),
+    "models.providers.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
-    "policies.guardrails": ("Guardrails",),
+    "policies.guardrails.policy": ("Guardrails",),
     "policies.tool_rules": ("ToolRule",),
-    "policies.verdicts": ("GuardrailAction", "GuardrailResult"),
+    "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
-    "tools.calculator": ("CalculatorTool",),
+    "tools.calculator.tool": ("CalculatorTool",),
     "tools.database.tool": ("DatabaseTool",),
     "tools.function": ("tool",),
     "tools.registry": ("ToolRegistry",),
@@ -101,17 +101,17 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .api.agent import Agent as Agent
-    from .api.config import Config as Config
-    from .api.config import load_config as load_config
+    from .api.config.build import Config as Config
+    from .api.config.build import load_config as load_config
+    from .api.designs.react_runtime import AgentResult as AgentResult
+    from .api.designs.react_runtime import AgentRuntime as AgentRuntime
+    from .api.designs.react_runtime import PlanResult as PlanResult
+    from .api.designs.react_runtime import ReActPlanner as ReActPlanner
+    from .api.designs.step_sequence import AgentConfiguration as AgentConfiguration
+    from .api.designs.step_sequence import AgentStepSequence as AgentStepSequence
     from .api.judge import Judge as Judge
     from .api.result import Result as Result
     from .api.run import Run as Run
-    from .api.runtime import AgentResult as AgentResult
-    from .api.runtime import AgentRuntime as AgentRuntime
-    from .api.runtime import PlanResult as PlanResult
-    from .api.runtime import ReActPlanner as ReActPlanner
-    from .api.sequence import AgentConfiguration as AgentConfiguration
-    from .api.sequence import AgentStepSequence as AgentStepSequence
     from .context.history import AgentState as AgentState
     from .core.chunks import Chunk as Chunk
     from .core.errors import AgentConnectionError as AgentConnectionError
@@ -157,16 +157,16 @@ if TYPE_CHECKING:
     from .kernel.ports import Tool as Tool
     from .kernel.ports import ToolContext as ToolContext
     from .models.prompted.react.model import TextOnly as TextOnly
-    from .models.scripted import ScriptedModel as ScriptedModel
-    from .models.scripted import call as call
+    from .models.providers.scripted import ScriptedModel as ScriptedModel
+    from .models.providers.scripted import call as call
     from .policies.approve import Approve as Approve
     from .policies.fallback import Fallback as Fallback
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
-    from .policies.guardrails import Guardrails as Guardrails
+    from .policies.guardrails.policy import Guardrails as Guardrails
+    from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
+    from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
     from .policies.tool_rules import ToolRule as ToolRule
-    from .policies.verdicts import GuardrailAction as GuardrailAction
-    from .policies.verdicts import GuardrailResult as GuardrailResult
     from .strategies.stop import cost as cost
     from .strategies.stop import deadline as deadline
     from .strategies.stop import max_steps as max_steps
@@ -174,7 +174,7 @@ if TYPE_CHECKING:
     from .strategies.stop import per_tool as per_tool
     from .strategies.termination import DuplicateDetectionPolicy as DuplicateDetectionPolicy
     from .strategies.termination import StandardTerminationPolicy as StandardTerminationPolicy
-    from .tools.calculator import CalculatorTool as CalculatorTool
+    from .tools.calculator.tool import CalculatorTool as CalculatorTool
     from .tools.database.tool import DatabaseTool as DatabaseTool
     from .tools.function import tool as tool
     from .tools.registry import ToolRegistry as ToolRegistry

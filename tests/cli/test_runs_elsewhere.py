@@ -73,8 +73,8 @@ def test_stop_ends_a_run_of_another_process(elsewhere):
 
 
 def test_a_fact_of_ones_own_is_no_trouble_for_the_terminal():
-    from kaname.cli.screen import Screen
-    from kaname.cli.show import Show
+    from kaname.cli.terminal.chunks import Show
+    from kaname.cli.terminal.screen import Screen
     from kaname.core.chunks import Chunk
 
     for name in ("line", "write", "held", "live", "plan"):

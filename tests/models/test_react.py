@@ -239,7 +239,7 @@ async def test_typed_output_with_a_text_only_model():
 
 async def test_a_server_that_knows_no_tools_is_sent_none_even_at_the_end():
     """Not in the history either: calls and results are words."""
-    from kaname.models.openai import OpenAI
+    from kaname.models import OpenAI
     from kaname.testing.wire import WireServer
 
     from ..test_constrained import reply

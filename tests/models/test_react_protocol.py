@@ -20,7 +20,7 @@ from kaname import (
     tool,
 )
 from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
-from kaname.models.openai import OpenAI
+from kaname.models import OpenAI
 from kaname.models.prompted.react import sections
 from kaname.models.prompted.react.labels import label_of, may_become_label
 from kaname.models.prompted.react.model import TextOnly, reply_by_text

@@ -15,30 +15,30 @@ from ..core.language import say
 from ..core.openai_shape import to_openai
 from ..core.record import replace
 from ..core.state import State
-from ..journals.choose import choose
+from ..journals.default import choose
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
-from ..models.names import resolve
+from ..models.registry import resolve
 from ..policies.timeout import Deadline, Timeout
-from ..strategies.decode import Output
+from ..strategies.output import Output
 from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
 from ..tools.registry import ToolRegistry
-from .begin import Beginnings, Recent, new_run_id
-from .checks import Input, as_list, as_message, check_id, check_parts, describe, judged_by
-from .config import Config
+from .config.build import Config
+from .input import Input, as_list, as_message, check_id, check_parts, describe, judged_by
+from .open_run import Beginnings, Recent, new_run_id
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, find_live
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..tools.mcp.asking import Elicit
+    from ..tools.mcp.elicitation import Elicit
     from ..tools.mcp.servers import McpServers
+    from .designs.step_sequence import AgentConfiguration, AgentStepSequence
     from .options import AgentOptions
     from .replay import Replay
-    from .sequence import AgentConfiguration, AgentStepSequence
 
 
 T = TypeVar("T")
@@ -203,7 +203,7 @@ class Agent(Generic[OutputT]):
         run_id: str | None = None,
     ) -> AgentStepSequence:
         """The run as a sequence that the caller pulls step by step. In its session it does not hold others up."""
-        from .sequence import AgentStepSequence
+        from .designs.step_sequence import AgentStepSequence
 
         if configuration is not None and not hasattr(configuration, "applied_to"):
             raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")

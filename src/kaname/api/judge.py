@@ -11,8 +11,8 @@ from ..core.messages import ModelRequest, system, user
 from ..core.values import read_json
 from ..kernel.ports import Model
 from ..kernel.scope import silent
-from ..models.names import resolve
-from ..policies.verdicts import GuardrailAction, GuardrailResult
+from ..models.registry import resolve
+from ..policies.guardrails.verdicts import GuardrailAction, GuardrailResult
 
 _ASK = """You judge one text by one rule. Rule: {rule}
 

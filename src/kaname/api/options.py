@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from ..kernel.ports import ContextPart, Journal, Policy, Sink, StopRule, Strategy
     from ..strategies.stop import Rules
-    from ..tools.mcp.asking import Elicit
+    from ..tools.mcp.elicitation import Elicit
 
 
 class AgentOptions(TypedDict, total=False):

@@ -31,7 +31,7 @@ from ..kernel.load import load, read_run
 from ..kernel.loop import advance
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
-from ..models.replay import ReplayModel
+from ..models.providers.replay import ReplayModel
 from ..policies.timeout import Deadline, Timeout
 
 _SHOWN = 400

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from ..api.agent import Agent
-from ..api.begin import new_run_id
+from ..api.open_run import new_run_id
 from ..core.errors import AgentError, nearest
 from ..core.events import Opened, Received, ToolStarted
 from ..core.language import say
@@ -21,13 +21,13 @@ from ..core.runs import RunInfo
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.offload import off_loop
-from .asking import ask_the_user
-from .ending import Ending, to_the_end
+from .agent import agent_from, take_up, where_it_is
 from .main import DONE
 from .run import told_status
-from .screen import Screen, cut
-from .setting_up import agent_from, take_up, where_it_is
-from .show import Show
+from .terminal.chunks import Show
+from .terminal.prompt import ask_the_user
+from .terminal.screen import Screen, cut
+from .terminal.signals import Ending, to_the_end
 
 _HARMLESS = ("pure", "idempotent")
 
@@ -82,8 +82,8 @@ class _Chat:
     async def _begin(self) -> None:
         """A conversation that is gone on with is that of the agent it was begun with."""
         if self._given.session:
-            from ..journals.choose import choose
-            from .setting_up import journal_for
+            from ..journals.default import choose
+            from .agent import journal_for
 
             journal = choose(journal_for(self._given))
             past = await journal.runs(session=self._session, limit=1)
@@ -253,7 +253,7 @@ def _reader(commands: dict[str, Any], ending: Ending) -> Callable[[], Awaitable[
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
 
-    from ..journals.choose import default_path
+    from ..journals.default import default_path
 
     history = Path(default_path()).with_name("history")
     history.parent.mkdir(parents=True, exist_ok=True)

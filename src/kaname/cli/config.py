@@ -8,12 +8,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..api.config import load_config
-from ..api.config_schema import SCHEMA
+from ..api.config.build import load_config
+from ..api.config.schema import SCHEMA
 from ..core.language import say
+from .agent import FILES
 from .main import DONE, USAGE
-from .screen import Screen
-from .setting_up import FILES
+from .terminal.screen import Screen
 
 _SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.IGNORECASE)
 

@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 
 from ..core.language import say
-from ..tools.search.citing import Hit, cited
+from ..tools.search.cite import Hit, cited
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
-from .screen import Screen, columns, cut, width
+from .terminal.screen import Screen, columns, cut, width
 
 _BAR = 25
 _FAR = re.compile(r" \(\d+ of \d+\)$")  # how far a large file is

@@ -17,14 +17,14 @@ from .. import __version__
 from ..api.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.language import say
-from ..journals.choose import choose, default_path
+from ..journals.default import choose, default_path
 from ..journals.sqlite import SqliteJournal
-from ..models import weights
-from ..models.names import resolve
+from ..models.local import weights
+from ..models.registry import resolve
+from .agent import agent_from, config_for, journal_for
 from .main import DONE, FAILED
 from .models import rows
-from .screen import Screen, padded
-from .setting_up import agent_from, config_for, journal_for
+from .terminal.screen import Screen, padded
 
 Finding = tuple[str, bool | None, str]  # `None`: neither good nor bad
 _PATIENCE = 5.0
@@ -139,7 +139,7 @@ def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
 
 def _servers(given: argparse.Namespace) -> list[Finding]:
     """Every tool server is started, and asked for its tools."""
-    from ..models.scripted import ScriptedModel
+    from ..models.providers.scripted import ScriptedModel
 
     async def look() -> list[Finding]:
         agent: Agent = agent_from(given, Screen(), ScriptedModel([]))

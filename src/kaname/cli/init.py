@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..core.language import say
 from .main import DONE, FAILED
-from .screen import Screen
+from .terminal.screen import Screen
 
 TEMPLATE = """# What your agents are. `kaname config check` tells every mistake; `kaname run "…"` uses the first agent.
 # For an editor that knows JSON Schema: kaname config schema > .kaname-schema.json (also docs/kaname.schema.json)

@@ -7,11 +7,11 @@ import os
 from importlib.util import find_spec
 
 from ..core.language import say
-from ..models import weights
+from ..models.local import weights
+from .agent import pull
 from .main import DONE
-from .nearby import nearby
-from .screen import Screen, padded
-from .setting_up import pull
+from .model_servers import nearby
+from .terminal.screen import Screen, padded
 
 
 def main(given: argparse.Namespace) -> int:

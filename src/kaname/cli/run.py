@@ -13,12 +13,12 @@ from ..api.run import Run
 from ..core.errors import AgentError
 from ..core.language import japanese, say
 from ..core.values import plain_text
-from .asking import ask_the_user
-from .ending import to_the_end
+from .agent import agent_from, where_it_is
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
-from .screen import Screen
-from .setting_up import agent_from, where_it_is
-from .show import Show
+from .terminal.chunks import Show
+from .terminal.prompt import ask_the_user
+from .terminal.screen import Screen
+from .terminal.signals import to_the_end
 
 _CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING, "cancelled": INTERRUPTED}
 

@@ -14,17 +14,17 @@ from ..core.events import Opened
 from ..core.language import say
 from ..core.runs import RunInfo
 from ..core.values import plain_text
-from ..journals.choose import choose, default_path
+from ..journals.default import choose, default_path
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal
-from .asking import given_answers
-from .ending import to_the_end
+from .agent import agent_from, journal_for, take_up, where_it_is
 from .main import DONE, FAILED, USAGE
 from .run import follow, told_status
-from .screen import Screen, columns, padded
-from .setting_up import agent_from, journal_for, take_up, where_it_is
-from .show import Show
-from .story import story, tell
+from .terminal.chunks import Show
+from .terminal.prompt import given_answers
+from .terminal.screen import Screen, columns, padded
+from .terminal.signals import to_the_end
+from .transcript import story, tell
 
 
 def main(given: argparse.Namespace) -> int:

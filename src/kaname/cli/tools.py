@@ -6,11 +6,11 @@ import argparse
 from logging import NullHandler, getLogger
 
 from ..core.language import say
-from ..models.scripted import ScriptedModel
-from .ending import to_the_end
+from ..models.providers.scripted import ScriptedModel
+from .agent import agent_from
 from .main import DONE, FAILED
-from .screen import Screen, columns, cut
-from .setting_up import agent_from
+from .terminal.screen import Screen, columns, cut
+from .terminal.signals import to_the_end
 
 
 def main(given: argparse.Namespace) -> int:

@@ -10,8 +10,8 @@ from ..core.record import field, mutable, replace
 from ..core.runs import UNDER_WAY, RunInfo, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage
-from .waiting import News
-from .wording import busy, gap, has_dependants, superseded
+from .news import News
+from .refusals import busy, gap, has_dependants, superseded
 
 
 @mutable

@@ -6,29 +6,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _HOME_OF = {
-    "Anthropic": "anthropic",
-    "LiteLLM": "litellm",
-    "Local": "local",
-    "OpenAI": "openai",
+    "Anthropic": "providers.anthropic",
+    "LiteLLM": "providers.litellm",
+    "Local": "local.model",
+    "OpenAI": "providers.openai",
     "Price": "prices",
-    "ReplayModel": "replay",
-    "ScriptedModel": "scripted",
-    "Timeouts": "http",
+    "ReplayModel": "providers.replay",
+    "ScriptedModel": "providers.scripted",
+    "Timeouts": "http.client",
     "price_of": "prices",
 }
 
 __all__ = sorted(_HOME_OF)
 
 if TYPE_CHECKING:
-    from .anthropic import Anthropic as Anthropic
-    from .http import Timeouts as Timeouts
-    from .litellm import LiteLLM as LiteLLM
-    from .local import Local as Local
-    from .openai import OpenAI as OpenAI
+    from .http.client import Timeouts as Timeouts
+    from .local.model import Local as Local
     from .prices import Price as Price
     from .prices import price_of as price_of
-    from .replay import ReplayModel as ReplayModel
-    from .scripted import ScriptedModel as ScriptedModel
+    from .providers.anthropic import Anthropic as Anthropic
+    from .providers.litellm import LiteLLM as LiteLLM
+    from .providers.openai import OpenAI as OpenAI
+    from .providers.replay import ReplayModel as ReplayModel
+    from .providers.scripted import ScriptedModel as ScriptedModel
 
 
 def __getattr__(name: str) -> Any:

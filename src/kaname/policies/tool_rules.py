@@ -16,7 +16,7 @@ from ..core.record import field, record
 from ..core.values import plain_text, read_json
 from ..kernel.boundary import Border
 from ..kernel.offload import runs_on_loop
-from .patterns import Pattern
+from .guardrails.patterns import Pattern
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView

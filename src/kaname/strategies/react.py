@@ -12,7 +12,7 @@ from ..core.messages import Message, ModelReply, ToolResult
 from ..core.record import field, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
-from .decode import Output
+from .output import Output
 from .termination import (
     ContinueWithThinking,
     ContinueWithTools,

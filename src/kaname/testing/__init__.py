@@ -1,6 +1,6 @@
 """For people who extend it: contracts for every port, a crash check, recorded runs as tests, a scripted model."""
 
-from ..models.scripted import ScriptedModel, call
+from ..models.providers.scripted import ScriptedModel, call
 from . import crash
 from .contracts import ModelContract, PolicyContract, SinkContract, StrategyContract, ToolContract
 from .frozen import freeze, save_run

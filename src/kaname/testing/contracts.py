@@ -25,7 +25,7 @@ from ..core.state import State, evolve
 from ..core.steps import CallModel, CallTools, Finish
 from ..journals.memory import MemoryJournal
 from ..kernel.ports import Model, Policy, Sink, Strategy
-from ..models.scripted import ScriptedModel, call
+from ..models.providers.scripted import ScriptedModel, call
 from ..tools.definition import TextTool
 from ..tools.registry import as_action
 from . import samples

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api.agent import Agent
-from ..api.checks import describe
+from ..api.input import describe
 from ..api.replay import replay
 from ..api.result import Result
 from ..core.codec import encode
@@ -24,7 +24,7 @@ from ..core.events import Event, Opened
 from ..journals.memory import MemoryJournal
 from ..kernel.load import read_run
 from ..kernel.ports import Journal
-from ..models.replay import read_recording
+from ..models.providers.replay import read_recording
 
 
 async def record_of(journal: Journal, run_id: str) -> list[Event]:

@@ -12,7 +12,7 @@ from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
 from ..core.values import plain_text
 from ..kernel.ports import Repair, Tool, ToolContext
-from .arguments import fitting_arguments, read_arguments
+from .arguments.prepare import fitting_arguments, read_arguments
 from .function import DEFAULT_TIMEOUT, check_effect, context_parameters, run_function
 from .results import to_result
 

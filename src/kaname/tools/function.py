@@ -14,7 +14,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..kernel.boundary import Failure, attempt
 from ..kernel.offload import off_loop, runs_on_loop
 from ..kernel.ports import Repair, ToolContext
-from .arguments import read_arguments
+from .arguments.prepare import read_arguments
 from .results import to_result
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class FunctionTool(Generic[P, R]):
 
     @cached_property
     def description(self) -> str:
-        from .docstrings import parse
+        from .arguments.docstring import parse
         from .signature import plain_function
 
         return self._described or parse(plain_function(self.function))[0] or self.name.replace("_", " ")

@@ -70,7 +70,7 @@ def _builtin(source: str, rest: str, folder: Path) -> Any:
 
 
 def _calculator(rest: str, folder: Path) -> Any:
-    from .calculator import CalculatorTool
+    from .calculator.tool import CalculatorTool
 
     return CalculatorTool()
 
@@ -86,7 +86,7 @@ def _database(rest: str, folder: Path) -> Any:
 
 
 def _search(rest: str, folder: Path) -> Any:
-    from .search.opening import no_index
+    from .search.index_file import no_index
     from .search.tool import SearchTool
 
     if rest and not (folder / Path(rest).expanduser()).exists():

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 from ..core.errors import ConfigError
 from ..core.record import record
 from ..kernel.ports import ToolContext
-from .arguments import validate
-from .docstrings import parse
+from .arguments.docstring import parse
+from .arguments.prepare import validate
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

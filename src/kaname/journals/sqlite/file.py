@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...core.errors import JournalError
 from ...core.language import say
-from ..wording import removed
+from ..refusals import removed
 from .errors import damaged
 from .owners import Owner
 from .schema import APPLICATION, migrate

@@ -18,8 +18,8 @@ from ...core.events import Event, Stopped
 from ...core.language import say
 from ...core.runs import RunInfo, index
 from ...kernel.ports import Change, Lease, Lineage
-from ..waiting import News
-from ..wording import busy, gap, has_dependants, superseded
+from ..news import News
+from ..refusals import busy, gap, has_dependants, superseded
 from . import reading
 from .file import Place, create
 from .reading import CARD, SELECT_CARD, card_of

@@ -1,0 +1,1 @@
+"""Tools for models without native tool calls."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .engine import Column, Table
+from .engines.base import Column, Table
 from .names import Known
 
 _LONGEST_SCHEMA = 6_000  # characters in the tool's description

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError, nearest
 from ...core.language import say
-from .engine import Table
+from .engines.base import Table
 
 _SMALL = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from ...core.errors import ConfigError, nearest
 from ...core.language import say
-from .engine import BuiltIn
+from .engines.base import BuiltIn
 
 
 def engine_for(source: str | Path) -> BuiltIn:
     text = str(source)
     if text.startswith(("postgres://", "postgresql://")):
-        from .postgres import PostgresEngine
+        from .engines.postgres import PostgresEngine
 
         return PostgresEngine(text)
     kind, found, rest = text.partition("://")
@@ -21,10 +21,10 @@ def engine_for(source: str | Path) -> BuiltIn:
         known = ["sqlite", "duckdb", "postgresql"]
         raise ConfigError(say(f"no database engine {kind!r}", f"{kind!r} には対応していません") + nearest(kind, known))
     if kind == "duckdb" or (not found and _is_duck(Path(text).expanduser())):
-        from .duck import DuckEngine
+        from .engines.duckdb import DuckEngine
 
         return DuckEngine(path)
-    from .sqlite import SqliteEngine
+    from .engines.sqlite import SqliteEngine
 
     return SqliteEngine(path)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from ...core.errors import nearest
 from ...core.language import say
-from .engine import Engine, Limits, QueryFailed, Rows, Table
+from .engines.base import Engine, Limits, QueryFailed, Rows, Table
 from .names import Known, chosen, small
 from .plain import Missing
 from .wall import check

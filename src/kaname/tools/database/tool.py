@@ -16,11 +16,11 @@ from ...core.language import say
 from ...core.messages import ToolResult
 from ...kernel.offload import off_loop
 from .describe import described
-from .engine import Engine, Limits, QueryFailed, Rows, Table, need
+from .engines.base import Engine, Limits, QueryFailed, Rows, Table, need
 from .names import no_such_tables
 from .opening import engine_for
 from .plain import Refused, not_too_long
-from .process import Call, Workers
+from .sandbox.process import Call, Workers
 from .session import Session
 
 __all__ = ["DatabaseTool", "engine_for"]

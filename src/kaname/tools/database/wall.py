@@ -12,7 +12,7 @@ from typing import Any
 from ...core.language import say
 from .calls import allowed, check_calls
 from .dots import no_hidden_calls
-from .engine import ROW
+from .engines.base import ROW
 from .functions import TYPES
 from .grammar import generated, not_plainly, parsed
 from .labels import label

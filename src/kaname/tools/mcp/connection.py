@@ -13,7 +13,7 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.language import say
 from ...kernel.boundary import Border
-from .entry import Entry, without_password
+from .config import Entry, without_password
 
 _QUIET = {
     "FASTMCP_ENV_FILE": os.devnull,
@@ -45,7 +45,7 @@ class Connection:
         self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
         where = entry.server
         if entry.command:
-            where = self.process = import_module("kaname.tools.mcp.stdio").OwnedProcess(entry, ended)
+            where = self.process = import_module("kaname.tools.mcp.process_transport").OwnedProcess(entry, ended)
         elif entry.url:
             transports = import_module("fastmcp.client.transports")
             make = transports.SSETransport if entry.sse else transports.StreamableHttpTransport

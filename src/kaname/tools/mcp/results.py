@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.messages import Media, ToolResult
-from ..schema_check import problems
+from ..arguments.schema import problems
 
 
 def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult:

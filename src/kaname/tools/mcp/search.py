@@ -12,7 +12,7 @@ from ...core.errors import BadArguments, ToolNotFoundError
 from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
 from ...kernel.ports import Repair, ToolContext
-from ..arguments import read_arguments
+from ..arguments.prepare import read_arguments
 
 MOST_SHOWN = 60
 _BEST, _NAMED = 8, 40

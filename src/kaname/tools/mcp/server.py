@@ -12,9 +12,9 @@ from ...core.errors import AgentConnectionError, ConfigError
 from ...core.language import say
 from ...core.messages import ToolResult
 from ...kernel.boundary import Failure, attempt
-from .asking import Clock, Elicit, Questions
+from .config import Entry
 from .connection import Connection, reason
-from .entry import Entry
+from .elicitation import Clock, Elicit, Questions
 from .results import to_result
 
 _LONGEST_WAIT = 30.0

@@ -14,12 +14,12 @@ from ...core.events import Effect
 from ...core.language import say
 from ...core.messages import ToolCall, ToolResult
 from ...kernel.ports import Repair, ToolContext
-from ..arguments import fitting_arguments
+from ..arguments.prepare import fitting_arguments
 from ..registry import ToolRegistry
-from .asking import Elicit
-from .entry import entries
-from .library import Held, get_prompt, held_by, library_tools, read_resource
+from .config import entries
+from .elicitation import Elicit
 from .names import Names, says_little
+from .resources import Held, get_prompt, held_by, library_tools, read_resource
 from .search import MOST_SHOWN, FindTools, UseTool
 from .server import McpServer
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
 from ...core.language import say
-from . import opening
-from .chunks import Chunk
-from .words import query_terms, terms
+from . import index_file as opening
+from .chunk import Chunk
+from .tokenize import query_terms, terms
 
 _MOST_TERMS = 12
 _MOST_LOOKED_UP = 64  # words of a question

@@ -8,13 +8,13 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.language import say
-from .adding import Added, Adding, Progress, of_text
-from .blocks import Block
-from .chunks import chunked
-from .citing import Hit, cited, hit
-from .embedding import Embeddings, checked, embeddings_for
+from .chunk import chunked
+from .cite import Hit, cited, hit
+from .embed import Embeddings, checked, embeddings_for
 from .folders import Looked
 from .index import FileRow, Index
+from .ingest import Added, Adding, Progress, of_text
+from .readers.base import Block
 
 __all__ = ["Added", "Hit", "Progress", "RAGPipeline", "default_index"]
 _WORDS_COUNT = 0.35  # beside a cosine; by trial, see benchmarks/README.md

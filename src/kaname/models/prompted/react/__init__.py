@@ -1,0 +1,1 @@
+"""The ReAct text protocol."""

@@ -30,8 +30,8 @@ from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
 from ....kernel.ports import Emit, Model
-from ...describing import described
-from ...offer import CUT_OFF
+from ..offer import CUT_OFF
+from ..tool_text import described
 from .labels import label_of
 from .parse import Reading, read, reading_of
 from .sections import Sections

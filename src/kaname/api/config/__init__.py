@@ -1,0 +1,1 @@
+"""Agents in a file: load it, check it, build what it says."""

@@ -1,0 +1,284 @@
+"""Agents in a file: `kaname.yaml`, and the `config.yaml` of the tiny agent's design. `Agent(load_config("config.yaml"))`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...core.durations import seconds
+from ...core.errors import AgentError, ConfigError, nearest
+from ...core.language import say
+from ...core.record import field, record
+from ...models.registry import LITELLM, PROVIDERS, resolve
+from ...strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
+from .load import Reading, check
+from .schema import SCHEMA
+
+_SYNONYMS = {"claude": "anthropic"}
+_RULES: dict[str, Any] = {
+    "max_steps": max_steps,
+    "cost": cost,
+    "deadline": deadline,
+    "no_repeats": no_repeats,
+    "per_tool": per_tool,
+}
+_SERVED = {"model", "api_key", "base_url", "headers", "settings"}  # what a provider takes, unless it is one of these:
+_TAKES = {
+    "openai": _SERVED | {"tool_mode"},
+    "local": {"model", "settings", "tool_mode", "threads", "context"},
+    "scripted": {"model"},
+    "replay": {"model"},
+}
+_KEYS = _SERVED | _TAKES["local"]
+_LISTS = ("tools", "approve", "policies")
+
+
+@record
+class AgentConfig:
+    """One agent, checked. `parts()` are the arguments of `Agent`."""
+
+    name: str
+    model: str = ""
+    instructions: str = ""
+    tools: tuple[str, ...] = ()
+    mcp_servers: Mapping[str, Any] = field(factory=dict)
+    stops: Mapping[str, Any] = field(factory=dict)
+    settings: Mapping[str, Any] = field(factory=dict)
+    approve: tuple[str, ...] = ()
+    guardrails: Mapping[str, Any] | None = None
+    fallback: Mapping[str, Any] | None = None
+    policies: tuple[str, ...] = ()
+    providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+    journal: str = ""
+    folder: str = "."
+    reading: Reading | None = None
+
+    def parts(self) -> dict[str, Any]:
+        """Tools, policies and model are made; all that is wrong with them is told at once, with its line."""
+        from ...tools.loading import all_tools
+        from .policies import policies_of
+
+        reading = self.reading or Reading()
+        known, where = len(reading.mistakes), ("agents", self.name)
+        folder = Path(self.folder)
+        tools = all_tools(self.tools, folder, lambda number, told: reading.wrong((*where, "tools", str(number)), told))
+        unloaded = len(reading.mistakes) > known
+        policies = policies_of(self, None if unloaded else tools, lambda place, told: reading.wrong((*where, *place), told))
+        model: Any = None
+        try:
+            model = self._model()
+            if isinstance(model, str) and model.startswith(("local/", "scripted/")):
+                model = resolve(model)  # is the file there?
+        except (AgentError, TypeError) as problem:
+            reading.wrong((*where, "model"), str(problem))
+        reading.raise_all(known)
+        return {
+            "name": self.name,
+            "instructions": self.instructions,
+            "tools": tools,
+            "settings": self.settings,
+            "mcp_servers": self.mcp_servers or None,
+            "stops": [_RULES[name](limit) for name, limit in self.stops.items()] or None,
+            "journal": self.journal_path or None,
+            "policies": policies,
+            "model": model,
+        }
+
+    @property
+    def journal_path(self) -> str:
+        """Where runs are recorded: as seen from the file."""
+        if self.journal in ("", "memory", ":memory:"):
+            return self.journal
+        return str(Path(self.folder) / Path(self.journal).expanduser())
+
+    def _model(self) -> Any:
+        """With the key and address that the file gives to its provider; files are looked for beside this one."""
+        if not self.model:
+            return None
+        provider, _, rest = self.model.partition("/")
+        if provider in ("local", "scripted") and rest:
+            rest = str(Path(self.folder) / Path(rest).expanduser())
+        given = {name: value for name, value in self.providers.get(provider, {}).items() if name != "model"}
+        if not given:
+            return f"{provider}/{rest}" if rest else self.model
+        from ...models.registry import maker
+
+        return maker(provider)(*([rest] if rest else []), **given)
+
+
+@record
+class Config:
+    """All that the files say. The first agent is the one that is meant where none is named."""
+
+    agents: Mapping[str, AgentConfig]
+    files: tuple[str, ...] = ()
+    value: Mapping[str, Any] = field(factory=dict)
+
+    def agent(self, name: str | None = None) -> AgentConfig:
+        if name is None:
+            return next(iter(self.agents.values()))
+        if name not in self.agents:
+            raise ConfigError(
+                say(f"no agent {name!r}", f"{name!r} というエージェントはありません") + nearest(name, self.agents)
+            )
+        return self.agents[name]
+
+    def check(self) -> None:
+        """Beyond what the files say: do the tools, policies and models exist that they name? All mistakes are told at once."""
+        told: list[str] = []
+        for agent in self.agents.values():
+            try:
+                agent.parts()
+            except ConfigError as problem:
+                told += str(problem).split("\n")[1:] or [str(problem)]
+        if told:
+            lines = "\n".join(dict.fromkeys(told))
+            raise ConfigError(say(f"mistakes in the configuration:\n{lines}", f"設定に誤りがあります:\n{lines}"))
+
+
+def load_config(*files: str | Path) -> Config:
+    """Read and check; later files go over earlier ones. Every mistake is told, with file and line, before anything starts."""
+    reading = Reading()
+    for file in files:
+        reading.read(Path(file))
+    if not reading.mistakes or reading.value:
+        _check(reading)
+    folder = str(Path(files[-1]).resolve().parent) if files else "."
+    if reading.mistakes:
+        _look_for_tools(reading, Path(folder))  # it will not start: then all that is wrong is worth knowing
+    reading.raise_all()
+    return Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
+
+
+def _look_for_tools(reading: Reading, folder: Path) -> None:
+    from ...tools.loading import all_tools
+
+    for name, agent in _mapping(_mapping(reading.value).get("agents")).items():
+        places = _mapping(agent).get("tools")
+        named = [place for place in places if isinstance(place, str)] if isinstance(places, list) else []
+        all_tools(named, folder, partial(_wrong_tool, reading, ("agents", name, "tools")))
+
+
+def _wrong_tool(reading: Reading, where: tuple[str, ...], number: int, told: str) -> None:
+    reading.wrong((*where, str(number)), told)
+
+
+def _check(reading: Reading) -> None:
+    value = reading.value
+    check(value, SCHEMA, (), reading.wrong)
+    if not isinstance(value, dict):
+        return
+    if not value.get("agents") and not value.get("llm"):
+        reading.wrong((), say("there is neither 'agents' nor 'llm'", "'agents' も 'llm' もありません"))
+    shared = _mapping(value.get("mcp_servers"))
+    _check_servers(shared, ("mcp_servers",), reading)
+    for name, agent in _mapping(value.get("agents")).items():
+        _check_agent(_mapping(agent), ("agents", name), shared, reading)
+    for name, block in _mapping(value.get("models")).items():
+        _check_model(f"{_SYNONYMS.get(name, name)}/x", ("models", name), reading)
+        _check_block(name, _mapping(block), ("models", name), reading)
+    _check_llm(_mapping(value.get("llm")), reading)
+
+
+def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mapping[str, Any], reading: Reading) -> None:
+    _check_model(agent.get("model"), (*where, "model"), reading)
+    for name, limit in _mapping(agent.get("stops")).items():
+        if name in _RULES and not (isinstance(limit, str) and name not in ("cost", "deadline")):
+            _tried(_RULES[name], limit, (*where, "stops", name), reading)
+    servers = agent.get("mcp_servers")
+    if isinstance(servers, list):
+        for number, name in enumerate(servers):
+            if isinstance(name, str) and name not in shared:
+                told = say(f"there is no server {name!r}", f"{name!r} というサーバーはありません") + nearest(name, shared)
+                reading.wrong((*where, "mcp_servers", str(number)), told)
+    else:
+        _check_servers(_mapping(servers), (*where, "mcp_servers"), reading)
+
+
+def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
+    provider = llm.get("provider")
+    if not isinstance(provider, str):
+        return
+    _check_model(f"{_SYNONYMS.get(provider, provider)}/x", ("llm", "provider"), reading)
+    if provider not in llm:
+        told = say(f"there is no block {provider!r} for the provider", f"プロバイダー {provider!r} の設定がありません")
+        reading.wrong(("llm",), told)
+        return
+    if not _mapping(llm[provider]).get("model") and provider != "local":
+        reading.wrong(("llm", provider), say("'model' is missing", "'model' がありません"))
+    _check_block(provider, _mapping(llm[provider]), ("llm", provider), reading)
+
+
+def _check_block(provider: str, block: Mapping[str, Any], where: tuple[str, ...], reading: Reading) -> None:
+    """Keys that the file may have, but that this provider does not take."""
+    taken = _TAKES.get(_SYNONYMS.get(provider, provider), _SERVED)
+    for key in block:
+        if key in _KEYS and key not in taken:
+            listed = ", ".join(sorted(taken))
+            reading.wrong((*where, key), say(f"{provider} takes only {listed}", f"{provider} で使えるのは {listed} のみです"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _check_model(model: Any, where: tuple[str, ...], reading: Reading) -> None:
+    if not isinstance(model, str) or model in ("", "local"):
+        return
+    provider, slash, rest = model.partition("/")
+    known = {*PROVIDERS, *LITELLM}
+    if not slash or not rest:
+        reading.wrong(
+            where, say(f"a model is written provider/model, not {model!r}", f"モデルは provider/model の形です: {model!r}")
+        )
+    elif provider not in known:
+        reading.wrong(
+            where, say(f"no provider {provider!r}", f"プロバイダー {provider!r} はありません") + nearest(provider, known)
+        )
+
+
+def _tried(make: Any, value: Any, where: tuple[str, ...], reading: Reading) -> None:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        try:
+            make(value)
+        except (AgentError, ValueError, TypeError) as problem:
+            reading.wrong(where, str(problem))
+
+
+def _check_servers(servers: Mapping[str, Any], where: tuple[str, ...], reading: Reading) -> None:
+    for name, server in servers.items():
+        server = _mapping(server)
+        if bool(server.get("command")) == bool(server.get("url")):
+            reading.wrong((*where, name), say("give either command or url", "command か url のどちらか一方が必要です"))
+        url = server.get("url")
+        if isinstance(url, str) and url and not url.startswith(("http://", "https://")):
+            told = say(
+                f"an address begins with http:// or https://, not {url!r}", f"アドレスは http(s):// で始まります: {url!r}"
+            )
+            reading.wrong((*where, name, "url"), told)
+        for key in ("timeout", "start_timeout"):
+            _tried(seconds, server.get(key), (*where, name, key), reading)
+
+
+def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
+    value = reading.value
+    shared = {"journal": value.get("journal", ""), "folder": folder, "reading": reading}
+    servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
+    models = {_SYNONYMS.get(name, name): block for name, block in models.items()}
+    made = {}
+    for name, agent in (value.get("agents") or {}).items():
+        given = dict(agent or {})
+        for listed in _LISTS:
+            given[listed] = tuple(given.get(listed) or ())
+        own = given.get("mcp_servers") or {}
+        given["mcp_servers"] = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
+        made[name] = AgentConfig(name, **{**shared, **given}, providers=models)
+    if value.get("llm"):
+        llm = value["llm"]
+        provider = llm["provider"]
+        ours, block = _SYNONYMS.get(provider, provider), llm[provider]
+        model = f"{ours}/{block['model']}" if block.get("model") else ours
+        made.setdefault("agent", AgentConfig("agent", model, mcp_servers=servers, providers={ours: block}, **shared))
+    return made

@@ -1,0 +1,1 @@
+"""The classes that the five designs name: thin layers over `Agent`."""

@@ -1,0 +1,1 @@
+"""The terminal itself: screen, prompts, chunks, signals."""

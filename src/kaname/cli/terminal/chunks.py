@@ -1,0 +1,144 @@
+"""A run as people read it: text as it comes, calls and results on lines of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+from time import monotonic
+from typing import Any
+
+from ...core.chunks import RESERVED, Chunk
+from ...core.language import say
+from .markdown import Markdown
+from .screen import Screen, columns, cut
+
+
+class Show:
+    """`take` every chunk of a run; then `finish`.
+
+    In a terminal the text streams, with the looks of its Markdown. A pipe gets the answer alone: what a model says before it
+    calls a tool is a remark, and is known as one only when the call comes.
+    """
+
+    def __init__(self, screen: Screen, *, quiet: bool = False) -> None:
+        self._screen, self._quiet = screen, quiet
+        self._live = screen.out.isatty() and not quiet
+        self._markdown = None if not self._live or Screen.plain(screen.out) or os.environ.get("NO_COLOR") else Markdown()
+        self._held = ""  # text that is not known yet to be the answer
+        self._thinking_now = self._open_line = False
+        self._began: dict[str, float] = {}
+        self._running: set[str] = set()
+        self.tokens, self.cost = 0, 0.0
+        self.cost_known = True
+        self.answered = self.failed = False  # whether an answer, or an error, has been shown
+        self.run_id = ""
+
+    def take(self, chunk: Chunk) -> None:
+        handle = getattr(self, f"_{chunk.type}", None) if chunk.type in RESERVED else None  # others are somebody's own
+        if handle is not None:
+            handle(chunk.data)
+
+    def finish(self, answer: str = "") -> None:
+        """The end of a run. `answer`: what came of it, for the case that it has not been shown."""
+        text, self._held = self._held or ("" if self.answered else answer), ""
+        if text:
+            self.end_line()
+            self._write(text)
+        self.end_line()
+
+    def _delta(self, data: dict[str, Any]) -> None:
+        if self._thinking_now:
+            self.end_line()
+        if self._live:
+            self._write(data["content"])
+        else:
+            self._held += data["content"]
+
+    def _write(self, text: str) -> None:
+        self.answered = self.answered or bool(text.strip())
+        if self._markdown is None:
+            self._screen.say(text, end="")
+        else:
+            self._screen.raw(self._markdown.feed(self._screen.safe(text)))
+        self._open_line = not text.endswith("\n")
+
+    def _thinking(self, data: dict[str, Any]) -> None:
+        if not self._quiet:
+            if self._open_line and not self._thinking_now:
+                self.end_line()
+            self._screen.note(data["content"], end="")
+            self._thinking_now = self._open_line = True
+
+    def _tool_call(self, data: dict[str, Any]) -> None:
+        if self._held:
+            remark, self._held = self._held, ""
+            if not self._quiet:
+                self._screen.note(remark)
+        self.answered = False  # what was said was not the answer yet
+        call = data["function"]
+        self._began[data["id"]] = monotonic()
+        self._line(f"→ {call['name']}({call_text(call['arguments'])})", "cyan")
+
+    def _tool_response(self, data: dict[str, Any]) -> None:
+        begun = self._began.pop(data["tool_call_id"], None)
+        self._running.discard(data["tool_call_id"])
+        took = f"  {monotonic() - begun:.1f} s" if begun is not None else ""
+        mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
+        self._line(f"{mark} {data['content_preview']}", colour, took)
+
+    def _usage(self, data: dict[str, Any]) -> None:
+        if self._thinking_now:  # a reply ends here, and the next one's thoughts are others
+            self.end_line()
+        self.tokens += data["total_tokens"]
+        if data["cost"] is None:
+            self.cost_known = False
+        else:
+            self.cost += data["cost"]
+
+    def _error(self, data: dict[str, Any]) -> None:
+        self.failed = True
+        self._line(f"{say('failed', '失敗')}: {data['message']}", "red", whole=True, always=True)
+
+    def _status(self, data: dict[str, Any]) -> None:
+        match data.get("status"):
+            case "started" | "restarted":
+                self.run_id = data.get("run_id", "")
+            case "tool_started":
+                if data["tool_call_id"] not in self._running:  # not while a person was asked, nor for every retry
+                    self._began[data["tool_call_id"]] = monotonic()
+                    self._running.add(data["tool_call_id"])
+            case "warning":
+                self._line(f"{say('warning', '警告')}: {data['content']}", "yellow", whole=True)
+            case "waiting":
+                self._line(f"? {data['content']}", "yellow", whole=True, always=True)
+
+    def _line(self, text: str, colour: str, ending: str = "", *, whole: bool = False, always: bool = False) -> None:
+        if self._quiet and not always:
+            return
+        self.end_line()
+        self._screen.note((text if whole else cut(text, columns() - len(ending) - 1)) + ending, colour)
+
+    def end_line(self) -> None:
+        """What was left open ends here, the looks of the Markdown among it."""
+        if self._markdown is not None:
+            if rest := self._markdown.end():
+                self._screen.raw(rest)
+            self._markdown = Markdown()
+        if self._open_line:
+            self._screen.note("") if self._thinking_now else self._screen.say("")
+        self._open_line = self._thinking_now = False
+
+    def spent(self) -> str:
+        money = f"${self.cost:.4f}" if self.cost_known else say("cost unknown", "費用不明")
+        return f"{self.tokens} {say('tokens', 'トークン')}, {money}"
+
+
+def call_text(arguments: Any) -> str:
+    """Arguments as one would write them."""
+    try:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return str(arguments)
+    if not isinstance(given, dict):
+        return str(given)
+    return ", ".join([f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()])

@@ -1,0 +1,125 @@
+"""What a tool server asks the person at the terminal: a form, field by field, or a page to open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.language import say
+from .prompt import typed_line
+from .screen import Screen
+
+_YES = {"y", "yes", "true", "1", "on", "はい"}
+_NO = {"n", "no", "false", "0", "off", "いいえ"}
+
+
+class Unfit(Exception):
+    """An answer that does not fit, with what would."""
+
+
+async def filled_in(server: str, question: str, schema: Mapping[str, Any], screen: Screen) -> dict[str, Any] | None:
+    """The answers in the schema's types. `None`: the person declines (Ctrl-D)."""
+    screen.note(f"{server}: {question}", "yellow")
+    if schema.get("url"):
+        return await _opened(server, str(schema["url"]), screen)
+    fields = schema.get("properties") or {}
+    if not fields:
+        return {} if await _agreed(say("agree? [y/N] ", "同意しますか? [y/N] "), screen) else None
+    screen.note(say("  (Ctrl-D declines)", "  (Ctrl-D で辞退)"))
+    answers: dict[str, Any] = {}
+    for name, held in fields.items():
+        held = held if isinstance(held, Mapping) else {}
+        given = await _field(name, held, name in (schema.get("required") or ()), screen)
+        if given is None:
+            return None
+        answers |= given
+    return answers
+
+
+async def _opened(server: str, address: str, screen: Screen) -> dict[str, Any] | None:
+    told = say(f"  {server} wants you to open {address}", f"  {server} が次のページを開くよう求めています: {address}")
+    screen.note(told, "yellow")
+    return {} if await _agreed(say("  will you? [y/N] ", "  開きますか? [y/N] "), screen) else None
+
+
+async def _agreed(prompt: str, screen: Screen) -> bool:
+    answer = await typed_line(prompt, screen)
+    return answer is not None and answer.lower() in _YES
+
+
+async def _field(name: str, held: Mapping[str, Any], required: bool, screen: Screen) -> dict[str, Any] | None:
+    """One field, until it fits. Enter takes the default, or leaves it out where it may be left out."""
+    while True:
+        answer = await typed_line(_prompt(name, held, required), screen)
+        if answer is None:
+            return None
+        if not answer and ("default" in held or not required):
+            return {name: held["default"]} if "default" in held else {}
+        try:
+            return {name: value_of(answer, held)}
+        except Unfit as problem:
+            screen.note(f"  {problem}", "red")
+
+
+def _prompt(name: str, held: Mapping[str, Any], required: bool) -> str:
+    title, told = str(held.get("title") or name), held.get("description")
+    kind = "y/n" if held.get("type") == "boolean" else "/".join(map(str, _options(held)))
+    parts = [f"  {title}", f" ({told})" if told else "", f" [{kind}]" if kind else ""]
+    default = held.get("default", "")
+    if default != "":
+        shown = say("yes", "はい") if default is True else say("no", "いいえ") if default is False else default
+        parts.append(say(f", Enter for {shown!s}", f"、Enter で {shown!s}"))
+    elif "default" in held or not required:
+        parts.append(say(", or Enter", "、または Enter"))
+    return "".join(parts) + ": "
+
+
+def _options(held: Mapping[str, Any]) -> list[Any]:
+    """In the ways that the protocol knows: `enum`, titled choices, and the same for a list of them."""
+    inner = held.get("items") if held.get("type") == "array" else held
+    inner = inner if isinstance(inner, Mapping) else {}
+    titled = inner.get("oneOf") or inner.get("anyOf") or []
+    return list(inner.get("enum") or [one["const"] for one in titled if isinstance(one, Mapping) and "const" in one])
+
+
+def value_of(answer: str, held: Mapping[str, Any]) -> Any:
+    """The answer in the field's type, or `Unfit`."""
+    options = _options(held)
+    if held.get("type") == "array":
+        return [_chosen(one.strip(), options) for one in answer.replace("、", ",").split(",") if one.strip()]
+    if options:
+        return _chosen(answer, options)
+    match held.get("type"):
+        case "boolean":
+            if answer.lower() not in _YES | _NO:
+                raise Unfit(say("yes or no", "はい か いいえ"))
+            return answer.lower() in _YES
+        case "integer" | "number":
+            return _number(answer, held)
+    short, long = held.get("minLength"), held.get("maxLength")
+    if (isinstance(short, int) and len(answer) < short) or (isinstance(long, int) and len(answer) > long):
+        raise Unfit(say(f"{short or 0} to {long or 'any number of'} characters", f"{short or 0}〜{long or ''} 文字"))
+    if not answer:
+        raise Unfit(say("this is needed", "必須です"))
+    return answer
+
+
+def _chosen(answer: str, options: list[Any]) -> Any:
+    for option in options:
+        if answer.lower() == str(option).lower():
+            return option
+    if options:
+        raise Unfit(say("one of ", "次のいずれか: ") + ", ".join(map(str, options)))
+    return answer
+
+
+def _number(answer: str, held: Mapping[str, Any]) -> float:
+    whole = held.get("type") == "integer"
+    try:
+        value = int(answer) if whole else float(answer)
+    except ValueError:
+        raise Unfit(say("a whole number", "整数") if whole else say("a number", "数値")) from None
+    least, most = held.get("minimum"), held.get("maximum")
+    if (least is not None and value < least) or (most is not None and value > most) or value != value:
+        raise Unfit(say(f"from {least} to {most}", f"{least} から {most} まで"))
+    return value

@@ -1,0 +1,103 @@
+"""Questions to the person at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from ...api.result import Result
+from ...core.events import Asked
+from ...core.values import read_json
+from .screen import Screen
+
+
+def somebody_is_there() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def typed(prompt: str, screen: Screen, colour: str = "yellow") -> str | None:
+    """One line. `None`: the person would rather not answer (Ctrl-C, Ctrl-D)."""
+    screen.note(prompt, colour, end="")
+    loop = _running_loop()
+    if loop is not None:
+        loop.remove_signal_handler(signal.SIGINT)  # Ctrl-C belongs to the question now
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input().strip()
+    except (EOFError, KeyboardInterrupt):
+        screen.note("")
+        return None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+async def typed_line(prompt: str, screen: Screen) -> str | None:
+    """One line, while the loop goes on: a Ctrl-C ends what is under way, and the question with it. `None`: Ctrl-D."""
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str] = loop.create_future()
+
+    def readable() -> None:
+        if not line.done():
+            line.set_result(sys.stdin.readline())  # a terminal hands over whole lines
+
+    screen.note(prompt, "yellow", end="")
+    loop.add_reader(sys.stdin.fileno(), readable)
+    try:
+        text = await line
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+        if not line.done() or line.cancelled() or not line.result():
+            screen.note("")
+    return text.strip() if text else None
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def yes(prompt: str, screen: Screen) -> bool:
+    answer = typed(prompt, screen, "")
+    return answer is not None and answer.lower() in ("", "y", "yes", "はい")
+
+
+def ask_the_user(result: Result, screen: Screen) -> dict[str, Any]:
+    """The answers of the person at the terminal. The questions themselves have been shown."""
+    if not somebody_is_there():
+        return {}
+    answers: dict[str, Any] = {}
+    for key, question in result.questions.items():
+        alone = len(result.questions) == 1
+        options = f"[{'/'.join(question.options)}] " if question.options else "> "
+        answer = typed(options if alone else f"{question.prompt} {options}", screen)
+        if answer is None:
+            return {}
+        answers[key] = understood(answer)
+    return answers
+
+
+def understood(answer: str) -> Any:
+    """An object where one was written ({"args": …}), else the words."""
+    if not answer.lstrip().startswith("{"):
+        return answer
+    try:
+        return read_json(answer)
+    except ValueError:
+        return answer
+
+
+def given_answers(given: list[str], questions: Mapping[str, Asked]) -> dict[str, Any]:
+    """From the command line: `KEY=ANSWER` for one question, or one answer for all that is asked."""
+    answers: dict[str, Any] = {}
+    for one in given:
+        key, equals, answer = one.partition("=")
+        if equals and key in questions:
+            answers[key] = understood(answer)
+        else:
+            answers |= dict.fromkeys([key for key in questions if key not in answers], understood(one))
+    return answers

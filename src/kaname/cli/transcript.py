@@ -1,0 +1,100 @@
+"""A recorded run as a story: what was asked, thought, called, given back and said, each with the number of its fact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+
+from ..core.chunks import chunks_of
+from ..core.events import (
+    Answered,
+    Asked,
+    Event,
+    HandedOff,
+    ModelReplied,
+    Noted,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+    ToolStarted,
+    Warned,
+)
+from ..core.language import say
+from ..core.messages import Message
+from ..core.openai_shape import result_text
+from ..core.runs import RunInfo
+from ..kernel.load import read_run
+from ..kernel.ports import Journal
+from .run import told_status
+from .terminal.chunks import call_text
+from .terminal.screen import Screen, cut
+
+_LONG = 300
+
+
+async def tell(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bool) -> None:
+    events = await read_run(journal, run.run_id)
+    if as_json:
+        for event in events:
+            for chunk in chunks_of(event):
+                screen.say(chunk.to_json())
+        return
+    when = datetime.fromtimestamp(run.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    screen.say(f"{run.run_id}  {when}  {run.agent}  {told_status(run.status)}")
+    for number, line in await _with_what_came_before(journal, events):
+        screen.say(f"{number:>4}  {line}")
+    money = "?" if run.cost is None else f"${run.cost:.4f}"
+    screen.note(f"{run.input + run.output} {say('tokens', 'トークン')}, {money}")
+
+
+async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[tuple[str, str]]:
+    first, lines = events[0].body, [(str(event.seq), line) for event, line in _lines(events)]
+    if isinstance(first, Opened) and first.base is not None:
+        run, upto = first.base
+        before = await read_run(journal, run, upto)
+        told = say(f"goes on from {run}, fact {upto}:", f"{run} の {upto} 番の続き:")
+        earlier = await _with_what_came_before(journal, before)
+        return [("", told), *[("", f"  {line}") for _, line in earlier], ("", "—"), *lines]
+    return lines
+
+
+async def story(journal: Journal, run: RunInfo) -> list[str]:
+    """Without times and numbers, to be compared."""
+    return [line for _, line in _lines(await read_run(journal, run.run_id), timed=False)]
+
+
+def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, str]]:
+    begun: dict[str, float] = {}
+    for event in events:
+        match event.body:
+            case Received(message) | Noted(message):
+                mark = ">" if isinstance(event.body, Received) else "·"
+                yield from [(event, f"{mark} {line}") for line in _words(message)]
+            case ModelReplied(reply):
+                yield from [(event, f"({line})") for line in reply.message.thinking.splitlines() if line.strip()]
+                yield from [(event, line) for line in _words(reply.message)]
+                yield from [(event, f"→ {call.name}({call_text(call.args)})") for call in reply.message.calls]
+            case ToolStarted(call):
+                begun[call.id] = event.time
+            case ToolFinished(result):
+                took = f"  {event.time - begun[result.call_id]:.1f} s" if timed and result.call_id in begun else ""
+                yield event, f"{'✗' if result.is_error else '←'} {cut(result_text(result), _LONG)}{took}"
+            case Asked(_, prompt):
+                yield event, f"? {prompt}"
+            case Answered(_, answer):
+                yield event, f"! {answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)}"
+            case Resumed():
+                yield event, say("— resumed", "— 再開")
+            case HandedOff(to):
+                yield event, say(f"— handed over to {to}", f"— {to} に引き継ぎ")
+            case Warned(source, text):
+                yield event, f"! {source}: {text}"
+            case Stopped(stop) if stop.kind != "completed":
+                yield event, f"— {told_status(stop.kind)}{': ' if stop.detail else ''}{stop.detail}"
+
+
+def _words(message: Message) -> list[str]:
+    return message.text.splitlines()

@@ -1,0 +1,1 @@
+"""The HTTP client of the adapters, and what every server has in common."""

@@ -1,0 +1,113 @@
+"""Where a request goes: an address, and the proxy on the way, which the environment names."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
+
+from ...core.errors import ConfigError
+from ...core.language import say
+
+_QUERY = "/%:@!$&'()*+,;=~?"
+
+
+class Route(NamedTuple):
+    """Where a request goes, worked out once: the address, what is said in the request line, and the proxy on the way."""
+
+    host: str
+    port: int
+    tls: bool
+    target: str
+    netloc: str
+    proxy: SplitResult | None
+
+    @property
+    def place(self) -> tuple[str, int, bool, SplitResult | None]:
+        return self.host, self.port, self.tls, self.proxy
+
+
+@cache
+def route_to(url: str) -> Route:
+    """The environment is looked at once for each address."""
+    try:
+        address = urlsplit(url)
+        port = address.port or (443 if address.scheme == "https" else 80)
+        name = (address.hostname or "").encode("idna").decode()
+    except ValueError as problem:  # no port, no IPv6 address, no name
+        raise _no_address(url, str(problem)) from problem
+    if address.scheme not in ("http", "https") or not name:
+        raise _no_address(url, say("it begins with http:// or https://", "http:// か https:// で始まります"))
+    tls = address.scheme == "https"
+    path = quote(address.path or "/", safe="/%:@!$&'()*+,;=~") + (
+        f"?{quote(address.query, safe=_QUERY)}" if address.query else ""
+    )
+    proxy = _proxy_for(address, port)
+    host = f"[{name}]" if ":" in name else name
+    netloc = host if address.port is None else f"{host}:{port}"
+    target = f"http://{netloc}{path}" if proxy is not None and not tls else path
+    return Route(name, port, tls, target, netloc, proxy)
+
+
+def _no_address(url: str, why: str) -> ConfigError:
+    return ConfigError(say(f"{url!r} is no address: {why}", f"{url!r} はアドレスではありません: {why}"))
+
+
+def endpoint(base_url: str, path: str, without: str = "") -> str:
+    """The address of a service below a base; a query (`?api-version=…`) stays behind it. Keys do not belong in an address."""
+    try:
+        parts = urlsplit(base_url)
+        secret = bool(parts.username or parts.password)
+    except ValueError:
+        return base_url.rstrip("/") + path  # `route_to` will say what is wrong
+    if secret:
+        raise ConfigError(
+            say(
+                "base_url contains a user or a password: these would end up in messages; pass api_key or headers",
+                "base_url にユーザー名やパスワードを入れないでください。api_key か headers を使ってください",
+            )
+        )
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(without) + path, fragment=""))
+
+
+def is_here(host: str) -> bool:
+    """This machine itself: no proxy can reach that, and none may see what is said to it."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    from ipaddress import ip_address
+
+    try:
+        found = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return (mapped or found).is_loopback
+
+
+def _proxy_for(address: SplitResult, port: int) -> SplitResult | None:
+    if is_here(address.hostname or ""):
+        return None
+    from urllib.request import getproxies, proxy_bypass  # slow to load, and a local server needs no proxy
+
+    proxies = getproxies()
+    found = proxies.get(address.scheme) or proxies.get("all")
+    if not found or proxy_bypass(f"{address.hostname}:{port}"):
+        return None
+    proxy = urlsplit(found if "://" in found else f"http://{found}")
+    if proxy.scheme not in ("http", "https") or not proxy.hostname:
+        raise ConfigError(
+            say(
+                f"the proxy from the environment is {proxy.scheme}://: only http and https proxies are understood",
+                f"環境変数のプロキシ {proxy.scheme}:// には対応していません。http か https のみです",
+            )
+        )
+    return proxy
+
+
+def pass_of(route: Route) -> list[str]:
+    """The proxy's user and password, where its address has them."""
+    if route.proxy is None or not route.proxy.username:
+        return []
+    name, word = unquote(route.proxy.username), unquote(route.proxy.password or "")
+    return ["proxy-authorization: Basic " + b64encode(f"{name}:{word}".encode()).decode()]

@@ -1,0 +1,251 @@
+"""The way to a provider: pooled connections, one pool an event loop, and what can go wrong on it.
+
+Proxies come from the environment (`HTTPS_PROXY`, `NO_PROXY`), certificates too (`SSL_CERT_FILE`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache, partial
+from typing import Any
+
+from ...core.errors import ConfigError, ModelError, ModelTimeout, ModelUnreachable
+from ...core.language import say
+from ...core.record import record
+from .address import Route, pass_of, route_to
+from .connection import Broken, Connection, Late
+from .errors import Who, failure
+
+_NEXT_ADDRESS = 2.0  # seconds after which another of a name's addresses is tried
+_IDLE = 30.0  # seconds after which an unused connection is closed
+
+
+@record
+class Timeouts:
+    """Seconds: to connect, to the first byte of the answer, and between two pieces of it."""
+
+    connect: float = 10.0
+    first_byte: float = 300.0
+    between: float = 120.0
+
+
+PATIENT = Timeouts()
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+class Http:
+    """Keeps connections open between calls. Every event loop has a pool of its own, closed with the loop or by `close`."""
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self.timeouts = timeouts
+        self._pools: dict[asyncio.AbstractEventLoop, tuple[Any, _Pool]] = {}
+
+    async def _pool(self) -> _Pool:
+        loop = asyncio.get_running_loop()
+        held = self._pools.get(loop)
+        if held is None:
+            keeper = self._keep_open(loop)
+            held = self._pools[loop] = (keeper, await anext(keeper))
+        return held[1]
+
+    async def _keep_open(self, loop: asyncio.AbstractEventLoop) -> AsyncIterator[_Pool]:
+        """An async generator, because an event loop closes those that are open when it ends."""
+        pool = _Pool()
+        try:
+            yield pool
+        finally:
+            self._pools.pop(loop, None)
+            pool.close()
+            await asyncio.sleep(0)  # the sockets are closed in the loop's next round
+
+    async def close(self) -> None:
+        """Close this event loop's connections. The next call opens others."""
+        held = self._pools.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await held[0].aclose()
+
+    @asynccontextmanager
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> AsyncIterator[Connection]:
+        """Leaving early, by an error or a cancellation, closes the connection at once."""
+        pool, route = await self._pool(), route_to(url)
+        try:
+            connection = await self._asked(pool, route, _request("POST", route, headers, body))
+        except OSError as problem:
+            raise _explained(problem, url, route, who) from problem
+        try:
+            yield connection
+        except (Broken, Late) as problem:
+            raise _explained(problem, url, route, who) from problem
+        finally:
+            pool.put_back(route, connection)
+
+    async def _asked(self, pool: _Pool, route: Route, request: bytes) -> Connection:
+        """A kept connection may have been closed by the server at this very moment: then once more, on a new one."""
+        connection = pool.take(route)
+        while True:
+            if connection is None:
+                async with asyncio.timeout(self.timeouts.connect):
+                    connection = await pool.connect(route, self.timeouts.connect)
+            try:
+                await connection.ask(request, self.timeouts.first_byte)
+            except BaseException as problem:
+                connection.close()
+                if isinstance(problem, Broken) and problem.early and connection.uses > 1:
+                    connection = None
+                    continue
+                raise
+            return connection
+
+
+class _Pool:
+    """The connections of one event loop: those that are open, and those of them that wait, by where they lead."""
+
+    def __init__(self) -> None:
+        self._open: set[Connection] = set()
+        self._waiting: dict[Any, dict[Connection, None]] = {}
+        self._closed = False
+
+    def take(self, route: Route) -> Connection | None:
+        waiting = self._waiting.get(route.place)
+        if not waiting:
+            return None
+        connection, _ = waiting.popitem()
+        connection.rest(None)
+        return connection
+
+    def put_back(self, route: Route, connection: Connection) -> None:
+        if connection.reusable and connection in self._open:
+            self._waiting.setdefault(route.place, {})[connection] = None
+            connection.rest(_IDLE)
+        else:
+            connection.close()
+
+    def _forget(self, route: Route, connection: Connection) -> None:
+        connection.rest(None)
+        self._open.discard(connection)
+        self._waiting.get(route.place, {}).pop(connection, None)
+
+    async def connect(self, route: Route, seconds: float) -> Connection:
+        loop, proxy = asyncio.get_running_loop(), route.proxy
+        host, port, tls = (route.host, route.port, route.tls)
+        if proxy is not None:
+            tls = proxy.scheme == "https"
+            host, port = proxy.hostname or "", proxy.port or (443 if tls else 80)
+        trust = await asyncio.to_thread(_trust) if tls or route.tls else None
+        raw = await _connected(host, port)
+        try:
+            _, connection = await loop.create_connection(
+                lambda: Connection(partial(self._forget, route)),
+                sock=raw,
+                ssl=trust if tls else None,
+                server_hostname=host if tls else None,
+            )
+        except BaseException:
+            raw.close()
+            raise
+        if self._closed:
+            connection.close()
+            raise Broken("the model was closed")
+        self._open.add(connection)
+        if proxy is not None and route.tls:
+            assert trust is not None
+            await _tunnel(route, connection, trust, seconds)
+        return connection
+
+    def close(self) -> None:
+        self._closed = True
+        for connection in list(self._open):
+            connection.rest(None)
+            connection.close()
+        self._waiting.clear()
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """The first of the name's addresses that answers. By hand: asyncio's own way forgets sockets when it is cancelled."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    problem: OSError | None = None
+    for place, (family, kind, protocol, _, address) in enumerate(found):
+        try:
+            raw = socket.socket(family, kind, protocol)
+        except OSError as failed:  # a kind of address that this machine does not know
+            problem = failed
+            continue
+        raw.setblocking(False)
+        try:
+            async with asyncio.timeout(None if place == len(found) - 1 else _NEXT_ADDRESS):
+                await loop.sock_connect(raw, address)
+        except OSError as failed:
+            raw.close()
+            problem = failed
+        except BaseException:
+            raw.close()
+            raise
+        else:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a model may think for minutes without a byte
+            return raw
+    raise problem or OSError(f"{host} has no address")
+
+
+async def _tunnel(route: Route, connection: Connection, trust: ssl.SSLContext, seconds: float) -> None:
+    """Through the proxy to the server, and only then TLS."""
+    place = route.netloc if route.netloc.endswith(f":{route.port}") else f"{route.netloc}:{route.port}"
+    lines = [f"CONNECT {place} HTTP/1.1", f"host: {place}", *pass_of(route)]
+    try:
+        await connection.ask("\r\n".join([*lines, "", ""]).encode(), seconds)
+        if connection.status != 200:
+            raise Broken(f"the proxy answers {connection.status}")
+        connection.transport = await asyncio.get_running_loop().start_tls(
+            connection.transport, connection, trust, server_hostname=route.host
+        )
+        connection.uses = 0
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _request(method: str, route: Route, headers: Mapping[str, str], body: bytes) -> bytes:
+    named = {"host": route.netloc, **headers, "content-length": str(len(body))}
+    lines = [f"{method} {route.target} HTTP/1.1", *[f"{name}: {value}" for name, value in named.items()]]
+    if route.proxy is not None and not route.tls:
+        lines += pass_of(route)
+    if any("\r" in line or "\n" in line for line in lines):
+        raise ConfigError(say("a header or the address contains a line break", "ヘッダーまたはアドレスに改行があります"))
+    try:
+        return "\r\n".join([*lines, "", ""]).encode() + body
+    except UnicodeEncodeError:
+        broken = say("a key or header contains half a character", "キーまたはヘッダーに不正な文字があります")
+        raise ConfigError(broken) from None  # whose message would show it
+
+
+def _explained(problem: OSError, url: str, route: Route, who: Who) -> ModelError:
+    if isinstance(problem, TimeoutError):
+        return failure(ModelTimeout, say("no answer in time", "時間内に返答がありません"), 0, who)
+    return failure(ModelUnreachable, _unreachable(url, route, problem), 0, who)
+
+
+def _unreachable(url: str, route: Route, problem: OSError) -> str:
+    url = url.partition("?")[0]  # some put a key there
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        why = problem.verify_message
+        return say(
+            f"the certificate of {url} is not trusted ({why}); see SSL_CERT_FILE",
+            f"{url} の証明書を信頼できません ({why})。SSL_CERT_FILE を確認してください",
+        )
+    if isinstance(problem, socket.gaierror):
+        place = route.proxy.hostname if route.proxy is not None else route.host
+        return say(
+            f"the name {place} cannot be resolved: check base_url and the network",
+            f"{place} の名前を解決できません。base_url とネットワークを確認してください",
+        )
+    via = say(f" through the proxy {route.proxy.hostname}", f" (プロキシ {route.proxy.hostname} 経由)") if route.proxy else ""
+    why = f"{type(problem).__name__}: {problem}" if not isinstance(problem, Broken) else str(problem)
+    return say(f"{url} cannot be reached{via}: {why}", f"{url} に接続できません{via}: {why}")

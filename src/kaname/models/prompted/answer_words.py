@@ -1,0 +1,79 @@
+"""The conversation as a model reads it that writes its calls as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...core.codec import dump
+from ...core.messages import Message, ModelRequest, Text, ToolCall, ToolResult, ToolSpec, assistant
+from ...core.openai_shape import result_text
+from ...core.record import replace
+from .choice_schema import answer_name
+from .offer import Turn, all_pure, untried_of, useless
+from .tool_text import described
+
+_HOW = """You are an assistant that works with tools. Tools:
+{tools}
+- {answer}: tell the user the final answer; only when no tool is needed or its results are there.
+
+Reply with one JSON object: {{"tool": NAME, "args": ARGUMENTS}} or {{"tool": "{answer}", "text": TEXT}}. TEXT is \
+in the language of the question and holds the values that were found."""
+_LAST = """No tool can be used any more. Reply with one JSON object: {{"tool": "{answer}", "text": TEXT}}. TEXT is in \
+the language of the question, holds the values that were found, and says what was not done or found out."""
+
+
+def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
+    """The conversation as this model reads it: tools in the instructions, calls as JSON, results as the user's words."""
+    instructions = [message.text for message in request.messages if message.role == "system" and message.text]
+    answer = answer_name(request.tools)
+    listed = "\n".join([described(tool) for tool in request.tools])
+    how = _LAST.format(answer=answer) if request.last else _HOW.format(tools=listed, answer=answer)
+    out = [Message("system", (Text("\n\n".join([*instructions, how])),))]
+    names = {call.id: call for message in request.messages for call in message.calls}
+    for message in request.messages:
+        if message.role == "assistant" and (message.calls or message.text):
+            out.append(assistant("\n".join(_written(message, answer))))
+        elif message.role == "tool":
+            results = [part for part in message.parts if isinstance(part, ToolResult)]
+            pictures = [media for part in results for media in part.media]
+            said = Message("user", (Text("\n".join([_heard(part, names, turn.pure) for part in results])), *pictures))
+            merged = out[-1].role == "user"
+            out[-1:] = [replace(out[-1], parts=(*out[-1].parts, Text("\n"), *said.parts))] if merged else [out[-1], said]
+        elif message.role == "user":
+            out.append(message)
+    if turn.calls and turn.calls[-1][1] is not None and not request.last:
+        out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n" + _reminder(turn, request.tools))))
+    return tuple(out)
+
+
+def _written(message: Message, answer: str) -> list[str]:
+    calls = [dump({"tool": call.name, "args": call.args}) for call in message.calls]
+    return calls or [dump({"tool": answer, "text": message.text})]
+
+
+def _heard(result: ToolResult, calls: Mapping[str, ToolCall], pure: frozenset[str]) -> str:
+    name = result.name or (calls[result.call_id].name if result.call_id in calls else "the tool")
+    text = result_text(result)
+    if result.is_error:
+        return f"{name} failed: {text}"
+    if useless(result, pure):
+        return f"{name} found nothing."
+    return f"Result of {name}: {text or 'done'}"
+
+
+def _reminder(turn: Turn, tools: tuple[ToolSpec, ...]) -> str:
+    harmless = all_pure(tools)
+    if turn.helped and harmless:
+        return (
+            f"Question: {turn.question}\nNext step: use a tool for what is still to be looked up or calculated "
+            "(never calculate yourself), or give the answer if a result already is the answer."
+        )
+    if turn.helped:
+        return (
+            f"Question: {turn.question}\nNext step: give the answer if all that is asked for was done. If not, use the tool "
+            "for what is missing, and do nothing that was not asked for."
+        )
+    untried = untried_of(turn, tuple([tool for tool in tools if tool.effect == "pure"]))
+    hint = f" Not tried yet: {', '.join(untried)}." if untried else ""
+    advice = "Try other arguments or another tool." if harmless else "Try other arguments, or say in the answer what failed."
+    return f"That did not help.{hint} {advice}\nQuestion: {turn.question}"

@@ -1,0 +1,71 @@
+"""The schema of a choice: one form for each tool, and one for the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain, count
+from typing import Any
+
+from ...core.messages import ToolSpec
+
+
+def answer_name(tools: tuple[ToolSpec, ...]) -> str:
+    """What the answer is called beside the tools; one of them may have taken the name."""
+    taken = {tool.name for tool in tools}
+    names = chain(("answer", "final_answer", "the_final_answer"), (f"answer_{number}" for number in count(2)))
+    return next(name for name in names if name not in taken)
+
+
+def choice_schema(tools: tuple[ToolSpec, ...], answer: str) -> dict[str, Any]:
+    """`answer`: its name, or nothing if there is none to choose. It is chosen like a tool, by name, because a small model that
+    has to choose between two keys chooses badly.
+
+    Definitions that a tool's schema refers to move to the root, under a name of their own: references start there."""
+    definitions: dict[str, Any] = {}
+    forms: list[dict[str, Any]] = []
+    for tool in tools:
+        arguments = _lifted(tool.parameters, tool.name, definitions)
+        forms.append(_form({"tool": {"const": tool.name}, "args": arguments}))
+    if answer:
+        forms.append(_form({"tool": {"const": answer}, "text": {"type": "string"}}))
+    schema: dict[str, Any] = forms[0] if len(forms) == 1 else {"anyOf": forms}
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _form(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _lifted(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    if _elsewhere(schema):  # a reference to a part of itself: the whole of it becomes a definition
+        definitions[owner] = _renamed(dict(schema), owner)
+        return {"$ref": f"#/$defs/{owner}"}
+    own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
+    for home in ("$defs", "definitions"):
+        for name, held in (schema.get(home) or {}).items():
+            definitions[f"{owner}.{name}"] = _renamed(held, owner)
+    made = _renamed(own, owner)
+    made.setdefault("type", "object")
+    made.setdefault("properties", {})
+    return made  # type: ignore[no-any-return]
+
+
+def _elsewhere(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        target = value.get("$ref")
+        own = isinstance(target, str) and target.startswith("#") and not target.startswith(("#/$defs/", "#/definitions/"))
+        return own or any(_elsewhere(held) for held in value.values())
+    return isinstance(value, list | tuple) and any(_elsewhere(held) for held in value)
+
+
+def _renamed(value: Any, owner: str) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _reference(held, owner) if key == "$ref" else _renamed(held, owner) for key, held in value.items()}
+    return [_renamed(held, owner) for held in value] if isinstance(value, list | tuple) else value
+
+
+def _reference(target: Any, owner: str) -> Any:
+    for home in ("#/$defs/", "#/definitions/"):
+        if isinstance(target, str) and target.startswith(home):
+            return f"#/$defs/{owner}.{target.removeprefix(home)}"
+    return f"#/$defs/{owner}{target[1:]}" if isinstance(target, str) and target.startswith("#") else target

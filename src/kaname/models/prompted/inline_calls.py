@@ -1,0 +1,93 @@
+"""Calls that a model writes into its text although the server takes tools: it does not know the model's template, say.
+
+Such text is held back while it may still be a call, and shown if it turns out to be none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ...core.messages import ModelReply, ToolCall, ToolSpec
+from ...core.values import read_json
+from ...kernel.ports import Emit
+from .react.arguments import unfenced
+from .react.calls import json_call
+
+_TAG = "<tool_call>"
+_TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_KEYS = "name|tool|tool_name|function|action|type|id|arguments|args|parameters"
+# What a call can still become of: `{"name…`, a list of that, a code block of JSON, the tag
+_MAY_BE = re.compile(r"`{0,3}|```[a-z_]*|(?:```(?:json|tool_call|tool_code)?[ \t]*\n\s*)?\[?\s*(?:\{.*)?", re.DOTALL)
+_FIRST_KEY = re.compile(r"\{\s*\"(\w*)(\")?")
+
+
+def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | None:
+    """The call that the whole text is, or that it holds in a tag: only of a tool that is on offer, and only if all is there."""
+    text = said.message.text
+    if said.message.calls or said.stop_reason == "max_tokens" or not text:
+        return None
+    tagged = _TAGGED.search(text)
+    body = unfenced(tagged[1] if tagged else text)
+    if body[:1] not in ("{", "["):
+        return None
+    try:
+        value = read_json(body)
+    except ValueError:
+        return None
+    if isinstance(value, list) and len(value) != 1:  # several at once: only the first would be run
+        return None
+    found = json_call(body, {tool.name: tool.parameters for tool in tools})
+    known = found is not None and any(tool.name == found.name for tool in tools)
+    return ToolCall("", found.name, found.args) if found is not None and known and isinstance(found.args, Mapping) else None
+
+
+class Held:
+    """Shows text as it comes, except what may be a call: that is kept until `release`, or until it can be none."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._kept = ""
+        self._begun = False  # some text of the reply was shown
+        self._tagged = False
+
+    async def __call__(self, text: str, kind: str = "text", call_id: str = "") -> None:
+        if kind != "text":
+            await self._emit(text, kind)
+            return
+        self._kept += text
+        if self._tagged:
+            return
+        if not self._begun and _may_be_call(self._kept.lstrip()):
+            return
+        self._begun = True
+        place = _tag_in(self._kept)
+        self._tagged = place >= 0 and self._kept.startswith(_TAG, place)
+        shown, self._kept = (self._kept, "") if place < 0 else (self._kept[:place], self._kept[place:])
+        if shown:
+            await self._emit(shown)
+
+    async def release(self) -> None:
+        if self._kept:
+            kept, self._kept = self._kept, ""
+            await self._emit(kept)
+
+
+def _may_be_call(text: str) -> bool:
+    if not text or _TAG.startswith(text) or text.startswith(_TAG):
+        return True
+    if not _MAY_BE.fullmatch(text):
+        return False
+    key = _FIRST_KEY.search(text)
+    if key is None:
+        return True
+    names = _KEYS.split("|")
+    return key[1] in names if key[2] else any(name.startswith(key[1]) for name in names)
+
+
+def _tag_in(text: str) -> int:
+    """Where the tag begins, or its beginning ends the text; -1 if it is nowhere."""
+    if (place := text.find(_TAG)) >= 0:
+        return place
+    place = text.rfind("<", -len(_TAG))
+    return place if place >= 0 and _TAG.startswith(text[place:]) else -1

@@ -1,0 +1,60 @@
+"""What servers say when a model cannot do what was asked of it, and what is sent in its place."""
+
+from __future__ import annotations
+
+import re
+
+from ...core.codec import dump
+from ...core.errors import ModelError
+from ...core.messages import Message, ModelRequest, Text
+from ...core.record import replace
+from ...kernel.ports import Emit
+
+_TOOLS = r"(?:tools?|tool[ _-]?(?:use|calls?|calling|choice)|functions?|function[ _-]?(?:calls?|calling))"
+_NOT_KNOWN = r"(?:unrecogni[sz]ed|unknown|unsupported|unexpected|extra|invalid|additional)"
+# Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, Gemini, Azure, Go's and pydantic's readers of JSON
+_CANNOT = {
+    "native": re.compile(
+        rf"(?:not|n['’]t) support {_TOOLS}\b|endpoints found that support tool"
+        rf"|(?<![\w'\"]){_TOOLS}[`'\"]? (?:is|are) not (?:supported|enabled|available|allowed)"
+        rf"|{_NOT_KNOWN} (?:request )?(?:field|parameter|argument|input|property|key)s?[^.\n]{{0,30}}[\s`'\":]tools\b(?![\[._])"
+        r"|extra_forbidden.{0,40}\btools['\"]?\s*[\])]"
+        r"|tools param requires|--jinja|enable-auto-tool-choice",
+        re.IGNORECASE | re.DOTALL,
+    ),
+    "constrained": re.compile(
+        r"response_format|json[ _-]?schema|json[ _-]?mode|grammar|guided|structured[ _-]?(?:output|response)"
+        rf"|{_NOT_KNOWN} (?:request )?(?:field|parameter|argument|property|key)|extra_forbidden",
+        re.IGNORECASE,
+    ),
+}
+_IN_WORDS = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n"
+
+
+def refuses(mode: str, problem: ModelError, name: str) -> bool:
+    """Whether the server says that it cannot do this mode. The model's own name may hold any word, and does not count."""
+    return bool(_CANNOT[mode].search(str(problem).removeprefix(f"{name}: ")))
+
+
+class Shown:
+    """Passes pieces on, and knows whether there were any: what was shown cannot be taken back and tried in another way."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self.anything = False
+
+    async def __call__(self, text: str, kind: str = "text", call_id: str = "") -> None:
+        self.anything = True
+        await self._emit(text, kind)
+
+
+def in_words(request: ModelRequest) -> ModelRequest:
+    """The same request with its schema in the instructions."""
+    if request.schema is None:
+        return request
+    first, *others = request.messages or (Message("system", ()),)
+    told = _IN_WORDS + dump(request.schema)
+    if first.role != "system":
+        return replace(request, schema=None, messages=(Message("system", (Text(told),)), *request.messages))
+    told = f"\n\n{told}" if first.text else told
+    return replace(request, schema=None, messages=(replace(first, parts=(*first.parts, Text(told))), *others))

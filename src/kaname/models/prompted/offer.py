@@ -1,0 +1,117 @@
+"""What a small model may choose from, judged by what has happened since the user last spoke.
+
+It is helped on: after a failure there is no answer to choose while there are other things to try, and a tool that keeps failing
+is left out for once. None of this may push it into a tool with effects: only tools that are `pure` are forced or named.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from ...core.codec import dump
+from ...core.messages import ModelRequest, ToolCall, ToolResult, ToolSpec
+from ...core.record import record, replace
+from .choice_schema import answer_name
+
+CUT_OFF = "Your reply was cut off at the token limit and was not carried out; make it shorter."
+_TRUSTED = 3  # failures in a row after which the model may give up and say so
+
+
+@record
+class Turn:
+    """What has happened since the user last spoke."""
+
+    question: str
+    calls: tuple[tuple[ToolCall, ToolResult | None], ...]
+    pure: frozenset[str] = frozenset()  # the tools that only look
+
+    @property
+    def failures(self) -> int:
+        """How many of the last results in a row were errors."""
+        count = 0
+        for _, result in reversed(self.calls):
+            if result is None or not result.is_error:
+                break
+            count += 1
+        return count
+
+    @property
+    def helped(self) -> bool:
+        """Whether the last result says anything. A tool that does something may well have nothing to say."""
+        if not self.calls:
+            return True
+        _, result = self.calls[-1]
+        return result is None or not useless(result, self.pure)
+
+    @property
+    def unused(self) -> set[str]:
+        """The numbers of the question that no tool was given."""
+        given = {number for call, _ in self.calls for number in numbers(dump(call.args))}
+        return numbers(self.question) - given
+
+
+@record
+class Offer:
+    """What the model may choose from this time."""
+
+    tools: tuple[ToolSpec, ...]
+    answer: bool
+    name: str  # of the answer
+
+
+def turn_of(request: ModelRequest) -> Turn:
+    messages = request.messages
+    asked = max(
+        (place for place, message in enumerate(messages) if message.role == "user" and message.text != CUT_OFF), default=-1
+    )
+    results = {
+        part.call_id: part for message in messages[asked + 1 :] for part in message.parts if isinstance(part, ToolResult)
+    }
+    calls = [call for message in messages[asked + 1 :] if message.role == "assistant" for call in message.calls]
+    question = messages[asked].text if asked >= 0 else ""
+    pure = frozenset([tool.name for tool in request.tools if tool.effect == "pure"])
+    return Turn(question, tuple([(call, results.get(call.id)) for call in calls]), pure)
+
+
+def offer_for(turn: Turn, request: ModelRequest) -> Offer:
+    """What is left out, and whether there is an answer to choose. Whoever has no answer to choose has only `pure` tools."""
+    tools, name = request.tools, answer_name(request.tools)
+    if request.last or turn.failures > _TRUSTED:
+        return Offer((), answer=True, name=name)
+    everything = Offer(tools, answer=True, name=name)
+    if turn.failures >= 2 and len(tools) > 1:
+        last = {call.name for call, _ in turn.calls[-2:]}
+        others = tuple([tool for tool in tools if tool.name not in last])
+        if len(last) == 1:
+            return replace(everything, tools=others) if all_pure(others) else everything
+    if turn.failures:
+        return _after_failure(turn, everything)
+    unfinished = len(turn.calls) == 1 and turn.unused and len(tools) > 1  # once: it may be a number that does not matter
+    return replace(everything, answer=False) if unfinished and all_pure(tools) else everything
+
+
+def _after_failure(turn: Turn, everything: Offer) -> Offer:
+    """No answer at first, if what failed only looked, and so would all that could be tried in its place."""
+    pure = tuple([tool for tool in everything.tools if tool.effect == "pure"])
+    looked = turn.calls[-1][0].name in turn.pure
+    to_try = untried_of(turn, pure) or all_pure(everything.tools)
+    return replace(everything, tools=pure, answer=False) if looked and to_try and turn.failures < _TRUSTED else everything
+
+
+def all_pure(tools: tuple[ToolSpec, ...]) -> bool:
+    return all(tool.effect == "pure" for tool in tools)
+
+
+def untried_of(turn: Turn, tools: tuple[ToolSpec, ...]) -> list[str]:
+    used = {call.name for call, _ in turn.calls}
+    return [tool.name for tool in tools if tool.name not in used]
+
+
+def useless(result: ToolResult, pure: frozenset[str]) -> bool:
+    return result.is_error or (result.name in pure and result.output in ("", [], {}))
+
+
+def numbers(text: str) -> set[str]:
+    """As they are written, without the commas between thousands."""
+    return set(re.findall(r"\d+(?:\.\d+)?", unicodedata.normalize("NFKC", text).replace(",", "")))

@@ -1,0 +1,116 @@
+"""Tools in words, for models that are told of them in the instructions: names, types, choices, nested fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from ...core.codec import dump
+from ...core.messages import ToolSpec
+
+_DEEPEST = 3  # levels of nested fields that are written out
+_MOST_FIELDS = 40  # of one tool: a prompt has to stay readable for a small model
+_MOST_CHOICES = 30
+_BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than", "exclusiveMaximum": "less than"}
+
+
+def described(tool: ToolSpec) -> str:
+    """One line for the tool, and one for each argument; what an argument consists of stands indented below it."""
+    lines = list(islice(_fields(_plain(tool.parameters, tool.parameters), tool.parameters, 1), _MOST_FIELDS + 1))
+    if len(lines) > _MOST_FIELDS:
+        lines = [*lines[:_MOST_FIELDS], "  …"]
+    return "\n".join([f"- {tool.name}: {tool.description}", *lines])
+
+
+def _fields(schema: Mapping[str, Any], root: Mapping[str, Any], level: int) -> Iterator[str]:
+    required = schema.get("required") or []
+    named = schema.get("properties")
+    for name, held in (named if isinstance(named, Mapping) else {}).items():
+        field = _plain(held, root)
+        optional = "" if name in required else " (optional)"
+        told = [_kind(field, root), _default(field), str(field.get("description") or "")]
+        yield f"{'  ' * level}{name}{optional}: {', '.join([one for one in told if one])}"
+        if level < _DEEPEST:
+            for inner in _inside(field, root):
+                yield from _fields(inner, root, level + 1)
+
+
+def _plain(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a reference stands for; what is said beside it goes over it. A lone `allOf` is the same as what it holds."""
+    for _ in range(8):  # a reference to a reference; one to itself ends here
+        if not isinstance(schema, Mapping):
+            return {}
+        joined = schema.get("allOf")
+        target = schema.get("$ref")
+        if isinstance(joined, list) and len(joined) == 1 and isinstance(joined[0], Mapping):
+            schema = {**joined[0], **{key: value for key, value in schema.items() if key != "allOf"}}
+        elif isinstance(target, str):
+            beside = {key: value for key, value in schema.items() if key != "$ref"}
+            schema = {**_at(target, root), **beside}
+        else:
+            return schema
+    return {}
+
+
+def _at(target: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not target.startswith("#"):
+        return {}
+    place: Any = root
+    for name in target[1:].strip("/").split("/") if target != "#" else ():
+        name = name.replace("~1", "/").replace("~0", "~")
+        place = place.get(name) if isinstance(place, Mapping) else None
+    return place if isinstance(place, Mapping) else {}
+
+
+def _inside(field: Mapping[str, Any], root: Mapping[str, Any], level: int = 0) -> Iterator[Mapping[str, Any]]:
+    """The objects that a value is, holds a list of, or may be."""
+    if field.get("properties"):
+        yield field
+    for held in (field.get("items"), field.get("additionalProperties"), *_choices(field)):
+        if isinstance(held, Mapping) and level < _DEEPEST:
+            yield from _inside(_plain(held, root), root, level + 1)
+
+
+def _choices(field: Mapping[str, Any]) -> list[Any]:
+    held = field.get("anyOf") or field.get("oneOf") or []
+    return [one for one in held if isinstance(one, Mapping)] if isinstance(held, list) else []
+
+
+def _kind(field: Mapping[str, Any], root: Mapping[str, Any], level: int = 0) -> str:
+    if "const" in field:
+        return f"always {dump(field['const'])}"
+    if isinstance(field.get("enum"), list):
+        listed = [dump(value) for value in field["enum"][:_MOST_CHOICES]]
+        return "one of " + ", ".join(listed) + (", …" if len(field["enum"]) > _MOST_CHOICES else "")
+    if level > _DEEPEST:
+        return "any"
+    if choices := _choices(field):
+        kinds = [_kind(_plain(one, root), root, level + 1) for one in choices]
+        return " or ".join(dict.fromkeys(kinds))
+    kind = field.get("type")
+    if isinstance(kind, list):
+        return " or ".join([str(one) for one in kind])
+    if kind == "array":
+        return _list(field, root, level)
+    if kind == "object" and isinstance(field.get("additionalProperties"), Mapping) and not field.get("properties"):
+        return f"object of {_kind(_plain(field['additionalProperties'], root), root, level + 1)} by name"
+    return str(kind or ("object" if field.get("properties") else "any")) + _limits(field)
+
+
+def _list(field: Mapping[str, Any], root: Mapping[str, Any], level: int) -> str:
+    if isinstance(field.get("prefixItems"), list):
+        return "list: " + ", ".join([_kind(_plain(one, root), root, level + 1) for one in field["prefixItems"]])
+    inner = _kind(_plain(field["items"], root), root, level + 1) if isinstance(field.get("items"), Mapping) else "any"
+    return f"list, each {inner}" if inner.startswith("one of") else f"list of {inner}"
+
+
+def _limits(field: Mapping[str, Any]) -> str:
+    told = [str(field["format"])] if field.get("format") else []
+    told += [f"{words} {field[name]}" for name, words in _BOUNDS.items() if isinstance(field.get(name), int | float)]
+    told += [f"pattern {field['pattern']}"] if field.get("pattern") else []
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _default(field: Mapping[str, Any]) -> str:
+    return f"default {dump(field['default'])}" if field.get("default") not in (None, "", [], {}) else ""

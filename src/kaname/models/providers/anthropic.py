@@ -1,0 +1,295 @@
+"""Anthropic's Messages API, and servers that speak it."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode
+from collections.abc import Mapping
+from itertools import groupby
+from typing import Any
+
+from ...core.codec import dump
+from ...core.errors import ConfigError, ContentFiltered
+from ...core.language import say
+from ...core.messages import (
+    Media,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Provided,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
+from ...core.openai_shape import result_text
+from ...core.record import replace
+from ...kernel.ports import Emit
+from ..http.address import endpoint
+from ..http.client import PATIENT, Timeouts
+from ..http.errors import Who, failure, from_event, garbled
+from ..http.provider import Joiner, ServedModel, counted, listed, mapping, parsed_arguments, words
+from ..prices import Price
+
+_ANTHROPIC = "https://api.anthropic.com"
+_VERSION = "2023-06-01"
+_ANSWER = "answer"  # the tool by which an answer in a wanted form is given
+_PAUSES = 10  # how often a paused turn is gone on with
+_PAUSED = "pause_turn"
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_CACHE = b',"cache_control":{"type":"ephemeral"}}'
+_STOPS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "stop_sequence": "stop_sequence",
+}
+
+
+class Anthropic(ServedModel):
+    """`base_url` and `api_key` come from `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` where they are not given.
+
+    `settings` (temperature, thinking, tool_choice, …) go into every request; `max_tokens`, which the API wants, is 8192 unless
+    they say otherwise. Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
+    """
+
+    provider = "anthropic"
+    stop_setting = "stop_sequences"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts = PATIENT,
+        price: Price | None = None,
+    ) -> None:
+        url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
+        key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
+        if not key and url == _ANTHROPIC:
+            raise ConfigError(
+                say(
+                    f"anthropic/{model} needs a key: set ANTHROPIC_API_KEY",
+                    f"anthropic/{model} にはキーが必要です。ANTHROPIC_API_KEY を設定してください",
+                )
+            )
+        named = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})}
+        address = endpoint(url, "/v1/messages", without="/v1")
+        super().__init__(model, address, named, key, settings, timeouts, price)
+        self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+
+    def joiner(self, request: ModelRequest) -> Joiner:
+        return _Blocks(self.who, self.price_for(request), form=request.schema is not None)
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """A long turn of the provider's own tools is paused now and then: what there is goes back, and it goes on."""
+        said = await super().reply(request, emit)
+        for _ in range(_PAUSES):
+            if said.stop_reason is not None:
+                break
+            further = await super().reply(replace(request, messages=(*request.messages, said.message)), emit)
+            message = Message("assistant", (*said.message.parts, *further.message.parts))
+            said = ModelReply(message, further.stop_reason, said.usage + further.usage, said.model)
+        return said
+
+    def body(self, request: ModelRequest) -> bytes:
+        head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": 8192, **self.settings, **request.settings}
+        theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # tools of the provider, beside ours
+        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
+        if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form
+            thinks = (head.get("thinking") or {}).get("type", "disabled") != "disabled"  # who thinks may not be forced
+            head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": _ANSWER}
+            form = {"name": _ANSWER, "description": "Give the final answer.", "input_schema": request.schema}
+            tools = [dump(form).encode(), *theirs]
+        if not tools:
+            head.pop("tool_choice", None)
+        parts = [b'"tools":[' + b",".join(tools) + b"]"] if tools else []
+        instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
+        if instructions:
+            parts.append(b'"system":[' + _marked(dump({"type": "text", "text": instructions}).encode()) + b"]")
+        turns = [message for message in request.messages if message.role != "system" and message.parts]
+        parts.append(b'"messages":[' + b",".join(_turns(turns)) + b"]")
+        return dump(head).encode()[:-1] + b"," + b",".join(parts) + b"}"
+
+    def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if self._tools[0] is not tools:
+            shapes = [
+                dump({"name": t.name, "description": t.description, "input_schema": t.parameters}).encode() for t in tools
+            ]
+            self._tools = (tools, b",".join([*shapes[:-1], _marked(shapes[-1])]))
+        return self._tools[1]
+
+
+def _marked(block: bytes) -> bytes:
+    return block[:-1] + _CACHE
+
+
+def _turns(messages: list[Message]) -> list[bytes]:
+    """Results and what the user says after them are one turn of the user's: the API wants all results of a turn together."""
+    turns = []
+    for role, group in groupby(messages, key=lambda message: "assistant" if message.role == "assistant" else "user"):
+        blocks = [blocks for message in group if (blocks := message.encoded("anthropic", encode))]
+        if blocks:
+            turns.append((role, b",".join(blocks)))
+    said = [message for message in messages if message.encoded("anthropic", encode)]
+    open_thought = said and isinstance(said[-1].parts[-1], Thinking)  # which takes no mark
+    last = -1 if open_thought else len(turns) - 1
+    return [
+        b'{"role":"' + role.encode() + b'","content":[' + (_marked(blocks) if place == last else blocks) + b"]}"
+        for place, (role, blocks) in enumerate(turns)
+    ]
+
+
+def encode(message: Message) -> bytes:
+    """The blocks of one message, joined; see `Message.encoded`."""
+    return b",".join([dump(block).encode() for part in message.parts if (block := _block(part)) is not None])
+
+
+def _block(part: Part) -> dict[str, Any] | None:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case Thinking(text, signature):
+            return {"type": "thinking", "thinking": text, "signature": signature} if signature else None
+        case Provided("anthropic", data):
+            return dict(data)
+        case Media():
+            return _media(part)
+        case ToolCall(id, name, args):
+            return {"type": "tool_use", "id": id, "name": name, "input": args if isinstance(args, Mapping) else {"input": args}}
+        case ToolResult():
+            content = [{"type": "text", "text": result_text(part) or "(nothing)"}, *[_media(media) for media in part.media]]
+            return {"type": "tool_result", "tool_use_id": part.call_id, "content": content, "is_error": part.is_error}
+    return None
+
+
+def _media(part: Media) -> dict[str, Any]:
+    if part.mime.startswith(("audio/", "video/")):
+        raise ConfigError(say(f"the Messages API takes no {part.mime}", f"Messages API は {part.mime} を受け付けません"))
+    if part.mime == "text/plain" and part.data:
+        text = b64decode(part.data).decode("utf-8", "replace")
+        return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
+    data = {"type": "base64", "media_type": part.mime, "data": part.data}
+    source = {"type": "url", "url": part.url} if part.url else data
+    return {"type": "image" if part.mime.startswith("image/") else "document", "source": source}
+
+
+class _Blocks:
+    """The content blocks of a reply, by their index."""
+
+    def __init__(self, who: Who, price: Price | None, *, form: bool) -> None:
+        self._who, self._price, self._form = who, price, form  # `form`: the call of the answer tool is the answer
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._usage: dict[str, int] = {}
+        self._stop = ""
+        self._seen = self._tools_of_theirs = False
+
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "whole", "message": answer}
+
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
+        kind = chunk.get("type")
+        self._seen = self._seen or kind != "ping"
+        if kind == "content_block_delta":
+            block = self._blocks.setdefault(counted(chunk.get("index")), {"type": "text"})
+            await self._delta(block, mapping(chunk.get("delta")), emit)
+        elif kind == "content_block_start":
+            block = self._blocks[counted(chunk.get("index"))] = dict(mapping(chunk.get("content_block")))
+            if text := words(block.get("text")):
+                await emit(text)
+        elif kind == "message_start":
+            self._count(mapping(chunk.get("message")).get("usage"))
+        elif kind == "message_delta":
+            self._stop = words(mapping(chunk.get("delta")).get("stop_reason")) or self._stop
+            self._count(chunk.get("usage"))
+        elif kind == "error" or (kind is None and chunk.get("error")):
+            raise from_event(chunk.get("error"), self._who)
+        elif kind == "whole":
+            await self._take_whole(chunk["message"], emit)
+        return kind == "message_stop"
+
+    async def _delta(self, block: dict[str, Any], delta: Mapping[str, Any], emit: Emit) -> None:
+        """Pieces are kept in lists and joined at the end."""
+        kind = delta.get("type")
+        if kind == "text_delta" and (text := words(delta.get("text"))):
+            block.setdefault("texts", []).append(text)
+            await emit(text)
+        elif kind == "thinking_delta" and (text := words(delta.get("thinking"))):
+            block.setdefault("thoughts", []).append(text)
+            await emit(text, "thinking")
+        elif kind == "signature_delta":
+            block["signature"] = words(block.get("signature")) + words(delta.get("signature"))
+        elif kind == "input_json_delta" and (text := words(delta.get("partial_json"))):
+            block.setdefault("json", []).append(text)
+            if self._form and block.get("name") == _ANSWER:
+                await emit(text)
+
+    async def _take_whole(self, message: dict[str, Any], emit: Emit) -> None:
+        if message.get("type") == "error" or message.get("error"):
+            raise from_event(message.get("error"), self._who)
+        content = message.get("content")
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else listed(content)
+        self._blocks = dict(enumerate([dict(block) for block in blocks]))
+        self._stop = words(message.get("stop_reason"))
+        self._count(message.get("usage"))
+        for block in self._blocks.values():
+            if block.get("type") == "text":
+                await emit(words(block.get("text")))
+
+    def _count(self, usage: Any) -> None:
+        usage = mapping(usage)
+        self._usage |= {name: counted(usage[name]) for name in _COUNTS if usage.get(name) is not None}
+        self._tools_of_theirs = self._tools_of_theirs or any(mapping(usage.get("server_tool_use")).values())
+
+    def reply(self, *, ended: bool) -> ModelReply:
+        if not self._seen:
+            raise garbled(say("an empty answer", "空の返答"), self._who)
+        if not self._stop:
+            raise garbled(say("the connection ended in the middle of the answer", "返答の途中で接続が切れました"), self._who)
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        if self._form and any(_is_form(block) for block in blocks):  # what is said beside the form is not the answer
+            blocks = [block for block in blocks if block.get("type") != "text"]
+        parts = [part for block in blocks if (part := self._part(block)) is not None]
+        if self._stop == "refusal":
+            withheld = say("the provider's filter withheld the answer", "提供元のフィルターで返答が止められました")
+            raise failure(ContentFiltered, withheld, 0, self._who)
+        return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), self._counted(), self._who.model)
+
+    def _stop_reason(self, parts: list[Part]) -> StopReason | None:
+        answered = self._stop == "tool_use" and not any(isinstance(part, ToolCall) for part in parts)
+        return None if self._stop == _PAUSED else "end_turn" if answered else _STOPS.get(self._stop, "end_turn")
+
+    def _counted(self) -> Usage:
+        read, made = self._usage.get("cache_read_input_tokens", 0), self._usage.get("cache_creation_input_tokens", 0)
+        usage = Usage(self._usage.get("input_tokens", 0) + read + made, self._usage.get("output_tokens", 0), read, None)
+        if self._price is None or self._tools_of_theirs:  # searches and the like are charged by the piece
+            return usage
+        return replace(usage, cost=self._price.of(usage, made))
+
+    def _part(self, block: dict[str, Any]) -> Part | None:
+        """Calls that we must run are `tool_use`; whatever the provider did by itself goes back to it as it came."""
+        given, kind = "".join(block.pop("json", [])), block.get("type")
+        text, thought = "".join(block.pop("texts", [])), "".join(block.pop("thoughts", []))
+        if kind == "text":
+            text = words(block.get("text")) + text
+            return Text(text) if text else None
+        if kind == "thinking":
+            return Thinking(words(block.get("thinking")) + thought, words(block.get("signature")))
+        if kind == "tool_use":
+            args = parsed_arguments(given) if given else block.get("input") or {}
+            if self._form and block.get("name") == _ANSWER:
+                return Text(given or dump(args))
+            return ToolCall(words(block.get("id")), words(block.get("name")), args)
+        return Provided("anthropic", {**block, "input": parsed_arguments(given)} if given else dict(block))
+
+
+def _is_form(block: dict[str, Any]) -> bool:
+    return block.get("type") == "tool_use" and block.get("name") == _ANSWER

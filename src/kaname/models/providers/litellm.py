@@ -1,0 +1,286 @@
+"""Every other provider, through LiteLLM: `PROVIDER/NAME`. It is an extra, and is loaded when the first reply is asked for.
+
+LiteLLM has habits of its own that are switched off here: retries, a price list from the network, a `.env` file that it reads,
+advice that it prints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+from weakref import WeakSet
+
+from ...core.errors import (
+    ConfigError,
+    ContentFiltered,
+    ContextTooLong,
+    ModelDenied,
+    ModelError,
+    ModelNotFound,
+    ModelTimeout,
+    ModelUnavailable,
+    ModelUnreachable,
+    ReplyGarbled,
+)
+from ...core.language import say
+from ...core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, ToolCall, Usage
+from ...core.record import replace
+from ...kernel.ports import Emit
+from ..http.client import PATIENT, Timeouts
+from ..http.errors import Who, failure, from_status, garbled, secrets_in
+from ..http.provider import mapping
+from ..prices import Price, price_of
+from .openai import response_format, shape, shown_after, tool_shapes, with_pictures
+from .openai_stream import Pieces
+
+_QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
+_NO_KEY = re.compile(r"missing credentials|api_key client option must be set|api key not found|missing .{0,20}api.key", re.I)
+_NOT_THERE = re.compile(
+    r"^Connection error|^Cannot connect to host|name resolution|nodename nor servname|Name or service", re.I
+)
+_SECRETS = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
+_users: WeakSet[LiteLLM] = WeakSet()  # the models that have used LiteLLM's shared clients since these were last closed
+
+
+class LiteLLM:
+    """`model` is LiteLLM's name of it, `provider/name`; keys and addresses come from the environment as LiteLLM's docs say.
+
+    `settings` go into every request (LiteLLM's own parameters too); an agent's settings go over them.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts = PATIENT,
+        price: Price | None = None,
+    ) -> None:
+        if find_spec("litellm") is None:
+            raise ConfigError(
+                say(
+                    f"{model} goes through LiteLLM, which is not installed: pip install 'kaname[litellm]'",
+                    f"{model} には LiteLLM が必要です: pip install 'kaname[litellm]'",
+                )
+            )
+        self.model = self.name = model
+        self.settings = dict(settings or {})
+        self._timeouts, self._price = timeouts, price
+        self._where = {"base_url": base_url, "api_key": api_key, "extra_headers": dict(headers) if headers else None}
+        provider, _, name = model.partition("/")
+        self.who = Who(provider, name or model, (api_key or "", *secrets_in(headers or {})))
+
+    def __repr__(self) -> str:
+        return f"<LiteLLM {self.model}>"
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        litellm = await _loaded()
+        _users.add(self)
+        usual = "service_tier" not in {**self.settings, **request.settings}
+        pieces = _Pieces(
+            self.who, self._price or (price_of(self.name) if usual else None), charged=usual or self._price is not None
+        )
+        async with self._explained(litellm):
+            async with asyncio.timeout(self._timeouts.first_byte):
+                stream = await litellm.acompletion(**self.arguments(request))
+            async with aclosing(stream):
+                chunks = aiter(stream)
+                while (chunk := await self._next(chunks)) is not None:
+                    await pieces.take(_plain(chunk), emit)
+        return pieces.reply(ended=True)
+
+    async def _next(self, chunks: AsyncIterator[Any]) -> Any:
+        async with asyncio.timeout(self._timeouts.between):
+            return await anext(chunks, None)
+
+    def arguments(self, request: ModelRequest) -> dict[str, Any]:
+        settings = {**self.settings, **request.settings}
+        if request.schema is not None:
+            settings["response_format"] = response_format(request.schema)
+        tools = [*tool_shapes(request.tools), *(settings.pop("tools", None) or [])]
+        if tools:
+            settings["tools"] = tools
+        else:
+            settings.pop("tool_choice", None)
+            settings.pop("parallel_tool_calls", None)
+        return {
+            "model": self.model,
+            "messages": _shapes(request.messages),
+            "stream_options": {"include_usage": True},
+            "max_retries": 0,
+            "num_retries": 0,
+            "timeout": self._timeouts.first_byte,
+            **{name: value for name, value in self._where.items() if value},
+            **settings,
+            "stream": True,
+        }
+
+    async def close(self) -> None:
+        """LiteLLM keeps its connections for the whole process: they are closed with the last model that used them."""
+        if self not in _users:
+            return
+        _users.discard(self)
+        if not _users:
+            litellm = await _loaded()
+            await litellm.close_litellm_async_clients()
+            litellm.in_memory_llm_clients_cache.flush_cache()  # or the closed ones would be used again
+            shared = vars(litellm).get("module_level_aclient")  # is in no cache after that
+            if shared is not None:
+                await shared.close()
+
+    @asynccontextmanager
+    async def _explained(self, litellm: Any) -> AsyncIterator[None]:
+        import httpx
+        import openai
+
+        try:
+            yield
+        except ModelError:
+            raise
+        except (openai.OpenAIError, httpx.HTTPError, litellm.BudgetExceededError, TimeoutError, ValueError) as problem:
+            raise self._failure(litellm, problem) from None  # its own message may show a key
+
+    def _failure(self, litellm: Any, problem: Any) -> ModelError:
+        kinds = litellm.exceptions
+        if isinstance(problem, TimeoutError | kinds.Timeout):
+            return failure(ModelTimeout, say("no answer in time", "時間内に返答がありません"), 0, self.who)
+        text = _said(problem)
+        for kind, ours in (
+            (kinds.ContextWindowExceededError, ContextTooLong),
+            (kinds.ContentPolicyViolationError, ContentFiltered),
+            (kinds.MidStreamFallbackError, ModelUnavailable),
+            (kinds.APIConnectionError, ModelUnreachable),
+            (kinds.APIResponseValidationError, ReplyGarbled),
+        ):
+            if isinstance(problem, kind):
+                return failure(ours, text, 0, self.who)
+        if "LLM Provider NOT provided" in text:
+            unknown = say(f"LiteLLM knows no provider {self.who.provider!r}", f"LiteLLM に {self.who.provider!r} はありません")
+            return failure(ModelNotFound, unknown, 0, self.who)
+        if _NO_KEY.search(text):
+            return failure(ModelDenied, text, 0, self.who)
+        if _NOT_THERE.search(text):
+            return failure(ModelUnreachable, text, 0, self.who)
+        status = getattr(problem, "status_code", None)
+        if not isinstance(status, int):  # Groq's refusals in mid-stream come as a bare ValueError
+            return failure(ReplyGarbled, text or type(problem).__name__, 0, self.who)
+        return from_status(status, getattr(problem, "litellm_response_headers", None) or {}, text.encode(), self.who)
+
+
+class _Pieces(Pieces):
+    """LiteLLM's stream is OpenAI's, with Anthropic's blocks of thought, and with calls that the provider has already run."""
+
+    def __init__(self, who: Who, price: Price | None, *, charged: bool) -> None:
+        super().__init__(who, price)
+        self._charged = charged
+        self._blocks: list[Part] = []
+        self._thought: list[str] = []
+        self._counted = False
+
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
+        self._counted = self._counted or bool(chunk.get("usage"))
+        for choice in chunk["choices"]:
+            for block in choice["delta"].get("thinking_blocks") or ():
+                self._think(block)
+        return await super().take(chunk, emit)
+
+    def _think(self, block: Mapping[str, Any]) -> None:
+        """A signature ends a block; what is withheld is one by itself."""
+        if block.get("type") == "redacted_thinking":
+            self._blocks.append(Provided("litellm", {"thinking": dict(block)}))
+            return
+        self._thought.append(block.get("thinking") or "")
+        if block.get("signature"):
+            self._blocks.append(Thinking("".join(self._thought), block["signature"]))
+            self._thought = []
+
+    def count(self, usage: Mapping[str, Any]) -> Usage:
+        seen = super().count(usage)
+        tools = mapping(usage.get("server_tool_use"))
+        return seen if self._charged and not any(tools.values()) else replace(seen, cost=None)
+
+    def reply(self, *, ended: bool) -> ModelReply:
+        said = super().reply(ended=ended)
+        if not said.message.parts and not self._counted:  # LiteLLM gives a stream without a word an ending of its own
+            raise garbled(say("an empty answer", "空の返答"), self._who)
+        parts = tuple([_whose(part) for part in said.message.parts])
+        return replace(said, message=Message("assistant", parts))
+
+    def thoughts(self) -> list[Part]:
+        return list(self._blocks) or super().thoughts()
+
+
+def _whose(part: Part) -> Part:
+    """Anthropic's server-side tools come out of LiteLLM as ordinary calls; their ids tell them apart."""
+    if isinstance(part, ToolCall) and part.id.startswith("srvtoolu_"):
+        return Provided("litellm", {"id": part.id, "name": part.name, "input": part.args})
+    return part
+
+
+def _shape(message: Message) -> dict[str, Any]:
+    made = shape(message)
+    blocks: list[Any] = []
+    for part in message.parts:
+        if isinstance(part, Thinking) and part.signature:
+            blocks.append({"type": "thinking", "thinking": part.text, "signature": part.signature})
+        elif isinstance(part, Provided) and part.provider == "litellm" and "thinking" in part.data:
+            blocks.append(part.data["thinking"])
+    return {**made, "thinking_blocks": blocks} if blocks else made
+
+
+def _shapes(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    shapes = []
+    for message, pictures in with_pictures(messages):
+        shapes.append(_shape(message))
+        if pictures:
+            shapes.append(shown_after(pictures))
+    return shapes
+
+
+def _plain(chunk: Any) -> dict[str, Any]:
+    """As a server would have sent it. Picked by hand: pydantic's own way takes a millisecond a chunk."""
+    choices = []
+    for choice in chunk.choices:
+        delta = choice.delta
+        calls = [
+            {"index": call.index, "id": call.id, "function": {"name": call.function.name, "arguments": call.function.arguments}}
+            for call in delta.tool_calls or ()
+        ]
+        plain = {
+            "content": delta.content,
+            "reasoning_content": getattr(delta, "reasoning_content", None),
+            "thinking_blocks": getattr(delta, "thinking_blocks", None),
+            "tool_calls": calls,
+        }
+        choices.append({"delta": plain, "finish_reason": choice.finish_reason})
+    usage = getattr(chunk, "usage", None)
+    return {"choices": choices, "usage": usage.model_dump() if usage is not None else None}
+
+
+async def _loaded() -> Any:
+    """Four seconds of work, in which the loop must not stand still."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    litellm: Any = await asyncio.to_thread(import_module, "litellm")
+    litellm.suppress_debug_info, litellm.telemetry = True, False
+    return litellm
+
+
+def _said(problem: Any) -> str:
+    """What the provider said, without LiteLLM's own words around it and without a key."""
+    text = str(problem).partition(" Original exception:")[0].partition(" Handle with `litellm.")[0]
+    text = re.sub(r"^(litellm\.)?(\w+: )?(litellm\.)?(\w+: )*(\w+Exception - )?", "", text).strip()
+    text = re.sub(r"^b(['\"])(.*)\1$", r"\2", text, flags=re.S)  # some providers' bodies are shown as Python shows bytes
+    for name, value in os.environ.items():
+        if _SECRETS.search(name) and len(value) > 7:
+            text = text.replace(value, "***")
+    return text

@@ -1,0 +1,191 @@
+"""One reply from the pieces of OpenAI's stream, however a server cuts them and whatever it puts in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from ...core.codec import dump
+from ...core.errors import ContentFiltered
+from ...core.language import say
+from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.record import replace
+from ...kernel.ports import Emit
+from ..http.errors import Who, failure, from_event, garbled
+from ..http.provider import counted, listed, mapping, parsed_arguments, words
+from ..prices import Price
+
+_STOPS: dict[str, StopReason] = {
+    "stop": "end_turn",
+    "end_turn": "end_turn",
+    "eos": "end_turn",
+    "tool_calls": "tool_use",
+    "tool_use": "tool_use",
+    "function_call": "tool_use",
+    "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+}
+_FILTERED = ("content_filter", "safety", "recitation", "prohibited_content", "blocklist")
+
+
+class Pieces:
+    """The pieces of a reply. Reasoning that a provider wants back is kept as it came (`Provided`)."""
+
+    def __init__(self, who: Who, price: Price | None = None) -> None:
+        self._who, self._price = who, price
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._details: list[Any] = []
+        self._calls: list[dict[str, Any]] = []
+        self._by_index: dict[Any, dict[str, Any]] = {}
+        self._finish = ""
+        self._usage = Usage(cost=None)
+        self._seen = self._echoed = False
+
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return answer  # its `message` is read as one large delta
+
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
+        choices = listed(chunk.get("choices"))
+        if chunk.get("error") or (
+            not choices and (chunk.get("object") == "error" or chunk.get("message") or chunk.get("detail"))
+        ):
+            raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
+        if usage := mapping(chunk.get("usage")):
+            self._usage = self.count(usage)
+        for choice in choices:
+            self._seen = True
+            if not choice.get("index"):  # of several answers, the first
+                if choice.get("error") or choice.get("finish_reason") == "error":
+                    raise from_event(choice.get("error") or say("the server gave up", "サーバーが中断しました"), self._who)
+                await self._take(mapping(choice.get("delta") or choice.get("message")), emit)
+                self._finish = words(choice.get("finish_reason")) or self._finish
+        return False
+
+    async def _take(self, delta: Mapping[str, Any], emit: Emit) -> None:
+        for name, value in delta.items():
+            if not value or name == "role":
+                continue
+            if name == "content" and type(value) is list:  # parts, as Mistral's reasoning models write them
+                await self._parts(listed(value), emit)
+            elif name in ("content", "refusal") and type(value) is str:
+                self._text.append(value)
+                await emit(value)
+            elif name in ("reasoning_content", "reasoning") and type(value) is str:
+                if name == "reasoning" and delta.get("reasoning_content"):
+                    continue  # both names, the same words
+                self._echoed = self._echoed or name == "reasoning_content"
+                self._thinking.append(value)
+                await emit(value, "thinking")
+            elif name == "reasoning_details":
+                self._details += listed(value)
+            elif name == "tool_calls":
+                for fragment in listed(value):
+                    self._join(fragment)
+
+    async def _parts(self, parts: list[Mapping[str, Any]], emit: Emit) -> None:
+        for part in parts:
+            if text := words(part.get("text")):
+                self._text.append(text)
+                await emit(text)
+            for thought in listed(part.get("thinking")):
+                self._thinking.append(words(thought.get("text")))
+                await emit(words(thought.get("text")), "thinking")
+
+    def _join(self, fragment: Mapping[str, Any]) -> None:
+        function, id = mapping(fragment.get("function")), words(fragment.get("id"))
+        call = self._belongs_to(fragment.get("index"), id, function)
+        call["name"] = call["name"] or words(function.get("name"))
+        call["id"] = call["id"] or id
+        call["extra"] = fragment.get("extra_content") or call["extra"]
+        arguments = function.get("arguments")
+        if arguments is not None and arguments != "":
+            call["arguments"].append(arguments if isinstance(arguments, str) else dump(arguments))
+
+    def _belongs_to(self, index: Any, id: str, function: Mapping[str, Any]) -> dict[str, Any]:
+        """To the call of that index, else of that id, else to the last; unless a name shows that another one begins."""
+        known = self._by_index.get(str(index)) if index is not None else None
+        if index is None and self._calls:
+            known = next((one for one in reversed(self._calls) if one["id"] == id), None) if id else self._calls[-1]
+        if known is not None and not _begins(function, known):
+            return known
+        made: dict[str, Any] = {"id": id, "name": "", "arguments": [], "extra": None}
+        self._calls.append(made)
+        if index is not None:
+            self._by_index[str(index)] = made
+        return made
+
+    def reply(self, *, ended: bool) -> ModelReply:
+        if not self._seen:
+            raise garbled(say("an empty answer", "空の返答"), self._who)
+        if not ended and not self._finish:
+            broken = say("the connection ended in the middle of the answer", "返答の途中で接続が切れました")
+            raise garbled(broken, self._who)
+        if self._finish.lower() in _FILTERED and not self._calls:
+            withheld = say("the provider's filter withheld the answer", "提供元のフィルターで返答が止められました")
+            raise failure(ContentFiltered, withheld, 0, self._who)
+        parts = self.thoughts()
+        if self._text:
+            parts.append(Text("".join(self._text)))
+        calls = [call for call in self._calls if call["name"]]
+        parts += [ToolCall(call["id"], call["name"], parsed_arguments("".join(call["arguments"]))) for call in calls]
+        if calls and (back := self._given_back(calls)):
+            parts.append(Provided("openai", back))
+        return ModelReply(Message("assistant", tuple(parts)), _STOPS.get(self._finish.lower()), self._usage, self._who.model)
+
+    def _given_back(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        """What belongs to the calls of a turn, and is wanted back with them, under the names that it came with."""
+        back: dict[str, Any] = {"echo": "reasoning_content"} if self._echoed else {}
+        if self._details:
+            back["reasoning_details"] = _merged(self._details)
+        if any(call["extra"] for call in calls):
+            back["extra_content"] = [call["extra"] for call in calls]
+        return back
+
+    def thoughts(self) -> list[Part]:
+        return [Thinking("".join(self._thinking))] if self._thinking else []
+
+    def count(self, usage: Mapping[str, Any]) -> Usage:
+        """A price of ours goes before what the server says that it took; OpenRouter does say so."""
+        read, made = mapping(usage.get("prompt_tokens_details")), mapping(usage.get("completion_tokens_details"))
+        seen = Usage(
+            counted(usage.get("prompt_tokens")),
+            counted(usage.get("completion_tokens")),
+            counted(read.get("cached_tokens")),
+            _money(usage.get("cost")),
+            counted(made.get("reasoning_tokens")),
+        )
+        if any(mapping(usage.get("server_tool_use")).values()):  # searches and the like are charged by the piece
+            return replace(seen, cost=None)
+        if self._price is None:
+            return seen
+        return replace(seen, cost=self._price.of(seen, counted(read.get("cache_write_tokens"))))
+
+
+def _begins(function: Mapping[str, Any], known: dict[str, Any]) -> bool:
+    """Servers give all calls one index, or repeat the name with every piece: a call with complete arguments takes no more."""
+    name = words(function.get("name"))
+    if not name or not known["name"]:
+        return False
+    complete = known["arguments"] and isinstance(parsed_arguments("".join(known["arguments"])), dict)
+    return name != known["name"] or bool(complete and function.get("arguments"))
+
+
+def _merged(details: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The pieces of a block of reasoning have its type and index."""
+    blocks: dict[Any, dict[str, Any]] = {}
+    for place, piece in enumerate(details):
+        index = piece.get("index")
+        block = blocks.setdefault((piece.get("type"), place if index is None else index), {})
+        for name, value in piece.items():
+            joined = name in ("text", "summary", "data") and isinstance(block.get(name), str) and isinstance(value, str)
+            if value is not None:
+                block[name] = block[name] + value if joined else value
+    return list(blocks.values())
+
+
+def _money(told: Any) -> float | None:
+    sound = isinstance(told, int | float) and not isinstance(told, bool) and isfinite(told) and told >= 0
+    return float(told) if sound else None

@@ -1,0 +1,112 @@
+"""A model that follows a script: for tests, demonstrations and dry runs. It is an adapter like any other.
+
+    ScriptedModel([call("weather", city="Kyoto"), "It is sunny in Kyoto."])
+
+What it answers depends only on what it is sent (how many replies the conversation already has), so a run that was killed
+and resumed gets the same replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import ConfigError, ModelError
+from ...core.language import say
+from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, Thinking, ToolCall, Usage
+from ...kernel.ports import Emit
+
+Reply = str | ToolCall | Sequence[ToolCall] | ModelReply | Exception
+Script = Sequence[Any] | Callable[[ModelRequest], Any]
+_PIECE = 8
+A_LITTLE = Usage(10, 5)  # what a reply costs where nothing is said of it
+
+
+def call(tool: str, /, **args: Any) -> ToolCall:
+    """A tool call for a script."""
+    return ToolCall("", tool, args)
+
+
+class ScriptedModel:
+    """`script`: the replies in order, or a function from the request to a reply. An exception in it is raised.
+
+    `pace`: seconds between two pieces of streamed text. `usage`: what each reply costs where it does not say itself.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        name: str = "scripted",
+        pace: float = 0.0,
+        usage: Usage = A_LITTLE,
+    ) -> None:
+        self.name, self._script, self._pace, self._usage = name, script, pace, usage
+
+    @classmethod
+    def from_file(cls, path: str) -> ScriptedModel:
+        """Replies from a JSON file: a list of texts and of objects with `text`, `thinking` and `calls`."""
+        try:
+            entries = json.loads(Path(path).read_text(encoding="utf-8"))
+            return cls([_from_entry(entry) for entry in entries], name=f"scripted/{path}")
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            raise ConfigError(
+                say(
+                    f"the script {path} cannot be used: {problem}; expected a JSON list of texts and of objects like "
+                    '{"calls": [{"name": "add", "args": {"a": 1}}]}',
+                    f"台本 {path} が使えません: {problem}。文字列や "
+                    '{"calls": [{"name": "add", "args": {"a": 1}}]} のようなオブジェクトの JSON リストが必要です',
+                )
+            ) from problem
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        reply = self._complete(self._scripted(request))
+        for part in reply.message.parts:
+            if isinstance(part, Text | Thinking):
+                kind = "text" if isinstance(part, Text) else "thinking"
+                for start in range(0, len(part.text), _PIECE):
+                    if self._pace:
+                        await asyncio.sleep(self._pace)
+                    await emit(part.text[start : start + _PIECE], kind)
+        return reply
+
+    def _scripted(self, request: ModelRequest) -> Any:
+        if callable(self._script):
+            return self._script(request)
+        turn = sum([message.role == "assistant" for message in request.messages])
+        if turn >= len(self._script):
+            raise ModelError(
+                say(
+                    f"the script of {self.name!r} has {len(self._script)} replies and was asked for one more",
+                    f"{self.name!r} の台本の返答は {len(self._script)} 個で、もう残っていません",
+                )
+            )
+        return self._script[turn]
+
+    def _complete(self, entry: Any) -> ModelReply:
+        match entry:
+            case ModelReply():
+                return entry
+            case Exception():
+                raise entry
+            case str():
+                return ModelReply(Message("assistant", (Text(entry),) if entry else ()), "end_turn", self._usage)
+            case ToolCall():
+                return ModelReply(Message("assistant", (entry,)), "tool_use", self._usage)
+            case [*parts]:
+                reason: StopReason = "tool_use" if any(isinstance(p, ToolCall) for p in parts) else "end_turn"
+                said: list[Part] = [Text(part) if isinstance(part, str) else part for part in parts]
+                return ModelReply(Message("assistant", tuple(said)), reason, self._usage)
+            case _:
+                raise ConfigError(f"a script holds texts, tool calls, lists of both, replies and exceptions, not {entry!r}")
+
+
+def _from_entry(entry: Any) -> Any:
+    if isinstance(entry, str):
+        return entry
+    parts: list[Any] = [Thinking(entry["thinking"])] if entry.get("thinking") else []
+    parts += [entry["text"]] if entry.get("text") else []
+    return [*parts, *[call(c["name"], **c.get("args", {})) for c in entry.get("calls", [])]]

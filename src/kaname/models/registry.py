@@ -1,0 +1,84 @@
+"""From `provider/model` to an adapter. An adapter is imported when its name is first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ..core.errors import ConfigError, nearest
+from ..core.language import say
+from ..kernel.ports import Model
+
+# provider: "module:what makes a model from the rest of the name"
+PROVIDERS = {
+    "openai": "kaname.models.providers.openai:OpenAI",
+    "anthropic": "kaname.models.providers.anthropic:Anthropic",
+    "scripted": "kaname.models.providers.scripted:ScriptedModel.from_file",
+    "litellm": "kaname.models.providers.litellm:LiteLLM",
+    "local": "kaname.models.local.model:Local",
+    "replay": "kaname.models.providers.replay:ReplayModel.from_file",
+}
+# Those that LiteLLM 1.106 serves. `litellm/PROVIDER/NAME` takes any other name to it.
+_SERVED = """
+    ai21 ai21_chat aiml aiohttp_openai amazon_nova apertis azure azure_ai azure_text baseten bedrock bedrock_mantle
+    bytez cerebras chatgpt chutes clarifai cloudflare codestral cohere cohere_chat cometapi compactifai cortecs
+    custom_openai dashscope databricks datarobot deepinfra deepseek docker_model_runner edenai empower featherless_ai
+    fireworks_ai friendliai galadriel gdc gemini gigachat github github_copilot gradient_ai groq helicone heroku
+    hosted_vllm huggingface hyperbolic inception lambda_ai lemonade libertai litellm_proxy llamafile lm_studio
+    maritalk meta meta_llama minimax mistral modelscope moonshot morph nano-gpt nebius neosantara nlp_cloud novita
+    nscale nvidia_nim oci ollama ollama_chat oobabooga openai_like openrouter ovhcloud parasail perplexity petals poe
+    predibase publicai qwen_ai_platform qwencloud replicate sagemaker sagemaker_chat sagemaker_nova sambanova sap
+    scaleway scx-ai snowflake synthetic tencent tensormesh text-completion-codestral text-completion-openai
+    together_ai triton v0 vercel_ai_gateway vertex_ai vertex_ai_beta vllm volcengine wandb watsonx watsonx_text xai
+    xiaomi_mimo xinference zai
+"""
+LITELLM = frozenset(_SERVED.split())
+GROUP = "kaname.models"  # the entry-point group where a package announces providers of its own
+
+
+def resolve(name: str | Model) -> Model:
+    """The model of that name; a model object is already one."""
+    if not isinstance(name, str):
+        if not hasattr(name, "reply"):
+            raise ConfigError(
+                f"a model is a name like 'provider/model' or an object with an async reply(request, emit), not {name!r}"
+            )
+        return name
+    provider, slash, rest = name.partition("/")
+    if name == "local":
+        return maker(provider)()  # type: ignore[no-any-return]
+    if not slash or not rest:
+        raise ConfigError(
+            say(f"a model name is written provider/model; got {name!r}", f"モデル名は provider/model の形です: {name!r}")
+        )
+    model: Model = maker(provider)(rest)
+    return model
+
+
+def maker(provider: str) -> Any:
+    """What makes a model from the rest of its name."""
+    if provider in PROVIDERS:
+        return _imported(PROVIDERS[provider])
+    from importlib.metadata import entry_points  # slow to load, and seldom needed
+
+    others = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if provider in others:
+        return others[provider].load()
+    if provider in LITELLM:
+        make = _imported(PROVIDERS["litellm"])
+        return lambda rest, **given: make(f"{provider}/{rest}", **given)
+    known = [*PROVIDERS, *others, *LITELLM]
+    raise ConfigError(
+        say(
+            f"no model adapter for the provider {provider!r}{nearest(provider, known)}",
+            f"プロバイダー {provider!r} のアダプターはありません{nearest(provider, known)}",
+        )
+    )
+
+
+def _imported(place: str) -> Any:
+    module, _, path = place.partition(":")
+    target: Any = import_module(module)
+    for attribute in path.split("."):
+        target = getattr(target, attribute)
+    return target

@@ -1,0 +1,1 @@
+"""Checks of what goes in and what comes out."""

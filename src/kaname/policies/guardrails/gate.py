@@ -1,0 +1,221 @@
+"""A reply on its way to the reader, held back until it is judged.
+
+Patterns hold back only what may still become a match: from where the oldest open match began, nothing at all most of the time.
+Checks, which see whole texts, hold back `window` characters and are asked each time as many more have come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING
+
+from ...core.language import say
+from ...core.messages import NOTHING, ModelReply
+from .escapes import Spelt, spelt_out
+from .patterns import Match
+from .scan import Scan
+from .texts import as_meant, in_calls, of_provider
+from .verdicts import AT_ONCE, GuardrailAction, GuardrailResult, Withheld, blocking, cost_of, over_limit, too_long
+
+if TYPE_CHECKING:
+    from ...kernel.ports import Emit
+    from ...kernel.view import RunView
+    from .policy import Guardrails
+
+
+_FORGET = 1_000  # characters
+_DEEPEST = 2  # JSON in a JSON text
+
+
+class _Channel:
+    """What has come of one kind (text, thinking): its end, from where something is still held or looked at."""
+
+    def __init__(self, rails: Guardrails) -> None:
+        self.tail, self.begins = "", 0  # and the place of the tail's first character in the whole
+        self.released, self.judged = 0, 0
+        self.blocked, self.warned = Scan(rails.blocked), Scan(rails.warned)
+        self._meant: list[tuple[Spelt, Scan]] = []  # what it says without its escapes, once there are some
+        self._all = hashlib.sha256()
+
+    @property
+    def length(self) -> int:
+        return self.begins + len(self.tail)
+
+    def add(self, text: str) -> None:
+        self.tail += text
+        self._all.update(text.encode("utf-8", "surrogatepass"))
+
+    def is_all_of(self, text: str) -> bool:
+        same = len(text) == self.length
+        return same and hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() == self._all.digest()
+
+    @property
+    def open(self) -> int:
+        """From where on it may still turn out to be forbidden."""
+        spelt = [self._place(scan.pending, level) for level, (_, scan) in enumerate(self._meant, 1)]
+        return min([self.blocked.pending, *spelt])
+
+    def match(self, text: str) -> Match | None:
+        """A blocked pattern, in what has come or in what it means; its beginning is a place in what has come."""
+        hits, scan, level = list[Match](), self.blocked, 0
+        while True:
+            if level == len(self._meant) < _DEEPEST and "\\" in text:
+                self._meant.append((Spelt(scan.length), scan.copy()))
+            if (found := scan.feed(text)) is not None:
+                hits.append(found._replace(start=self._place(min(found.start, scan.pending), level)))
+            if level == len(self._meant):
+                return min(hits, default=None)
+            spelt, scan = self._meant[level]
+            text, level = spelt.feed(text), level + 1
+
+    def _place(self, said: int, level: int) -> int:
+        for spelt, _ in reversed(self._meant[:level]):
+            said = spelt.place(said)
+        return said
+
+    def end(self) -> Match | None:
+        ends = [scan.end() for scan in (self.blocked, *[scan for _, scan in self._meant])]
+        return min([found for found in ends if found is not None], default=None)
+
+    def part(self, start: int, end: int) -> str:
+        return self.tail[max(0, start - self.begins) : max(0, end - self.begins)]
+
+    def forget(self, before: int) -> None:
+        if before - self.begins > _FORGET:
+            self.tail, self.begins = self.tail[before - self.begins :], before
+
+
+class Held:
+    def __init__(self, rails: Guardrails, emit: Emit, view: RunView) -> None:
+        self._rails, self._emit, self._view = rails, emit, view
+        self._channels: dict[str, _Channel] = {}
+        self._warnings: set[str] = set()
+        self._last = ""
+        self.tokens = self._plain = self._wide = 0
+        self.usage = NOTHING
+
+    async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
+        if kind != self._last:
+            await self._let_go(self._last)
+            self._last = kind
+        channel = self._channel(kind)
+        for start in range(0, len(text), AT_ONCE):
+            if start:
+                await asyncio.sleep(0)  # a long text must not keep everybody else waiting
+            await self._take(channel, text[start : start + AT_ONCE], kind, call_id)
+
+    async def _take(self, channel: _Channel, text: str, kind: str, call_id: str) -> None:
+        channel.add(text)
+        await self._match(channel, text, kind, call_id)
+        self._count(text)
+        for verdict in self._rails.warnings(channel.warned, text) if self._rails.warned else ():
+            await self._report(verdict)
+        held = self._undecided(channel)
+        if channel.length - held > self._rails.longest_match:
+            raise Withheld(_endless(self._rails.longest_match))
+        if self._rails.output_checks:
+            held = min(held, await self._looked_at(channel))
+        await self._release(channel, held, kind, call_id)
+
+    def _undecided(self, channel: _Channel) -> int:
+        return channel.open if self._rails.blocked else channel.length
+
+    async def _let_go(self, kind: str) -> None:
+        """Thoughts are judged and shown before the text that follows them."""
+        channel = self._channels.get(kind)
+        if channel is not None and self._rails.output_checks and channel.judged < channel.length:
+            await self._judge(channel)
+            await self._release(channel, self._undecided(channel), kind, "")
+
+    async def finish(self, reply: ModelReply) -> None:
+        """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""
+        rails, message = self._rails, reply.message
+        inside = in_calls(reply, self._view.agent.tools)
+        parts = [part for part in (message.text, message.thinking, "\n".join(inside)) if part]
+        too_much = over_limit("".join(parts), rails.max_output_tokens, "output")
+        verdicts = [] if too_much is None else [too_much]
+        for channel in self._channels.values():
+            found = channel.end()
+            verdicts += [] if found is None else [rails.verdict(found)]
+            verdicts += rails.warnings(channel.warned, None)
+        meant = [*as_meant(message.text), *as_meant(message.thinking)]
+        unseen = [part for part in (message.text, message.thinking) if part and not self._has_seen(part)]
+        for part in _spelt_and_said(*unseen, *inside, *meant, *of_provider(reply)):
+            verdicts += await rails.matched(part) if blocking(verdicts) is None else []
+        for part in _spelt_and_said(*parts, "\n".join(meant)) if rails.output_checks else ():
+            if blocking(verdicts) is None:
+                judged = await rails.checked(part, rails.output_checks)
+                self.usage = self.usage + cost_of(judged)
+                verdicts += judged
+        if (no := blocking(verdicts)) is not None:
+            raise Withheld(no, reply)
+        for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
+            await self._report(verdict)
+        for kind, channel in self._channels.items():
+            await self._release(channel, channel.length, kind, "")
+
+    def _has_seen(self, text: str) -> bool:
+        """Whether the patterns have seen exactly this while it streamed, and its warnings have been told."""
+        return any(channel.is_all_of(text) for channel in self._channels.values())
+
+    def _channel(self, kind: str) -> _Channel:
+        if kind not in self._channels:
+            self._channels[kind] = _Channel(self._rails)
+        return self._channels[kind]
+
+    async def _match(self, channel: _Channel, text: str, kind: str, call_id: str) -> None:
+        if self._rails.blocked and (found := channel.match(text)) is not None:
+            if not self._rails.output_checks:
+                await self._release(channel, min(found.start, channel.open), kind, call_id)  # not part of any
+            raise Withheld(self._rails.verdict(found))
+
+    def _count(self, text: str) -> None:
+        plain = len(text.encode("ascii", "ignore"))
+        self._plain, self._wide = self._plain + plain, self._wide + len(text) - plain
+        self.tokens = (self._plain + 3) // 4 + self._wide
+        limit = self._rails.max_output_tokens
+        if limit is not None and self.tokens > limit:
+            raise Withheld(too_long(self.tokens, limit, "output"))
+
+    async def _report(self, verdict: GuardrailResult) -> None:
+        if verdict.reason not in self._warnings:
+            self._warnings.add(verdict.reason)
+            await self._view.warn("guardrails", verdict.reason)
+
+    async def _looked_at(self, channel: _Channel) -> int:
+        """Up to where the checks have seen it with enough around it."""
+        if channel.length - channel.judged >= self._rails.window:
+            await self._judge(channel)
+        return max(0, channel.judged - self._rails.window)
+
+    async def _judge(self, channel: _Channel) -> None:
+        text = channel.part(channel.judged - self._rails.window, channel.length)
+        verdicts: list[GuardrailResult] = []
+        for one in dict.fromkeys([text, spelt_out(text)]):
+            verdicts += await self._rails.checked(one, self._rails.output_checks) if blocking(verdicts) is None else []
+        self.usage = self.usage + cost_of(verdicts)
+        if (no := blocking(verdicts)) is not None:
+            raise Withheld(no)
+        for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
+            await self._report(verdict)
+        channel.judged = channel.length
+
+    async def _release(self, channel: _Channel, until: int, kind: str, call_id: str) -> None:
+        if until > channel.released:
+            piece, channel.released = channel.part(channel.released, until), until
+            await self._emit(piece, kind, call_id)
+            channel.forget(min(until, channel.judged - self._rails.window) if self._rails.output_checks else until)
+
+
+def _spelt_and_said(*texts: str) -> list[str]:
+    """Each as it is written, and without its escapes where it has some."""
+    return [text for text in dict.fromkeys([one for text in texts for one in (text, spelt_out(text))]) if text]
+
+
+def _endless(limit: int) -> GuardrailResult:
+    reason = say(
+        f"a possible match of a blocked pattern has grown longer than {limit:,} characters",
+        f"禁止パターンに一致しうる部分が {limit:,} 文字を超えました",
+    )
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"longest_match": limit})

@@ -1,0 +1,280 @@
+"""Guardrails: what may go in, what may come out, and which tools may be used how.
+
+Output is judged before it is seen: what streams is held back as long as it may turn out to be forbidden, and no longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import isawaitable
+from typing import TYPE_CHECKING
+
+from ...core.errors import ConfigError, Halt
+from ...core.language import say
+from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult, Usage
+from ...core.record import replace
+from ...core.steps import Stop
+from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
+from ..names import known_tools
+from ..tool_rules import ToolRule, check_names, check_rules, refusal
+from .escapes import spelt_out
+from .gate import Held
+from .patterns import Match, Pattern
+from .scan import Patterns, Scan
+from .texts import as_meant, texts
+from .verdicts import (
+    ALLOWED,
+    AT_ONCE,
+    Check,
+    GuardrailAction,
+    GuardrailResult,
+    Withheld,
+    asked,
+    blocking,
+    by_pattern,
+    cost_of,
+    named,
+    over_limit,
+    understood,
+    worse,
+)
+
+if TYPE_CHECKING:
+    from ...kernel.view import RunView
+
+_REMEMBERED = 1_000  # questions
+_MASK_EN, _MASK_JA = "[removed by a guardrail]", "[ガードレールにより削除]"
+
+
+class Guardrails(Policy):
+    """`blocked_patterns` end a run, `warn_patterns` are reported: regular expressions, matched in linear time.
+
+    `input_checks`, `output_checks` and `result_checks` (what tools return): functions or a `Judge`.
+    `tools`: a `ToolRule` for each tool that needs one.
+    `window`: the longest text, in characters, that a check of the output is sure to see as a whole before any of it is shown.
+    `longest_match`: how much is held back while a pattern may still match; more than that is blocked.
+    `check_seconds`: how long a check may take; one that takes longer blocks.
+    """
+
+    def __init__(
+        self,
+        max_input_tokens: int | None = 4096,
+        max_output_tokens: int | None = 4096,
+        blocked_patterns: Iterable[str] | None = None,
+        *,
+        warn_patterns: Iterable[str] | None = None,
+        input_checks: Sequence[Check] = (),
+        output_checks: Sequence[Check] = (),
+        result_checks: Sequence[Check] = (),
+        tools: Iterable[ToolRule] = (),
+        window: int = 500,
+        longest_match: int = 4_000,
+        check_seconds: float = 60.0,
+    ) -> None:
+        for name, limit in (("max_input_tokens", max_input_tokens), ("max_output_tokens", max_output_tokens)):
+            if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+                raise ConfigError(f"{name} is a whole number from 1 up, or None for no limit, not {limit!r}")
+        for name, size in (("window", window), ("longest_match", longest_match)):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise ConfigError(f"{name} is a number of characters from 1 up, not {size!r}")
+        if not isinstance(check_seconds, int | float) or check_seconds <= 0:
+            raise ConfigError(f"check_seconds is a number above 0, not {check_seconds!r}")
+        self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
+        self.blocked = Patterns([Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)])
+        self.warned = Patterns([Pattern(one) for one in _listed("warn_patterns", warn_patterns)])
+        self._numbers = {one.pattern: number for number, one in enumerate(self.blocked, 1)}
+        self.input_checks, self.output_checks = _checks("input_checks", input_checks), _checks("output_checks", output_checks)
+        self.result_checks = _checks("result_checks", result_checks)
+        self.check_seconds = check_seconds
+        self._rules = check_rules(tools)
+        self.window, self.longest_match = window, longest_match
+        self._verdicts: dict[bytes, list[GuardrailResult]] = {}
+
+    # What can be asked without a run: limits, patterns, and those checks that are no coroutines
+
+    def check_input(self, text: str) -> GuardrailResult:
+        return over_limit(text, self.max_input_tokens, "input") or self._plain(text, self.input_checks)
+
+    def check_output(self, text: str) -> GuardrailResult:
+        worst = over_limit(text, self.max_output_tokens, "output") or self._plain(text, self.output_checks)
+        for meant in dict.fromkeys([spelt_out(text), "\n".join(as_meant(text))]):
+            worst = worse(worst, self._plain(meant, self.output_checks)) if meant not in ("", text) else worst
+        return worst
+
+    def _plain(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
+        found = self._matched(Scan(self.blocked), text) or self._matched(Scan(self.warned), text)
+        worst = found[0] if found else ALLOWED
+        for check in checks:
+            said = check(text)
+            if isawaitable(said):
+                said.close()  # type: ignore[attr-defined]
+                raise ConfigError(
+                    f"{named(check)} is async: it is asked inside a run; check_input and check_output cannot wait for it"
+                )
+            worst = worse(worst, understood(said, check))
+        return worst
+
+    def _matched(self, scan: Scan, text: str) -> list[GuardrailResult]:
+        found = scan.feed(text) or scan.end()
+        return [] if found is None else [self.verdict(found)]
+
+    def verdict(self, found: Match) -> GuardrailResult:
+        """A pattern that fits itself, such as a plain word, is what may not be said: its number is told in its place."""
+        if found.pattern not in self._numbers:
+            return by_pattern(found.pattern, GuardrailAction.WARN)
+        number = self._numbers[found.pattern]
+        secret = self.blocked[number - 1].search(found.pattern) is not None
+        return by_pattern(found.pattern, GuardrailAction.BLOCK, number if secret else 0)
+
+    async def matched(self, text: str) -> list[GuardrailResult]:
+        """What the patterns say: one that blocks, or all that warn. In slices, so that nobody waits for a long text."""
+        blocked, warned, verdicts = Scan(self.blocked), Scan(self.warned), list[GuardrailResult]()
+        for start in range(0, len(text), AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            piece = text[start : start + AT_ONCE]
+            if (found := blocked.feed(piece)) is not None:
+                return [self.verdict(found)]
+            verdicts += self.warnings(warned, piece)
+        if (found := blocked.end()) is not None:
+            return [self.verdict(found)]
+        return verdicts + self.warnings(warned, None)
+
+    def warnings(self, scan: Scan, piece: str | None) -> list[GuardrailResult]:
+        """All the patterns that are found in another piece, or at the end; each is looked for once."""
+        verdicts = []
+        begun = scan.length
+        while (found := scan.end() if piece is None else scan.feed(piece[scan.length - begun :])) is not None:
+            verdicts.append(self.verdict(found))
+            scan.drop(found.pattern)
+        return verdicts
+
+    async def checked(self, text: str, checks: Sequence[Check]) -> list[GuardrailResult]:
+        """What the checks say, as far as it is not `allow` or has cost something; one that blocks is the last."""
+        verdicts = []
+        for check in checks:
+            verdict = await asked(check, text, self.check_seconds)
+            if verdict.action is not GuardrailAction.ALLOW or verdict.usage != NOTHING:
+                verdicts.append(verdict)
+            if verdict.action is GuardrailAction.BLOCK:
+                break
+        return verdicts
+
+    def check(self, tools: Mapping[str, Action]) -> None:
+        known_tools("ToolRule", {rule.tool for rule in self._rules} - {"*"}, tools)
+        check_names(self._rules, tools)
+
+    # In a run
+
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+        messages, asked = await self._let_in(request.messages, view)
+        held = Held(self, request.emit or view.emit, view)
+        try:
+            reply = await next(replace(request, messages=messages, emit=held.take))
+            await held.finish(reply)
+        except Withheld as stopped:
+            cut_off = Usage(0, held.tokens, cost=None)  # nobody has told what it has cost so far
+            usage = (cut_off if stopped.reply is None else stopped.reply.usage) + asked + held.usage
+            masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage)
+            raise Halt(Stop("blocked", stopped.why.reason), masked) from None
+        extra = asked + held.usage
+        return reply if extra == NOTHING else replace(reply, usage=reply.usage + extra)
+
+    async def _let_in(self, messages: tuple[Message, ...], view: RunView) -> tuple[tuple[Message, ...], Usage]:
+        """The messages as the model may see them. What is blocked now ends the run; what was blocked before is left out.
+
+        What follows the question in its own turn are kaname's notes, and not judged."""
+        state = view.state
+        asked_now = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
+        usage = NOTHING
+        if asked_now is not None:
+            verdicts, usage = await self._judge_input(asked_now.text)
+            if (no := blocking(verdicts)) is not None:
+                masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage) if usage != NOTHING else None
+                raise Halt(Stop("blocked", no.reason), masked)
+            for verdict in verdicts if not state.replies else ():  # once a turn
+                await view.warn("guardrails", verdict.reason)
+        before = {message.text for message in state.messages[: state.turn_start] if message.role == "user"}
+        seen = []
+        for message in messages:
+            if message.role == "user" and message.text in before and (asked_now is None or message.text != asked_now.text):
+                verdicts, cost = await self._judge_input(message.text)
+                usage, no = usage + cost, blocking(verdicts)
+                if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
+                    raise Halt(Stop("blocked", no.reason))
+                seen.append(message if no is None else Message("user", (Text(_mask()),)))
+            else:
+                seen.append(message)
+        return tuple(seen), usage
+
+    async def _judge_input(self, text: str) -> tuple[list[GuardrailResult], Usage]:
+        """What is said against it, and what saying so has cost now: a text is judged once as long as this policy lives."""
+        known = hashlib.sha256(text.encode("utf-8", "replace")).digest()  # not the text: it may be long
+        if known in self._verdicts:
+            return self._verdicts[known], NOTHING
+        limit = _withheld(text) or over_limit(text, self.max_input_tokens, "input")
+        verdicts = [limit] if limit is not None else await self.matched(text)
+        if blocking(verdicts) is None:
+            verdicts += await self.checked(text, self.input_checks)
+        usage = cost_of(verdicts)
+        objections = [verdict for verdict in verdicts if verdict.action is not GuardrailAction.ALLOW]
+        if not any(verdict.failed for verdict in objections):  # it may be well again the next time
+            if len(self._verdicts) >= _REMEMBERED:
+                self._verdicts.clear()
+            self._verdicts[known] = objections
+        return objections, usage
+
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        return not refusal(call, self._rules, view)
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        refused = refusal(call, self._rules, view)
+        if refused:
+            return ToolResult(error=refused)
+        result = await next(call)
+        return await self._let_back(result, view) if self.result_checks else result
+
+    async def _let_back(self, result: ToolResult, view: RunView) -> ToolResult:
+        """A result that is blocked is seen by nobody: an error says why, and the model can go on without it."""
+        given = [result.error if result.is_error else result.output, *[(one.name, one.url) for one in result.media]]
+        verdicts = await self.checked("\n".join([text for text in texts(given) if text]), self.result_checks)
+        result = replace(result, usage=result.usage + cost_of(verdicts))
+        if (no := blocking(verdicts)) is None:
+            for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
+                await view.warn("guardrails", verdict.reason)
+            return result
+        withheld = say(f"the result was withheld: {no.reason}", f"結果は差し止められました: {no.reason}")
+        return ToolResult(error=withheld, usage=result.usage, retryable=False)
+
+    def received(self, message: Message) -> Message:
+        """A question that matches a blocked pattern is written down as why, and not as it came."""
+        found = self._matched(Scan(self.blocked), message.text)
+        return replace(message, parts=(Text(f"{_mask()[:-1]}: {found[0].reason}]"),)) if found else message
+
+
+def _withheld(text: str) -> GuardrailResult | None:
+    """A question of which only the reason has been written down."""
+    for mask in (_MASK_EN, _MASK_JA):
+        if text.startswith(f"{mask[:-1]}: ") and text.endswith("]"):
+            return GuardrailResult(GuardrailAction.BLOCK, text[len(mask) + 1 : -1])
+    return None
+
+
+def _mask() -> str:
+    return say(_MASK_EN, _MASK_JA)
+
+
+def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:
+    made = (given,) if callable(given) else tuple(given)
+    for check in made:
+        if not callable(check):
+            raise ConfigError(f"{name} takes functions or a Judge, not {check!r}")
+    return made
+
+
+def _listed(name: str, given: Iterable[str] | None) -> list[str]:
+    if isinstance(given, str):
+        raise ConfigError(f"{name} is a list of patterns: write {name}=[{given!r}]")
+    return list(given or ())

@@ -1,0 +1,145 @@
+"""What a guardrail says of a text: whether it may pass, and why not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+from ...core.errors import Signal
+from ...core.language import say
+from ...core.messages import NOTHING, ModelReply, Usage
+from ...core.record import field, record, replace
+from ...kernel.boundary import Failure, attempt
+from ...kernel.offload import off_loop, runs_on_loop
+
+AT_ONCE = 64  # characters that are looked at before somebody else may go on
+
+
+class GuardrailAction(StrEnum):
+    ALLOW = "allow"
+    WARN = "warn"
+    BLOCK = "block"
+
+
+@record
+class GuardrailResult:
+    """`details`: the pattern, the limit or the check that objected. Never the text itself. `usage`: what a judge has cost."""
+
+    action: GuardrailAction = GuardrailAction.ALLOW
+    reason: str = ""
+    details: dict[str, Any] = field(factory=dict)
+    usage: Usage = NOTHING
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is no judgement, but a check that did not come to one."""
+        return "failed" in self.details
+
+
+class Withheld(Signal):
+    """Something in a reply is blocked. `reply`: the whole of it, where it was complete."""
+
+    def __init__(self, why: GuardrailResult, reply: ModelReply | None = None) -> None:
+        super().__init__(why.reason)
+        self.why, self.reply = why, reply
+
+
+ALLOWED = GuardrailResult()
+Check = Callable[[str], Any]
+"""A text in; out comes `None` to allow it, the reason to block it, or a `GuardrailResult`. It may be async.
+
+The reason is kept and shown: it must not repeat the text."""
+_ANYTHING = (Exception, SystemExit, BaseExceptionGroup)
+_ORDER = (GuardrailAction.ALLOW, GuardrailAction.WARN, GuardrailAction.BLOCK)
+
+
+def over_limit(text: str, limit: int | None, side: str) -> GuardrailResult | None:
+    tokens = 0 if limit is None else estimated_tokens(text)
+    return None if limit is None or tokens <= limit else too_long(tokens, limit, side)
+
+
+def too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
+    reason = say(
+        f"the {side} has about {tokens:,} tokens; the limit is {limit:,}",
+        f"{'入力' if side == 'input' else '出力'}が約 {tokens:,} トークンあり、上限の {limit:,} を超えています",
+    )
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"tokens": tokens, "limit": limit})
+
+
+def by_pattern(pattern: str, action: GuardrailAction, number: int = 0) -> GuardrailResult:
+    """`number`: tell that and not the pattern, which would say what is blocked."""
+    shown = say(f"no. {number}", f"{number} 番") if number else repr(pattern)
+    reason = say(f"it matches the pattern {shown}", f"パターン {shown} に一致しました")
+    return GuardrailResult(action, reason, {"pattern": pattern})
+
+
+async def asked(check: Check, text: str, seconds: float) -> GuardrailResult:
+    """One that fails or takes too long blocks, because nobody knows what it would have said. A plain function gets a thread."""
+    try:
+        async with asyncio.timeout(seconds):
+            said = await attempt(
+                check if runs_on_loop(check) else partial(_in_thread, check), text, passing=(), caught=_ANYTHING
+            )
+    except TimeoutError:
+        why = say(f"took longer than {seconds:g} s", f"{seconds:g} 秒以内に終わりませんでした")
+        return _broken(check, why)
+    if isinstance(said, Failure):  # not its message: it may hold the very text
+        return _broken(check, say(f"failed: {said.kind}", f"失敗しました: {said.kind}"))
+    return understood(said, check)
+
+
+async def _in_thread(check: Check, text: str) -> Any:
+    said = await off_loop(check, text)
+    return await said if isawaitable(said) else said
+
+
+def _broken(check: Check, why: str) -> GuardrailResult:
+    reason = say(f"the check {named(check)} {why}", f"チェック {named(check)} が{why}")
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check), "failed": True})
+
+
+def understood(said: Any, check: Check) -> GuardrailResult:
+    if isinstance(said, GuardrailResult):
+        known = said.action in _ORDER
+        return replace(said, action=GuardrailAction(said.action) if known else GuardrailAction.BLOCK)
+    if said is None:
+        return ALLOWED
+    if isinstance(said, GuardrailAction) or (isinstance(said, str) and not said):
+        action = said if isinstance(said, GuardrailAction) else GuardrailAction.BLOCK
+        reason = say(f"{named(check)} does not allow it", f"{named(check)} が許可しませんでした")
+        return GuardrailResult(action, reason, {"check": named(check)})
+    if isinstance(said, str):
+        return GuardrailResult(GuardrailAction.BLOCK, said, {"check": named(check)})
+    kind = type(said).__name__  # not the value: it may hold the very text. And who knows what True would mean
+    reason = f"{named(check)} returned a {kind}; expected None to allow it, the reason to block it, or a GuardrailResult"
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check), "failed": True})
+
+
+def blocking(verdicts: Iterable[GuardrailResult]) -> GuardrailResult | None:
+    return next((verdict for verdict in verdicts if verdict.action is GuardrailAction.BLOCK), None)
+
+
+def cost_of(verdicts: Iterable[GuardrailResult]) -> Usage:
+    usage = NOTHING
+    for verdict in verdicts:
+        usage = usage + verdict.usage
+    return usage
+
+
+def worse(one: GuardrailResult, other: GuardrailResult) -> GuardrailResult:
+    picked = other if _ORDER.index(other.action) > _ORDER.index(one.action) else one
+    return replace(picked, usage=one.usage + other.usage)
+
+
+def estimated_tokens(text: str) -> int:
+    """From the characters alone: four to a token where they are ASCII, one to a token in Japanese and the like."""
+    plain = len(text.encode("ascii", "ignore"))
+    return (plain + 3) // 4 + (len(text) - plain)
+
+
+def named(check: Any) -> str:
+    return str(getattr(check, "__name__", type(check).__name__))

@@ -1,0 +1,60 @@
+"""JSON inside a text where the schema has an object or a list: models write it, and there is one reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.values import read_json
+from .schema import item_schemas, mapping, resolve, type_names
+
+_DEEPEST, _MOST_WORK = 20, 20_000
+
+
+def mended(args: dict[str, Any], schema: Any) -> dict[str, Any]:
+    """The arguments with such texts unpacked, wherever they stand; the same object where there are none."""
+    work = [_MOST_WORK]
+
+    def mend(value: Any, schema: Any, depth: int) -> Any:
+        work[0] -= 1
+        if depth > _DEEPEST or work[0] < 0 or not isinstance(schema, Mapping):
+            return value
+        if isinstance(schema.get("$ref"), str):
+            return mend(value, resolve(schema["$ref"], root), depth + 1)
+        if isinstance(value, str) and _wants_container(schema, root, 0):
+            value = _unpacked(value)
+        if isinstance(value, dict):
+            known, others = mapping(schema.get("properties")), schema.get("additionalProperties", True)
+            return {name: mend(item, known.get(name, others), depth + 1) for name, item in value.items()}
+        if isinstance(value, list):
+            first, rest = item_schemas(schema)
+            return [mend(item, first[n] if n < len(first) else rest, depth + 1) for n, item in enumerate(value)]
+        return value
+
+    root = schema
+    made: dict[str, Any] = mend(args, schema, 0)
+    return args if made == args else made
+
+
+def _wants_container(schema: Any, root: Any, depth: int) -> bool:
+    """An object or a list fits here, and a text does not."""
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return False
+    if isinstance(schema.get("$ref"), str):
+        return _wants_container(resolve(schema["$ref"], root), root, depth + 1)
+    if names := type_names(schema):
+        return "string" not in names and ("object" in names or "array" in names)
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if not isinstance(options, list) or len(options) > _DEEPEST or depth > 3:
+        return False
+    texts = [one for one in options if isinstance(one, Mapping) and "string" in type_names(one)]
+    return not texts and any(_wants_container(one, root, depth + 1) for one in options)
+
+
+def _unpacked(text: str) -> Any:
+    if text.strip()[:1] not in ("{", "["):
+        return text
+    try:
+        return read_json(text)
+    except ValueError:
+        return text

@@ -1,0 +1,171 @@
+"""Arguments against a JSON schema, for tools that come with one instead of a function: what is wrong, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .pattern import matches
+
+_DEEPEST, _MOST_WORK = 60, 20_000
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+    "null": (type(None),),
+}
+
+
+def problems(value: Any, schema: Any, place: str = "arguments") -> list[str]:
+    """A sentence for each mistake. Keywords outside this common subset, odd ones, and what would take too long to check, are
+    left to the tool itself."""
+    try:
+        return list(_Check(schema).at(value, schema, place, 0))
+    except _Enough:
+        return []
+
+
+class _Enough(Exception):
+    """A schema that refers to itself can ask for more work than there is time."""
+
+
+class _Check:
+    def __init__(self, root: Any) -> None:
+        self._root, self._left = root, _MOST_WORK
+
+    def at(self, value: Any, schema: Any, place: str, depth: int) -> Iterator[str]:
+        self._left -= 1
+        if self._left < 0:
+            raise _Enough
+        if depth > _DEEPEST or not isinstance(schema, Mapping):
+            if schema is False:
+                yield f"{place}: nothing is allowed here"
+            return
+        if isinstance(schema.get("$ref"), str):
+            yield from self.at(value, resolve(schema["$ref"], self._root), place, depth + 1)
+        wanted = type_names(schema)
+        if wanted and not _is(value, wanted):
+            yield f"{place}: expected {' or '.join(wanted)}, got {_kind(value)}"
+            return
+        if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
+            yield f"{place}: expected one of {schema['enum']}, got {value!r}"
+        if "const" in schema and value != schema["const"]:
+            yield f"{place}: expected {schema['const']!r}, got {value!r}"
+        yield from self._alternatives(value, schema, place, depth + 1)
+        if isinstance(value, dict):
+            yield from self._object(value, schema, place, depth + 1)
+        elif isinstance(value, list):
+            yield from self._list(value, schema, place, depth + 1)
+        elif isinstance(value, str):
+            yield from _text(value, schema, place)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield from _number(value, schema, place)
+
+    def _object(self, value: dict[str, Any], schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
+        known, patterns = mapping(schema.get("properties")), mapping(schema.get("patternProperties"))
+        for name in _items(schema.get("required")):
+            if isinstance(name, str) and name not in value:
+                yield f"{place}: {name!r} is missing"
+        others = schema.get("additionalProperties", True)
+        for name, item in value.items():
+            fitting = [inner for pattern, inner in patterns.items() if matches(pattern, str(name)) is not False]
+            if name in known:
+                fitting.append(known[name])
+            if not fitting and others is False:
+                yield f"{place}: {name!r} is not a parameter; there are {', '.join(known) or 'none'}"
+                continue
+            for inner in fitting or [others]:
+                yield from self.at(item, inner, f"{place}.{name}", depth)
+
+    def _list(self, value: list[Any], schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
+        first, rest = item_schemas(schema)
+        for number, item in enumerate(value):
+            yield from self.at(item, first[number] if number < len(first) else rest, f"{place}[{number}]", depth)
+        yield from _between(len(value), schema.get("minItems"), schema.get("maxItems"), place, "items")
+
+    def _alternatives(self, value: Any, schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
+        for part in _items(schema.get("allOf")):
+            yield from self.at(value, part, place, depth)
+        for keyword in ("anyOf", "oneOf"):
+            if options := _items(schema.get(keyword)):
+                tries = [list(self.at(value, option, place, depth)) for option in options]
+                if all(tries):
+                    yield min(tries, key=len)[0] + f" (none of the {len(options)} allowed forms fits)"
+
+
+def _text(value: str, schema: Mapping[str, Any], place: str) -> Iterator[str]:
+    yield from _between(len(value), schema.get("minLength"), schema.get("maxLength"), place, "characters")
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str) and matches(pattern, value) is False:
+        yield f"{place}: must match {pattern!r}"
+
+
+def _number(value: float, schema: Mapping[str, Any], place: str) -> Iterator[str]:
+    yield from _between(value, schema.get("minimum"), schema.get("maximum"), place, "")
+    least: Any = schema.get("exclusiveMinimum")
+    most: Any = schema.get("exclusiveMaximum")
+    if _is(least, ["number"]) and value <= least:
+        yield f"{place}: must be more than {least}"
+    if _is(most, ["number"]) and value >= most:
+        yield f"{place}: must be less than {most}"
+
+
+def _between(size: float, least: Any, most: Any, place: str, unit: str) -> Iterator[str]:
+    if _is(least, ["number"]) and size < least:
+        yield f"{place}: at least {least} {unit}".rstrip() + f", got {size}"
+    if _is(most, ["number"]) and size > most:
+        yield f"{place}: at most {most} {unit}".rstrip() + f", got {size}"
+
+
+def type_names(schema: Mapping[str, Any]) -> list[str]:
+    """The types that it names, if they are all known; `nullable` is how another dialect says null."""
+    wanted = schema.get("type")
+    names = [wanted] if isinstance(wanted, str) else wanted if isinstance(wanted, list) else []
+    if not names or not all(isinstance(name, str) and name in _TYPES for name in names):
+        return []
+    return [*names, "null"] if schema.get("nullable") is True else names
+
+
+def item_schemas(schema: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """Of the first items, each its own; and of the rest. An older dialect writes both with `items`."""
+    items = schema.get("items", True)
+    if isinstance(items, list):
+        return items, schema.get("additionalItems", True)
+    return _items(schema.get("prefixItems")), items
+
+
+def _is(value: Any, names: list[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in names
+    if isinstance(value, float) and value.is_integer() and "integer" in names:
+        return True
+    return any(isinstance(value, _TYPES[name]) for name in names)
+
+
+def _kind(value: Any) -> str:
+    names = [name for name, types in _TYPES.items() if isinstance(value, types)]
+    name = "boolean" if isinstance(value, bool) else next(iter(names), type(value).__name__)
+    return f"{name} {value!r}"[:80]
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def resolve(reference: str, root: Any) -> Any:
+    """Within the schema itself; what lies elsewhere is not known, and allows everything."""
+    target: Any = root
+    for name in reference.removeprefix("#").strip("/").split("/"):
+        name = name.replace("~1", "/").replace("~0", "~")
+        if isinstance(target, list):
+            target = target[int(name)] if name.isdigit() and int(name) < len(target) else {}
+        elif name:
+            target = target.get(name, {}) if isinstance(target, Mapping) else {}
+    return target

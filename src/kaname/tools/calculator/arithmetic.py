@@ -1,0 +1,260 @@
+"""Arithmetic as people and models type it: a grammar of numbers, signs and brackets, and nothing else.
+
+Values stay exact (whole numbers and fractions) as long as that is possible. Work and size are bounded, so that no input can
+take long or fill memory.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+from ...core.language import say
+from .exact import BITS, Bench, Number, Unsolvable, plain, too_large
+
+LONGEST = 4_000  # characters
+DEEPEST = 100  # brackets, signs and powers inside each other
+
+_SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_SPELLINGS = {
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # full width
+    **dict.fromkeys(map(ord, "×✕✖⋅·∙・∗"), " * "),  # apart, so that two of them are no other sign
+    **dict.fromkeys(map(ord, "÷∕⁄"), " / "),
+    **dict.fromkeys(map(ord, "−–﹣"), "-"),
+    ord("￥"): "¥",
+    ord("\u3000"): " ",
+    ord("\xa0"): " ",
+    ord("`"): " ",  # models like to put what they type into these
+    ord("π"): " pi ",
+    ord("Π"): " pi ",
+}
+_PARTS = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
+_PART = re.compile(r"([0-9]+)?([½¼¾])")
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<number>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])|[0-9]+(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
+              |\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    |(?P<power>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
+    |(?P<name>[^\W\d_]\w*)
+    |(?P<sign>\*\*|//|[-+*/%^()√])
+    )""",
+    re.VERBOSE,
+)
+_MONEY = re.compile(r"(?<![0-9.)])[¥$€£]\s*(?=[.0-9])|(?<=[0-9])\s*円(?!\s*[0-9(])")  # which says nothing of the number
+_CONSTANTS = {"pi": math.pi, "e": math.e}
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+_END = _Token("end", "", -1, -1)
+
+
+def evaluate(text: str) -> Number:
+    if len(text) > LONGEST:
+        raise Unsolvable(
+            say(
+                f"the input has {len(text):,} characters; at most {LONGEST:,} are read",
+                f"入力が {len(text):,} 文字あります。{LONGEST:,} 文字までです",
+            )
+        )
+    typed = _PART.sub(_part, text).translate(_SPELLINGS).strip()
+    typed = _MONEY.sub("", re.sub(r"\s*=\s*\??$", "", typed.removeprefix("=")))
+    if not typed.strip():
+        raise Unsolvable(say("there is nothing to calculate", "計算する式がありません"))
+    return _Parser(typed).whole()
+
+
+def _part(found: re.Match[str]) -> str:
+    """`½`, and `1½`."""
+    return f"({found[1] or 0}+{_PARTS[found[2]]})"
+
+
+class _Parser:
+    """Recursive descent with Python's precedence. It calculates while it reads."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = _tokens(text)
+        self._place = 0
+        self._depth = 0
+        self._bench = Bench()
+
+    def whole(self) -> Number:
+        value = self._sum()
+        if self._next.kind != "end":
+            raise self._unexpected()
+        return value
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._place]
+
+    def _take(self, *signs: str) -> str:
+        """The sign that comes next, if it is one of these."""
+        token = self._next
+        if token.kind == "sign" and token.text in signs:
+            self._place += 1
+            return token.text
+        return ""
+
+    def _sum(self) -> Number:
+        value = self._product()
+        while sign := self._take("+", "-"):
+            value = self._bench.work(sign, value, self._product())
+        return value
+
+    def _product(self) -> Number:
+        value = self._signed()
+        while sign := self._take("*", "/", "//", "%") or self._times():
+            value = self._bench.work(sign, value, self._signed())
+        return value
+
+    def _times(self) -> str:
+        """`3 x 4`."""
+        if self._next.kind == "name" and self._next.text in ("x", "X"):
+            after = self._tokens[self._place + 1]
+            if after.kind in ("number", "name") or after.text == "(":
+                self._place += 1
+                return "*"
+        return ""
+
+    def _signed(self) -> Number:
+        if not (sign := self._take("+", "-")):
+            return self._power()
+        self._deeper()
+        value = self._signed()
+        self._depth -= 1
+        return -value if sign == "-" else value
+
+    def _power(self) -> Number:
+        value = self._atom()
+        while True:
+            if self._next.kind == "power":
+                value = self._bench.power(value, _superscript(self._next.text))
+                self._place += 1
+            elif self._is_percent():
+                value = self._bench.work("/", value, 100)
+                self._place += 1
+            else:
+                break
+        if not self._take("**", "^"):
+            return value
+        self._deeper()
+        value = self._bench.power(value, self._signed())
+        self._depth -= 1
+        return value
+
+    def _is_percent(self) -> bool:
+        """`20%` and `20% + 1`, but not the remainder: `17 % 5`, `17 % (2 + 3)`, `17 % -5`."""
+        token = self._next
+        if token.text != "%":
+            return False
+        after = self._tokens[self._place + 1]
+        if after.text == "(" or (after.kind in ("number", "name") and after.text not in ("x", "X")):
+            return False
+        spaced = token.start > 0 and self._text[token.start - 1].isspace() and after.start > token.end
+        operand = self._tokens[min(self._place + 2, len(self._tokens) - 1)]
+        return not (spaced and after.text in ("+", "-") and operand.start == after.end)
+
+    def _atom(self) -> Number:
+        token = self._next
+        self._place += 1
+        if token.kind == "number":
+            return _literal(token.text)
+        if token.kind == "name" and token.text.lower() in _CONSTANTS:
+            return _CONSTANTS[token.text.lower()]
+        if token.text == "√":
+            self._deeper()
+            value = self._bench.power(self._atom(), Fraction(1, 2))
+            self._depth -= 1
+            return value
+        if token.text == "(":
+            self._deeper()
+            value = self._sum()
+            if not self._take(")"):
+                raise self._unexpected(")")
+            self._depth -= 1
+            return value
+        self._place -= 1
+        raise self._unexpected()
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise Unsolvable(say(f"it is nested more than {DEEPEST} levels deep", f"入れ子が深すぎます ({DEEPEST} 段までです)"))
+
+    def _unexpected(self, wanted: str = "") -> Unsolvable:
+        token = self._next
+        if token.kind == "end":
+            missing = wanted or say("a number", "数")
+            return Unsolvable(say(f"{missing} is missing at the end", f"末尾に {missing} が足りません"))
+        place = f"{token.text[:40]!r} ({say('character', '文字目')} {token.start + 1})"
+        if token.text == ")":
+            return Unsolvable(say(f"{place} closes nothing, or an empty bracket", f"{place} に対応する括弧か数がありません"))
+        constant = token.text.lower() in _CONSTANTS
+        if token.kind == "name" and not constant:
+            return Unsolvable(
+                say(
+                    f"{token.text[:40]!r} is not known here: only numbers, + - * / // % **, brackets, pi and e",
+                    f"{token.text[:40]!r} は使えません。使えるのは数、+ - * / // % **、括弧、pi、e だけです",
+                )
+            )
+        return Unsolvable(
+            say(f"an operator or a bracket is missing before {place}", f"{place} の前に演算子か括弧が足りません")
+            if token.kind == "number" or constant or token.text == "("
+            else say(f"a number is missing before {place}", f"{place} の前に数が足りません")
+        )
+
+
+def _tokens(text: str) -> list[_Token]:
+    found, place = [], 0
+    end = len(text.rstrip())
+    while place < end:
+        token = _TOKEN.match(text, place)
+        if token is None:
+            rest = text[place:].lstrip()
+            raise Unsolvable(
+                say("',' stands between thousands only: 1,234,567", "',' は桁区切りにだけ使えます: 1,234,567")
+                if rest.startswith(",")
+                else say(
+                    f"{rest[:1]!r} is not part of arithmetic (character {len(text) - len(rest) + 1})",
+                    f"{rest[:1]!r} は計算式に使えません ({len(text) - len(rest) + 1} 文字目)",
+                )
+            )
+        kind = token.lastgroup or ""
+        found.append(_Token(kind, token[kind], token.start(kind), token.end(kind)))
+        place = token.end()
+    return [*found, _END]
+
+
+def _superscript(text: str) -> int:
+    digits = "".join([str(_SUPERSCRIPTS.index(char)) for char in text.lstrip("⁻")])
+    if len(digits) > 6:
+        raise too_large()
+    return -int(digits) if text.startswith("⁻") else int(digits)
+
+
+def _literal(text: str) -> Number:
+    mantissa, _, exponent = text.replace(",", "").replace("_", "").lower().partition("e")
+    whole, _, decimals = mantissa.partition(".")
+    if len(exponent) > 6 or len(whole) + len(decimals) + abs(int(exponent or 0)) > BITS // 4:
+        raise too_large()
+    shift = int(exponent or 0) - len(decimals)
+    digits = int(whole + decimals or "0") if len(whole + decimals) < 4000 else _long_int(whole + decimals)
+    return digits * 10**shift if shift >= 0 else plain(Fraction(digits, 10**-shift))
+
+
+def _long_int(digits: str) -> int:
+    """Past the limit that Python sets for `int(text)`."""
+    value = 0
+    for start in range(0, len(digits), 1000):
+        part = digits[start : start + 1000]
+        value = value * 10 ** len(part) + int(part)
+    return value

@@ -1,0 +1,135 @@
+"""What an engine does for the tool: tell its tables, and run one statement that was let through."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+from ....core.errors import ConfigError
+from ....core.language import say
+
+ROW = "kaname_row_"  # what the statement is called inside ours; no column should have that name
+
+
+class Column(NamedTuple):
+    name: str
+    kind: str
+    comment: str = ""
+    samples: tuple[str, ...] = ()
+
+
+class Table(NamedTuple):
+    name: str
+    columns: tuple[Column, ...]
+    comment: str = ""
+    schema: str = ""
+    catalog: str = ""
+
+
+class Rows(NamedTuple):
+    """`rows` as JSON objects; `more`: there were more than were asked for."""
+
+    rows: list[dict[str, Any]]
+    more: bool
+
+
+class Limits(NamedTuple):
+    rows: int
+    characters: int  # of one row, as JSON
+    seconds: float
+
+
+class QueryFailed(Exception):
+    """What the database said."""
+
+
+class Engine(Protocol):
+    dialect: str
+
+    def tables(self) -> list[Table]: ...
+    def run(self, sql: str, limits: Limits) -> Rows: ...
+
+
+class BuiltIn(Engine, Protocol):
+    """One that comes with kaname: it runs in a process of its own, which opens it by its address."""
+
+    address: str
+
+    def load(self) -> None:
+        """Import what it needs, before there are limits."""
+
+
+def out_of_time(limits: Limits) -> QueryFailed:
+    return QueryFailed(
+        say(
+            f"the query took longer than {limits.seconds:g} s and was stopped; ask for less",
+            f"{limits.seconds:g} 秒を超えたため中止しました。範囲を絞ってください",
+        )
+    )
+
+
+def too_large() -> QueryFailed:
+    told = say("the query needs more memory than it may use; ask for less", "メモリの上限を超えました。範囲を絞ってください")
+    return QueryFailed(told)
+
+
+def row_too_long(limits: Limits) -> QueryFailed:
+    return QueryFailed(
+        say(
+            f"a row is longer than {limits.characters:,} characters; select fewer columns, or parts of them with substr",
+            f"1 行が {limits.characters:,} 文字を超えています。列を減らすか substr で短くしてください",
+        )
+    )
+
+
+def unique(names: list[str]) -> list[str]:
+    """Column names, none twice: the second `id` becomes `id_2`."""
+    taken, seen, made = set(names), set(), []
+    for name in names:
+        number, free = 2, name
+        while free in seen or (free != name and free in taken):
+            free, number = f"{name}_{number}", number + 1
+        seen.add(free)
+        made.append(free)
+    return made
+
+
+def need(package: str, extra: str) -> None:
+    """Without importing it: that is for the process that runs it."""
+    if find_spec(package) is not None:
+        return
+    raise ConfigError(
+        say(
+            f"{package} is not installed: pip install 'kaname[{extra}]'",
+            f"{package} がありません: pip install 'kaname[{extra}]'",
+        )
+    )
+
+
+def as_hex(value: bytes) -> str:
+    """Bytes as PostgreSQL shows them, from every engine."""
+    return "\\x" + value.hex()
+
+
+def read_rows(texts: list[str], limits: Limits) -> Rows:
+    """Rows that the engine has written as JSON: columns of one name are told apart, and numbers keep all their digits."""
+    if any(len(text) > limits.characters for text in texts):
+        raise row_too_long(limits)
+    try:
+        made = [json.loads(text, object_pairs_hook=_row, parse_float=_exact, parse_constant=str) for text in texts]
+    except (ValueError, RecursionError, ArithmeticError) as problem:
+        told = say(f"a row cannot be read as JSON: {problem}", f"行を JSON として読めません: {problem}")
+        raise QueryFailed(told) from problem
+    return Rows(made[: limits.rows], len(made) > limits.rows)
+
+
+def _row(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = unique([name for name, _ in pairs])
+    return dict(zip(names, [value for _, value in pairs], strict=True))
+
+
+def _exact(text: str) -> float | str:
+    value = float(text)
+    return value if value - value == 0 and Decimal(repr(value)) == Decimal(text) else text

@@ -1,0 +1,150 @@
+"""DuckDB: opened read-only, without a way to files or networks, its configuration locked; the engine's own parser counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+from ....core.errors import ConfigError
+from ....core.language import say
+from ..functions import words
+from .base import ROW, Column, Limits, QueryFailed, Rows, Table, need, out_of_time, read_rows, too_large
+
+_SETTINGS: dict[str, Any] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "temp_directory": "",
+    "max_temp_directory_size": "0KB",
+    "memory_limit": "512MB",
+    "threads": "2",
+    "lock_configuration": "true",
+}
+
+
+_MACROS = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
+_WITHOUT_A_CALL = words(  # functions that are called by signs and words
+    """
+    list_value struct_pack map date_part power pow list_extract array_extract list_slice struct_extract not_like_escape
+    like_escape ilike_escape add subtract multiply divide mod concat array_slice element_at row cast try_cast
+    """
+)
+_MOST_SAMPLED = 200  # columns: each is a query
+_COLUMNS = """
+SELECT c.table_name, c.column_name, c.data_type, c.comment, t.comment, t.table_name IS NOT NULL, c.database_name
+FROM duckdb_columns() c LEFT JOIN duckdb_tables() t ON t.table_oid = c.table_oid AND t.schema_name = c.schema_name
+WHERE NOT c.internal AND c.schema_name = 'main' AND c.database_name = current_database()
+ORDER BY c.table_name, c.column_index
+"""
+
+
+class DuckEngine:
+    dialect = "duckdb"
+
+    def __init__(self, path: str | Path) -> None:
+        need("duckdb", "duckdb")
+        self._path = Path(path).expanduser().absolute()
+        self.address = f"duckdb:///{self._path}"
+        if not self._path.is_file():
+            raise ConfigError(say(f"there is no database {self._path}", f"データベース {self._path} がありません"))
+
+    def load(self) -> None:
+        import duckdb  # noqa: F401
+
+    def _open(self) -> Any:
+        import duckdb
+
+        try:
+            return duckdb.connect(str(self._path), read_only=True, config=_SETTINGS)
+        except duckdb.Error as problem:
+            raise QueryFailed(_told(problem)) from problem
+
+    def tables(self) -> list[Table]:
+        import duckdb
+
+        found: dict[str, tuple[list[Column], str, str]] = {}
+        connection = self._open()
+        try:
+            left = _MOST_SAMPLED
+            for table, column, kind, comment, told, is_table, catalog in connection.execute(_COLUMNS).fetchall():
+                columns, _, _ = found.setdefault(table, ([], told or "", catalog))
+                wanted = kind == "VARCHAR" and is_table and left > 0
+                left -= wanted
+                samples = _samples(connection, table, column) if wanted else ()
+                columns.append(Column(column, kind, comment or "", samples))
+        except duckdb.Error as problem:
+            raise QueryFailed(_told(problem)) from problem
+        finally:
+            connection.close()
+        return [Table(name, tuple(columns), told, "main", catalog) for name, (columns, told, catalog) in found.items()]
+
+    def names(self) -> dict[str, frozenset[str]]:
+        """Macros that somebody has made: one of the engine's own name would be called in its place."""
+        import duckdb
+
+        connection = self._open()
+        try:
+            made = {name.lower() for (name,) in connection.execute(_MACROS).fetchall()}
+        except duckdb.Error as problem:
+            raise QueryFailed(_told(problem)) from problem
+        finally:
+            connection.close()
+        if hidden := sorted([name for name in made if name in _WITHOUT_A_CALL or not name.isidentifier()]):
+            told = say(
+                f"this database has macros in the place of the engine's own signs or words: {', '.join(hidden)}",
+                f"このデータベースには演算子などを置き換えるマクロがあります: {', '.join(hidden)}",
+            )
+            raise QueryFailed(told)
+        return {"own_functions": frozenset(made)}
+
+    def run(self, sql: str, limits: Limits) -> Rows:
+        import duckdb
+
+        connection = self._open()
+        alarm = Timer(limits.seconds, connection.interrupt)
+        alarm.daemon = True
+        try:
+            alarm.start()
+            statements = connection.extract_statements(sql)
+            kinds = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
+            if len(statements) != 1 or statements[0].type not in kinds:
+                raise QueryFailed(say("only one SELECT is allowed", "SELECT 文一つだけが使えます"))
+            cut = f"left(to_json({ROW})::VARCHAR, {limits.characters + 1})"
+            inner = _with_hex(connection, sql)
+            rows = connection.execute(f"SELECT {cut} FROM (\n{inner}\n) {ROW} LIMIT {limits.rows + 1}").fetchall()
+        except duckdb.InterruptException:
+            raise out_of_time(limits) from None
+        except duckdb.OutOfMemoryException:
+            raise too_large() from None
+        except (duckdb.Error, RuntimeError, ValueError) as problem:
+            raise QueryFailed(_told(problem)) from problem
+        finally:
+            alarm.cancel()
+            connection.close()
+        return read_rows([text for (text,) in rows], limits)
+
+
+def _with_hex(connection: Any, sql: str) -> str:
+    """Bytes as PostgreSQL shows them: in JSON, DuckDB has a way of its own."""
+    described = connection.execute(f"DESCRIBE (\n{sql}\n)").fetchall() if "PIVOT" not in sql else []
+    times = Counter([row[0].lower() for row in described])
+    mine = [row[0].replace('"', '""') for row in described if row[1] == "BLOB" and times[row[0].lower()] == 1]
+    if not mine:
+        return sql
+    shown = ", ".join([f"""'\\x' || lower(hex("{name}")) AS "{name}\"""" for name in mine])
+    return f"SELECT * REPLACE ({shown}) FROM (\n{sql}\n)"
+
+
+def _samples(connection: Any, table: str, column: str) -> tuple[str, ...]:
+    quoted = [name.replace('"', '""') for name in (column, table)]
+    rows = connection.execute(
+        f'SELECT DISTINCT "{quoted[0]}" FROM (SELECT "{quoted[0]}" FROM "{quoted[1]}" LIMIT 500) LIMIT 7'
+    ).fetchall()
+    return tuple([str(value) for (value,) in rows if value is not None])
+
+
+def _told(problem: Exception) -> str:
+    return str(problem).strip().split("\n\nLINE")[0].split("\nLINE")[0][:1_000]

@@ -1,0 +1,141 @@
+"""SQLite: opened read-only, with an authorizer that knows nothing but reading."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from ....core.errors import ConfigError
+from ....core.language import say
+from ...results import to_json
+from .base import Column, Limits, QueryFailed, Rows, Table, as_hex, out_of_time, row_too_long, unique
+
+_LONGEST_VALUE = 1_000_000
+_LOOKING = 3.0  # seconds for tables, columns and samples
+_CHECKED_EVERY = 2_000  # steps of SQLite's machine
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zipfile", "fsdir", "eval", "sqlite_dbpage"}
+
+
+class SqliteEngine:
+    dialect = "sqlite"
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path).expanduser().absolute()
+        self.address = f"sqlite:///{self._path}"
+        if not self._path.is_file():
+            raise ConfigError(say(f"there is no database {self._path}", f"データベース {self._path} がありません"))
+
+    def load(self) -> None:
+        """It comes with Python."""
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(self._address(), uri=True, isolation_level=None, timeout=2.0)
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA temp_store = MEMORY")
+        except sqlite3.Error as problem:
+            raise QueryFailed(str(problem)) from problem
+        return connection
+
+    def _address(self) -> str:
+        """A database with a write-ahead log can only be read where its files can be made, or if nobody else writes to it."""
+        address = f"{self._path.resolve().as_uri()}?mode=ro"
+        if os.access(self._path.parent, os.W_OK) or Path(f"{self._path}-wal").exists():
+            return address
+        return f"{address}&immutable=1"
+
+    def tables(self) -> list[Table]:
+        connection = self._open()
+        try:
+            named = connection.execute(
+                "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_'"
+            )
+            end = monotonic() + _LOOKING
+            connection.set_progress_handler(lambda: int(monotonic() > end), _CHECKED_EVERY)
+            found = named.fetchall()
+            return [Table(name, tuple(self._columns(connection, name, kind)), schema="main") for name, kind in found]
+        except sqlite3.Error as problem:
+            raise QueryFailed(str(problem)) from problem
+        finally:
+            connection.close()
+
+    def _columns(self, connection: sqlite3.Connection, table: str, of: str) -> list[Column]:
+        """A view that is broken or slow has columns nobody can tell, and does not stand in the way of the others."""
+        found: list[Column] = []
+        with suppress(sqlite3.Error):
+            for _, name, kind, *_ in connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall():
+                samples: tuple[str, ...] = ()
+                if of == "table" and (not kind or "CHAR" in kind.upper() or "TEXT" in kind.upper()):
+                    some = f"SELECT {_quoted(name)} FROM {_quoted(table)} LIMIT 500"
+                    rows = connection.execute(f"SELECT DISTINCT {_quoted(name)} FROM ({some}) LIMIT 7")
+                    samples = tuple([str(value) for (value,) in rows.fetchall() if value is not None])
+                found.append(Column(name, kind, "", samples))
+        return found
+
+    def run(self, sql: str, limits: Limits) -> Rows:
+        connection = self._open()
+        try:
+            _fence(connection, limits)
+            cursor = connection.execute(sql)
+            names = unique([column[0] for column in cursor.description or ()])
+            made: list[dict[str, Any]] = []
+            size = 0
+            for row in cursor:
+                made.append(dict(zip(names, [_shown(value) for value in row], strict=True)))
+                length = len(str(made[-1]))
+                size += length
+                if length > limits.characters:
+                    raise row_too_long(limits)
+                if len(made) > limits.rows or size > limits.characters:
+                    break
+        except sqlite3.Warning as problem:
+            raise QueryFailed(str(problem)) from problem
+        except (sqlite3.Error, OverflowError) as problem:
+            if "interrupted" in str(problem):
+                raise out_of_time(limits) from None
+            raise QueryFailed(_told(problem)) from problem
+        finally:
+            connection.close()
+        return Rows(made[: limits.rows], len(made) > limits.rows or size > limits.characters)
+
+
+def _shown(value: Any) -> Any:
+    return as_hex(value) if isinstance(value, bytes) else to_json(value)
+
+
+def _told(problem: Exception) -> str:
+    text = str(problem)
+    if "prohibited" in text or "not authorized" in text:
+        return say(f"the database allows reading only: {text}", f"読み取りだけが許可されています: {text}")
+    return text
+
+
+def _fence(connection: sqlite3.Connection, limits: Limits) -> None:
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for table in ("json_each", "json_tree"):  # made now, because making one looks like writing to the authorizer
+        connection.execute(f"SELECT 1 FROM {table}('[]')")
+    end = monotonic() + limits.seconds
+    connection.set_progress_handler(lambda: int(monotonic() > end), _CHECKED_EVERY)
+    connection.set_authorizer(_may)
+
+
+def _may(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
+    if action not in _READING:
+        return sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _NEVER:
+        return sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_READ and (first or "").lower() in ("sqlite_dbpage", "dbstat", "sqlite_stmt"):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

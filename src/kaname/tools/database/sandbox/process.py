@@ -1,0 +1,191 @@
+"""The worker seen from here: started when it is first needed, asked one thing at a time, killed when it takes too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from subprocess import DEVNULL, PIPE, Popen
+from threading import BoundedSemaphore, Lock, Thread
+from typing import IO, Any
+from weakref import finalize
+
+from ....core.errors import ConfigError
+from ....core.language import japanese, say
+from ..engines.base import Column, Limits, QueryFailed, Rows, Table, out_of_time
+from ..plain import Refused
+
+_STARTING = 30.0  # seconds
+_LATE = 1.0  # seconds over the limit, in which the engine's own limit should have worked
+_AT_ONCE = 4  # workers; further questions wait
+START = (
+    "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); "
+    "from kaname.tools.database.sandbox.worker import main; main()"
+)
+
+
+class Late(Exception):
+    """No answer in time."""
+
+
+class Child:
+    """One process. Nothing about the database stands on its command line."""
+
+    def __init__(self, opening: dict[str, Any], start: str) -> None:
+        command = [sys.executable, "-I", "-c", start]
+        try:
+            self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True)
+        except OSError as problem:
+            told = say(f"no process for the database: {problem}", f"データベース用のプロセスを始められません: {problem}")
+            raise QueryFailed(told) from problem
+        self.made_by = os.getpid()
+        self._answers: SimpleQueue[bytes] = SimpleQueue()
+        self.end = finalize(self, _ended, self._process, self.made_by)
+        self._killed = False
+        Thread(target=_listen, args=[self._process.stdout, self._answers], name="kaname-database", daemon=True).start()
+        self._send([str(Path(entry or ".").absolute()) for entry in sys.path])
+        self.ask(opening, _STARTING)
+
+    def alive(self) -> bool:
+        return not self._killed and self._process.poll() is None and self.made_by == os.getpid()
+
+    def kill(self) -> None:
+        self._killed = True
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    def _send(self, data: Any) -> None:
+        with suppress(BrokenPipeError):  # then there is no answer either
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(data).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        self._send({**request, "language": "ja" if japanese() else "en"})
+        try:
+            line = self._answers.get(timeout=seconds)
+        except Empty:
+            self.kill()
+            raise Late from None
+        if not line:
+            raise QueryFailed(self._gone())
+        said: dict[str, Any] = json.loads(line)
+        self._killed = self._killed or said["last"]
+        for kind, error in (("refused", Refused), ("failed", QueryFailed), ("config", ConfigError)):
+            if kind in said:
+                raise error(said[kind])
+        return said
+
+    def _gone(self) -> str:
+        code = self._process.wait()
+        return say(
+            f"the database's process has ended ({code}): the query asked for too much memory or broke the engine; ask for less",
+            f"データベースのプロセスが終了しました ({code})。メモリ不足などが考えられます。範囲を絞ってください",
+        )
+
+
+def _listen(answers: IO[bytes], heard: SimpleQueue[bytes]) -> None:
+    with suppress(OSError, ValueError):  # closed while it was read
+        for line in answers:
+            heard.put(line)
+    heard.put(b"")
+
+
+def _ended(process: Popen[bytes], made_by: int) -> None:
+    if made_by != os.getpid():  # in a fork: it is our parent's
+        return
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
+
+
+class Call:
+    """One question on its way, which can be called off."""
+
+    def __init__(self) -> None:
+        self._lock, self._off = Lock(), False
+        self._child: Child | None = None
+
+    def holds(self, child: Child | None) -> None:
+        with self._lock:
+            self._child = child
+            if self._off and child is not None:
+                child.kill()
+
+    @property
+    def is_off(self) -> bool:
+        return self._off
+
+    def off(self) -> None:
+        with self._lock:
+            self._off = True
+            if self._child is not None:
+                self._child.kill()
+
+
+class Workers:
+    """Those of one tool: one is kept, more are started while several questions are asked at once."""
+
+    def __init__(self, opening: dict[str, Any], start: str = START) -> None:
+        self._opening, self._start = opening, start
+        self._idle: list[Child] = []
+        self._lock, self._free = Lock(), BoundedSemaphore(_AT_ONCE)
+
+    def tables(self, limits: Limits) -> tuple[list[Table], list[str], list[str]]:
+        """And the chosen ones that are not there, and the names of all that are."""
+        said = self._asked({"seconds": limits.seconds}, limits, Call())
+        tables = [Table(name, tuple([_column(*one) for one in columns]), *rest) for name, columns, *rest in said["tables"]]
+        return tables, said["unknown"], said["names"]
+
+    def query(self, sql: str, limits: Limits, call: Call) -> tuple[Rows, bool]:
+        """And whether there are other tables now."""
+        said = self._asked({"sql": sql, **limits._asdict()}, limits, call)
+        return Rows(said["rows"], said["more"]), said["changed"]
+
+    def close(self) -> None:
+        with self._lock:
+            children, self._idle = self._idle, []
+        for child in children:
+            child.end()
+
+    def _asked(self, request: dict[str, Any], limits: Limits, call: Call) -> dict[str, Any]:
+        with self._free:
+            if call.is_off:  # before its turn came
+                raise QueryFailed(say("called off", "取り消されました"))
+            child = self._taken()
+            call.holds(child)
+            try:
+                return child.ask(request, limits.seconds + _LATE)
+            except Late:
+                raise out_of_time(limits) from None
+            finally:
+                call.holds(None)
+                self._kept(child)
+
+    def _taken(self) -> Child:
+        with self._lock:
+            child = self._idle.pop() if self._idle else None
+        if child is not None and child.alive():
+            return child
+        try:
+            return Child(self._opening, self._start)
+        except Late:
+            told = say("the database's process does not start", "データベース用のプロセスが始まりません")
+            raise QueryFailed(told) from None
+
+    def _kept(self, child: Child) -> None:
+        with self._lock:
+            if keep := child.alive() and not self._idle:
+                self._idle.append(child)
+        if not keep:
+            child.end()
+
+
+def _column(name: str, kind: str, comment: str, samples: list[str]) -> Column:
+    return Column(name, kind, comment, tuple(samples))

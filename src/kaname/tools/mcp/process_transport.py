@@ -1,0 +1,191 @@
+"""A transport that owns its child process: it knows how the child ended, keeps its last words, and ends the whole group."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import mcp_types
+from fastmcp.client.transports.base import ClientTransport, TransportOptions
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+
+from ...core.language import say
+from .config import Entry
+from .watchdog import Guard, kill_group
+
+_GRACE = 2.0  # seconds to end politely: after its input is closed, and again after SIGTERM
+_LAST_WORDS = 20
+_PIECE = 1 << 16
+
+
+class OwnedProcess(ClientTransport):
+    """The child gets HOME, PATH and the like, and what the entry's `env` says: none of our other variables, and so no keys."""
+
+    def __init__(self, entry: Entry, ended: Callable[[], None]) -> None:
+        self._entry, self._ended = entry, ended
+        self._process: asyncio.subprocess.Process | None = None
+        self._guard: Guard | None = None
+        self._closing = False
+        self.over = False  # it can no longer be talked to
+        self._words: deque[str] = deque(maxlen=_LAST_WORDS)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def words(self) -> str:
+        """The last that it said."""
+        return " | ".join([word for word in self._words if word.strip()][-3:])[-300:]
+
+    @property
+    def epitaph(self) -> str:
+        """How it ended, and the last that it said. That we ended it ourselves is nothing to tell."""
+        code = None if self._process is None or (self._closing and not self.over) else self._process.returncode
+        how = "" if code is None else f"exit code {code}" if code >= 0 else _signal_name(-code)
+        if self.over and code is None:
+            how = say("it lives, but no longer listens", "動作中ですが応答しません")
+        return "; ".join([part for part in (how, self.words) if part])
+
+    def kill(self) -> None:
+        """At once and without waiting, for a loop that cannot wait any more."""
+        self._closing = True
+        if self._process is not None and self._process.returncode is None:
+            kill_group(self._process.pid)
+        if self._guard is not None:
+            self._guard.end()
+
+    @asynccontextmanager
+    async def connect_session(self, *, transport_options: Any = None, **session: Any) -> AsyncIterator[Any]:
+        options = transport_options or TransportOptions()
+        self._closing = self.over = False
+        self._words.clear()
+        pipe = asyncio.subprocess.PIPE
+        process = self._process = await asyncio.create_subprocess_exec(
+            self._entry.command,
+            *self._entry.args,
+            env={**get_default_environment(), **self._entry.env},
+            cwd=self._entry.cwd,
+            start_new_session=True,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+        )
+        self._guard = Guard(process.pid)
+        to_session, from_server = anyio.create_memory_object_stream[Any](0)
+        from_session, to_server = anyio.create_memory_object_stream[Any](0)
+        work = (self._read(process, to_session), self._write(process, to_server, to_session), self._listen(process))
+        tasks = [asyncio.create_task(one) for one in work]
+        try:
+            async with options.session_class(from_server, from_session, **session) as made:
+                yield made
+        finally:
+            self._closing = True
+            try:
+                with anyio.CancelScope(shield=True):
+                    await _end(process)
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
+            finally:
+                self._guard.end()
+                for stream in (to_session, from_server, from_session, to_server):
+                    stream.close()
+
+    async def _read(self, process: asyncio.subprocess.Process, to_session: Any) -> None:
+        assert process.stdout is not None
+        pieces: list[bytes] = []
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while piece := await process.stdout.read(_PIECE):
+                if b"\n" not in piece:
+                    pieces.append(piece)
+                    continue
+                *lines, rest = b"".join([*pieces, piece]).split(b"\n")
+                pieces = [rest]
+                for line in filter(bytes.strip, lines):
+                    await to_session.send(_message(line))
+            await _gone(process, 1.0)  # the exit code comes a moment after the end of the output
+            await self._is_over(to_session)
+
+    async def _is_over(self, to_session: Any) -> None:
+        """Whoever waits for an answer is told now."""
+        if not self._closing and not self.over:
+            self.over = True
+            self._ended()
+        await to_session.aclose()
+
+    async def _write(self, process: asyncio.subprocess.Process, to_server: Any, to_session: Any) -> None:
+        """One that no longer listens is as good as dead, even if it lives."""
+        assert process.stdin is not None
+        try:
+            async for message in to_server:
+                try:
+                    line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+                except ValueError as problem:  # half a character, or the like: this message is refused, the rest goes on
+                    await to_session.send(_refused(message.message, problem))
+                    continue
+                process.stdin.write(line + b"\n")
+                await process.stdin.drain()
+        except OSError:
+            await _gone(process, 1.0)
+            await self._is_over(to_session)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return  # the session ended first
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        rest = b""
+        while piece := await process.stderr.read(_PIECE):
+            *lines, rest = (rest + piece).split(b"\n")
+            rest = rest[-_PIECE:]
+            self._words.extend([line.decode("utf-8", "replace") for line in lines])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one has no name
+        return f"signal {number}"
+
+
+def _message(line: bytes) -> Any:
+    try:
+        return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as problem:  # something that the server printed; the session passes it to the message handler
+        return problem
+
+
+def _refused(message: Any, problem: Exception) -> SessionMessage:
+    error = mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=f"it was not sent: {problem}")
+    return SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=getattr(message, "id", None), error=error))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Politely, then firmly; at last the whole group, for a server may have started helpers of its own.
+
+    Whoever is in a hurry (a second Ctrl-C, an abort while it starts) does without the politeness.
+    """
+    task = asyncio.current_task()
+    try:
+        if process.stdin is not None:
+            process.stdin.close()
+        if (task is None or not task.cancelling()) and not await _gone(process, _GRACE):
+            kill_group(process.pid, signal.SIGTERM)
+            await _gone(process, _GRACE)
+    finally:
+        kill_group(process.pid)
+    await _gone(process, 1.0)
+    process._transport.close()  # type: ignore[attr-defined] # our ends of the pipes, even if a survivor holds the others
+
+
+async def _gone(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
+    return process.returncode is not None

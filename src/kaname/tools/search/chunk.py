@@ -1,0 +1,109 @@
+"""Blocks put together to chunks of a few sentences, never across headings.
+
+Short ones are found better; what is shown of a hit includes its neighbours."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from .readers.base import Block
+from .tokenize import query_terms as query_terms
+from .tokenize import terms as terms
+
+SIZE, LARGEST = 300, 500  # in columns: a Japanese letter counts as two
+_PIECE = LARGEST // 2  # in letters
+_GAPS = " \t\u3000|,、，"
+_SENTENCE = re.compile(r"(?<=[。．！？!?])[^\S\n]*|(?<=[.;])[^\S\n]+|\n")
+_UNDER_HEAD = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*")
+
+
+class Chunk(NamedTuple):
+    text: str
+    heading: str
+    place: str
+
+
+def width(text: str) -> int:
+    return sum(2 if ord(char) > 0x2E80 else 1 for char in text)
+
+
+def chunked(blocks: Iterable[Block]) -> Iterator[Chunk]:
+    held: list[Block] = []
+    for block in [part for one in blocks for part in _parts(one)]:
+        full = held and (block.heading != held[0].heading or sum(width(one.text) for one in held) + width(block.text) > SIZE)
+        page = held and block.place.startswith(("page", "slide")) and block.place != held[0].place
+        if full or page:
+            yield _joined(held)
+            held = []
+        held.append(block)
+    if held:
+        yield _joined(held)
+
+
+def _joined(held: list[Block]) -> Chunk:
+    return Chunk("\n".join([block.text for block in held]), held[0].heading, held[0].place)
+
+
+def _parts(block: Block) -> Iterator[Block]:
+    """A block that is too long, cut at the ends of sentences or lines; a table's head goes with every part, if it is short."""
+    if len(block.text) <= LARGEST and width(block.text) <= LARGEST:
+        yield block
+        return
+    head = _head(block)
+    part, begun = "", 0
+    for start, joint, sentence in _sentences(block.text, len(head)):
+        if part and width(part) + width(sentence) > SIZE:
+            yield _cut(block, head + part, begun)
+            part = ""
+        begun = begun if part else start
+        part = part + joint + sentence if part else sentence
+    if part:
+        yield _cut(block, head + part, begun)
+
+
+def _head(block: Block) -> str:
+    """Of a table that says that it is one; lines of a log have bars too."""
+    lines = block.text.split("\n", 2)
+    under = len(lines) > 2 and _UNDER_HEAD.fullmatch(lines[1]) is not None
+    if len(lines) < 3 or not (block.table or under):
+        return ""
+    head = "\n".join(lines[: 2 if under else 1]) + "\n"
+    return head if width(head) <= SIZE // 3 else ""
+
+
+def _sentences(text: str, start: int) -> Iterator[tuple[int, str, str]]:
+    """Each with its place and what joins it to the one before; what is no sentence at all is cut by length."""
+    ends = [(found.start(), found.end(), found[0]) for found in _SENTENCE.finditer(text, start)]
+    joint = ""
+    for end, following, between in [*ends, (len(text), len(text), "")]:
+        for place, piece in _pieces(text, start, end):
+            if piece.strip():
+                yield place, joint, piece
+                joint = ""
+        joint = joint if "\n" in joint else "\n" if "\n" in between else " " if between else joint
+        start = following
+
+
+def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
+    """Cut after a cell of a table, else after a word; only one that is too long itself is cut in two."""
+    while end - start > _PIECE:
+        window = text[start : start + _PIECE + 1]
+        cuts = [window.rfind(" | ", 1) + 2, max(map(window.rfind, _GAPS))]
+        cut = next((one + 1 for one in cuts if one > _PIECE // 4), _PIECE)
+        yield start, text[start : start + min(cut, _PIECE)]
+        start += min(cut, _PIECE)
+    if start < end:
+        yield start, text[start:end]
+
+
+def _cut(block: Block, text: str, start: int) -> Block:
+    """A part says in which line it begins."""
+    place = block.place
+    if place.startswith("line "):
+        after = bisect_right(block.lines, start, key=lambda one: one[0])
+        line = int(place.removeprefix("line ")) + block.text.count("\n", 0, start)
+        place = f"line {block.lines[max(0, after - 1)][1] if block.lines else line}"
+    return block._replace(text=text, place=place)

@@ -1,0 +1,171 @@
+"""Files into the index: what has changed is read, and embedded in batches across files; a file is stored as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core.errors import ConfigError, ModelError
+from ...core.language import say
+from ...kernel.boundary import Border
+from .chunk import Chunk, chunked
+from .embed import BadVector
+from .index import FileRow, Index
+from .readers.base import Unreadable, check, read_blocks
+
+_BATCH = 32  # texts to embed at once
+_READER = "2:"  # before a digest; raised when the same file gives other words than before
+_FRESH = 2.0  # seconds: a file may change twice in one tick of its clock
+_PLAIN = "text"  # that every server can embed
+Progress = Callable[[int, int, str], None]
+"""`progress(done, all, file)`, in files; within a large one, `file` ends with how far it is: `manual.pdf (64 of 512)`."""
+Embed = Callable[[list[str]], Any]
+
+
+class Added(NamedTuple):
+    """Paths. `passed`: how many files of which endings are not read. `again`: those that an older reader had read."""
+
+    added: list[str]
+    unchanged: list[str]
+    removed: list[str]
+    problems: dict[str, str]
+    passed: Counter[str]
+    again: list[str]
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    row: FileRow
+    chunks: list[Chunk]
+    vectors: list[Any] = field(default_factory=list)
+
+
+class Adding:
+    def __init__(self, index: Index, embed: Embed, progress: Progress | None, total: int) -> None:
+        self._index, self._embed, self._progress, self._total = index, embed, progress, total
+        self._known = {row.path: row for row in index.files()}
+        self._held: deque[_Held] = deque()
+        self._waiting: deque[tuple[_Held, str]] = deque()  # texts that are not embedded yet
+        self.done = Added([], [], [], {}, Counter(), [])
+
+    def take(self, path: Path) -> None:
+        self._tell(str(path))
+        with Border() as border:  # a file may be anything: what its reader stumbles over is told, and the others are read
+            known = self._known.get(str(path))
+            held = self._read(path, known)
+        if border.failure is not None:
+            self.done.problems[str(path)] = str(border.failure)
+        elif isinstance(held, _Held):
+            self._held.append(held)
+            self._waiting.extend([(held, text) for text in _texts(held.chunks)])
+            self._embed_full_batches()
+        else:
+            self.done.unchanged.append(str(path))
+            if held != known:
+                self._index.touch(held.path, held.modified)
+
+    def finish(self) -> None:
+        while self._waiting:
+            self._embed_some()
+        self._store()
+
+    def _tell(self, name: str) -> None:
+        if self._progress is not None:
+            done = len(self.done.added) + len(self.done.unchanged) + len(self.done.problems)
+            self._progress(done, self._total, name)
+
+    def _read(self, path: Path, known: FileRow | None) -> _Held | FileRow:
+        """What is new in it; or what is known, if it has not changed."""
+        status = path.stat()
+        if known is not None and not known.digest.startswith(_READER):
+            self.done.again.extend([str(path)] if not known.problem else [])
+            known = None
+        if known is not None and (known.modified, known.size) == (status.st_mtime, status.st_size) and not known.problem:
+            return known
+        modified = 0.0 if abs(time.time() - status.st_mtime) < _FRESH else status.st_mtime  # 0: to be compared again
+        digest, problem = "", ""
+        chunks: list[Chunk] = []
+        try:
+            check(path, status.st_size)
+            with path.open("rb") as file:
+                digest = _READER + hashlib.file_digest(file, "sha256").hexdigest()
+            if known is not None and known.digest == digest and not known.problem:
+                return known._replace(modified=modified)
+            chunks = list(chunked(read_blocks(path)))
+            problem = "" if chunks else say("there is no text in it", "テキストがありません")
+        except Unreadable as trouble:
+            problem = str(trouble)
+        return _Held(FileRow(str(path), modified, status.st_size, digest, len(chunks), problem), chunks)
+
+    def _embed_full_batches(self) -> None:
+        while len(self._waiting) >= _BATCH:
+            self._embed_some()
+        self._store()
+
+    def _embed_some(self) -> None:
+        some = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+        try:
+            vectors = self._embed([text for _, text in some])
+        except (ModelError, ConfigError) as problem:
+            self._one_by_one(some, problem)
+        else:
+            for (held, _), vector in zip(some, vectors, strict=True):
+                held.vectors.append(vector)
+        last = some[-1][0]
+        if len(last.chunks) > 2 * _BATCH:
+            self._tell(f"{last.row.path} ({len(last.vectors)} of {len(last.chunks)})")
+        self._store()
+
+    def _one_by_one(self, some: list[tuple[_Held, str]], problem: ModelError | ConfigError) -> None:
+        """The files of a batch that failed, if it is a text's fault: what is wrong with one is no reason to lose the others."""
+        if not _of_a_text(problem):
+            raise problem
+        try:
+            self._embed([_PLAIN])
+        except (ModelError, ConfigError):
+            raise problem from None
+        for held in dict.fromkeys([held for held, _ in some]):
+            try:
+                held.vectors.extend(self._embed([text for one, text in some if one is held]))
+            except (ModelError, ConfigError) as trouble:
+                if not _of_a_text(trouble):
+                    raise
+                held.row = held.row._replace(chunks=0, problem=str(trouble))
+                held.chunks, held.vectors = [], []
+                self._waiting = deque([one for one in self._waiting if one[0] is not held])
+
+    def _store(self) -> None:
+        """Those that are complete, in their order."""
+        while self._held and len(self._held[0].vectors) == len(self._held[0].chunks):
+            held = self._held.popleft()
+            self._index.put(held.row, held.chunks, held.vectors)
+            if held.row.problem:
+                self.done.problems[held.row.path] = held.row.problem
+            else:
+                self.done.added.append(held.row.path)
+
+
+def _of_a_text(problem: ModelError | ConfigError) -> bool:
+    """Too long for a server, or something that it stumbles over: not a key, an address, or a server that is gone."""
+    if isinstance(problem, ModelError):
+        return problem.status >= 400 and problem.status not in (401, 402, 403, 404, 405, 407, 408, 429)
+    return isinstance(problem, BadVector)
+
+
+def _texts(chunks: list[Chunk]) -> list[str]:
+    """Of the headings and the text: what a passage is about often stands above it."""
+    return [f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text for chunk in chunks]
+
+
+def of_text(name: str, text: str, chunks: list[Chunk], embed: Embed) -> tuple[FileRow, list[Any]]:
+    """A text that is no file, ready to be stored."""
+    digest = _READER + hashlib.sha256(text.encode()).hexdigest()
+    texts = _texts(chunks)
+    batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+    vectors = [vector for batch in batches for vector in embed(batch)]
+    return FileRow(name, 0.0, len(text), digest, len(chunks), ""), vectors

@@ -1,0 +1,236 @@
+"""Word and PowerPoint files: what is written in them, read from their XML. Excel is next door."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Self
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+from zipfile import BadZipFile, ZipFile
+
+from ....core.language import say
+from .base import Block, Headings, Unreadable
+
+_LARGEST = 20_000_000  # of one part, unpacked
+_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
+_STRICT = {
+    b"http://purl.oclc.org/ooxml/" + one: b"http://schemas.openxmlformats.org/" + one.replace(b"/", b"/2006/", 1)
+    for one in (
+        b"wordprocessingml/main",
+        b"drawingml/main",
+        b"presentationml/main",
+        b"spreadsheetml/main",
+        b"officeDocument/relationships",
+    )
+}
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_LEVEL = re.compile(r"(?:heading|見出し)\s*(\d)|(title|表題)", re.IGNORECASE)
+_CONTENTS = re.compile(r"(?:toc|目次)\s*\d", re.IGNORECASE)
+_UNREAD = {  # readings of Japanese words, where a moved text was, and the copy of a text box for old programs
+    f"{_W}rt",
+    f"{_W}moveFrom",
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
+}
+
+
+def read_office(path: Path) -> Iterator[Block]:
+    from .spreadsheet import excel
+
+    reader = {".docx": _word, ".xlsx": excel, ".pptx": _powerpoint}[path.suffix.lower()]
+    try:
+        with ZipFile(path) as archive:
+            yield from reader(archive)
+    except BadZipFile as problem:
+        if path.read_bytes()[:4] == b"\xd0\xcf\x11\xe0":  # the container of the old formats, which also holds encrypted files
+            raise Unreadable(say("it needs a password, or is in the old format", "パスワード付きか、古い形式です")) from problem
+        raise Unreadable(_broken(path, problem)) from problem
+    except (KeyError, IndexError, ElementTree.ParseError, ValueError, RecursionError, RuntimeError) as problem:
+        raise Unreadable(_broken(path, problem)) from problem
+
+
+def _broken(path: Path, problem: Exception) -> str:
+    kind = path.suffix[1:]
+    return say(f"the {kind} cannot be read: {problem}", f"{kind} を読めません: {problem}")
+
+
+class _Usual:
+    """A part as most programs write it: the names that its head declares are not those of the strict form (ISO 29500)."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._head = file, True
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        if self._head:
+            self._head = False
+            for strict, usual in _STRICT.items():
+                data = data.replace(strict, usual)
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def opened(archive: ZipFile, name: str, largest: int = _LARGEST) -> _Usual:
+    if archive.getinfo(name).file_size > largest:
+        raise Unreadable(say(f"{name} is larger than {largest // 10**6} MB", f"{name} が {largest // 10**6} MB を超えています"))
+    return _Usual(archive.open(name))
+
+
+def part(archive: ZipFile, name: str) -> Element:
+    with opened(archive, name) as file:
+        return ElementTree.fromstring(file.read(_LARGEST + 1))
+
+
+def related(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """What a part refers to: by its id, the kind and the name of the part."""
+    folder, file = posixpath.split(name)
+    relations = f"{folder}/_rels/{file}.rels"
+    if relations not in archive.namelist():
+        return {}
+    found = {}
+    for one in part(archive, relations):
+        target = posixpath.normpath(posixpath.join("/", folder, one.get("Target", ""))).lstrip("/")
+        if target in archive.namelist():
+            found[one.get("Id", "")] = (posixpath.basename(one.get("Type", "")), target)
+    return found
+
+
+def ordered(archive: ZipFile, name: str, tag: str) -> list[tuple[Element, str]]:
+    """The slides or sheets that a part lists, in its order, each with the name of its own part."""
+    parts = related(archive, name)
+    listed = [(one, parts.get(one.get(_RELATION, ""))) for one in part(archive, name).iter(tag)]
+    return [(one, found[1]) for one, found in listed if found is not None]
+
+
+def _word(archive: ZipFile) -> Iterator[Block]:
+    whole = part(archive, "word/document.xml")
+    body = whole.find(f"{_W}body")
+    headings, levels, notes = Headings(), _levels(archive), _notes(archive)
+    paged = whole.find(f".//{_W}lastRenderedPageBreak") is not None
+    page = 1
+    for number, node in enumerate([] if body is None else _opened_up(body), 1):
+        begins, breaks = _page_breaks(node)
+        place = f"page {page + begins}" if paged else f"paragraph {number}"
+        page += breaks
+        if node.tag == f"{_W}tbl":
+            yield headings.block(_table(node), place, table=True)
+            continue
+        style = node.find(f"{_W}pPr/{_W}pStyle")
+        level = levels.get("" if style is None else style.get(f"{_W}val", ""), 9)
+        text = _line(node)
+        if level < 9 and text:
+            yield from headings.enter(level, text, place)
+        elif text and level == 9:
+            said = [notes.get(one.get(f"{_W}id", ""), "") for one in node.iter(f"{_W}footnoteReference")]
+            yield headings.block("\n".join([text, *[one for one in said if one]]), place)
+    yield from headings.ended()
+
+
+def _opened_up(body: Element) -> Iterator[Element]:
+    """Paragraphs and tables, also those inside of a frame that Word puts around fields."""
+    for node in body:
+        if node.tag == f"{_W}sdt":
+            yield from _opened_up(node.find(f"{_W}sdtContent") or Element("nothing"))
+        else:
+            yield node
+
+
+def _levels(archive: ZipFile) -> dict[str, int]:
+    """How deep a heading is, by the id of its style (in a Japanese Word the id is a number); 10 for a table of contents."""
+    found = {f"Heading{level}": level for level in range(1, 10)} | {"Title": 0}
+    if "word/styles.xml" not in archive.namelist():
+        return found
+    for style in part(archive, "word/styles.xml").iter(f"{_W}style"):
+        name, outline = style.find(f"{_W}name"), style.find(f"{_W}pPr/{_W}outlineLvl")
+        named = "" if name is None else name.get(f"{_W}val", "")
+        level = _LEVEL.match(named)
+        if level:
+            found[style.get(f"{_W}styleId", "")] = int(level[1] or 0)
+        elif _CONTENTS.match(named):
+            found[style.get(f"{_W}styleId", "")] = 10
+        elif outline is not None:
+            found[style.get(f"{_W}styleId", "")] = int(outline.get(f"{_W}val", "8")) + 1
+    return found
+
+
+def _notes(archive: ZipFile) -> dict[str, str]:
+    if "word/footnotes.xml" not in archive.namelist():
+        return {}
+    return {one.get(f"{_W}id", ""): _line(one) for one in part(archive, "word/footnotes.xml").iter(f"{_W}footnote")}
+
+
+def _page_breaks(node: Element) -> tuple[int, int]:
+    """How many stand before the first word, and how many in all."""
+    before, count, seen = 0, 0, False
+    for one in node.iter():
+        if one.tag == f"{_W}lastRenderedPageBreak":
+            count += 1
+            before += not seen
+        seen = seen or one.tag == f"{_W}t"
+    return before, count
+
+
+def _table(node: Element) -> str:
+    rows = [[_line(cell).replace("\n", " ") for cell in _inside(row, f"{_W}tc")] for row in _inside(node, f"{_W}tr")]
+    return "\n".join([" | ".join(row) for row in rows])
+
+
+def _inside(node: Element, tag: str) -> Iterator[Element]:
+    """Those of a table itself; a table in one of its cells is a part of that cell."""
+    for child in node:
+        if child.tag == tag:
+            yield child
+        elif child.tag != f"{_W}tbl":
+            yield from _inside(child, tag)
+
+
+def _line(node: Element) -> str:
+    """The words, with the spaces that tabs, line ends and new paragraphs stand for."""
+    return "".join(_pieces(node)).strip()
+
+
+def _pieces(node: Element) -> Iterator[str]:
+    kinds = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}p": "\n", f"{_W}noBreakHyphen": "-"}
+    if node.tag in _UNREAD or node.tag == f"{_W}tabs":
+        return
+    yield kinds.get(node.tag, (node.text or "") if node.tag == f"{_W}t" else "")
+    for child in node:
+        yield from _pieces(child)
+
+
+def words(node: Element, tag: str) -> str:
+    return "".join([one.text or "" for one in node.iter(tag)]).strip()
+
+
+def _powerpoint(archive: ZipFile) -> Iterator[Block]:
+    for number, (_, name) in enumerate(ordered(archive, "ppt/presentation.xml", f"{_P}sldId"), 1):
+        slide = part(archive, name)
+        title, lines = "", []
+        for kind, paragraphs in _shapes(slide):
+            if kind in ("title", "ctrTitle"):
+                title = " ".join([one for one in paragraphs if one])
+            elif kind not in ("sldNum", "dt", "ftr"):
+                lines += paragraphs
+        rows = [" | ".join([words(cell, f"{_A}t") for cell in row.iter(f"{_A}tc")]) for row in slide.iter(f"{_A}tr")]
+        text = "\n".join([line for line in [*lines, *rows] if line])
+        yield Block(text or title, title, f"slide {number}")
+        notes = [target for kind, target in related(archive, name).values() if kind == "notesSlide"]
+        said = [line for one in notes for kind, lines in _shapes(part(archive, one)) if kind == "body" for line in lines]
+        yield Block("\n".join([line for line in said if line]), title, f"slide {number}, notes")
+
+
+def _shapes(slide: Element) -> Iterator[tuple[str, list[str]]]:
+    """What kind of box it is, and its paragraphs."""
+    for shape in slide.iter(f"{_P}sp"):
+        kind = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
+        named = "" if kind is None else kind.get("type", "")
+        yield named, [words(paragraph, f"{_A}t") for paragraph in shape.iter(f"{_A}p")]

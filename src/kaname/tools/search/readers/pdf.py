@@ -1,0 +1,42 @@
+"""PDF as blocks, a paragraph each, with its page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from ....core.errors import ConfigError
+from ....core.language import say
+from .base import Block, Unreadable
+from .text import paragraphs
+
+
+def pdf(path: Path) -> Iterator[Block]:
+    try:
+        import pypdf
+        from pypdf.errors import FileNotDecryptedError, PyPdfError
+    except ImportError as problem:
+        raise ConfigError(say("PDF needs pip install 'kaname[search]'", "pip install 'kaname[search]' が必要です")) from problem
+    remarks = logging.getLogger("pypdf")  # about the file's faults, for people who make PDFs
+    level = remarks.level
+    remarks.setLevel(logging.CRITICAL + 1)
+    try:
+        for number, page in enumerate(pypdf.PdfReader(path).pages, 1):
+            for _, lines in paragraphs((page.extract_text() or "").splitlines()):
+                yield Block(_rejoined(lines), "", f"page {number}")
+    except FileNotDecryptedError as problem:
+        raise Unreadable(say("it needs a password", "パスワードが必要です")) from problem
+    except (PyPdfError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise Unreadable(say(f"the PDF cannot be read: {problem}", f"PDF を読めません: {problem}")) from problem
+    finally:
+        remarks.setLevel(level)
+
+
+def _rejoined(lines: list[str]) -> str:
+    """Lines that were broken to fit a page, whole again: Japanese without spaces between them."""
+    whole = lines[0]
+    for line in lines[1:]:
+        wide = bool(whole) and ord(whole[-1]) > 0x2E80 and bool(line) and ord(line[0]) > 0x2E80
+        whole += line if wide else "\n" + line
+    return whole
