@@ -79,6 +79,8 @@ def may_become_label(line: str) -> bool:
     """Whether more text could make a label of this beginning of a line, or turn what follows one into it."""
     if len(line) >= _WIDTH or line.startswith(("    ", "\t")):
         return False
+    if _HEADING.fullmatch(line) or _ALONE.fullmatch(line):
+        return True  # a label, if nothing follows
     rest = line.lstrip(" \t\u3000").removeprefix("【")
     rest = rest[before.end() :] if (before := _BEFORE.match(rest)) else rest
     if not rest.strip("*_ ") or re.fullmatch(r"\d{1,2}[.)]?|s|st|ste|step[ \t]?\d{0,3}", rest, re.IGNORECASE):

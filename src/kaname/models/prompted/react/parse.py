@@ -46,8 +46,10 @@ def read(text: str, tools: Tools, careful: Collection[str] = ()) -> Reading:
 
 
 def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) -> Reading:
-    found = [section for section in sections.found if section.text.strip("`") and section.kind != "channel"]
-    if not sections.raw or (found and found[-1].kind == "think"):
+    found = [section for section in sections.found if section.text and section.kind != "channel"]
+    found = [section for section in found if section.kind != "bare" or section.text.strip("`")]  # but the edge of a code block
+    labelled = any(section.kind in ("action", "answer") for section in found)
+    if (not sections.raw and not labelled) or (found and found[-1].kind == "think"):
         what = "the thought never ended" if sections.raw else "the reply was empty"
         return Reading(_thoughts(found), problem=what)
     if not found:

@@ -86,6 +86,8 @@ class Sections:
     def _split(self, text: str) -> None:
         place = 0
         for token in _TOKEN.finditer(text):
+            if self._ended:
+                return
             self._write(text[place : token.start()])
             place = token.start()
             before = text[place - 1 : place] or (self._raw[-1][-1:] if self._raw else "")
@@ -95,8 +97,10 @@ class Sections:
 
     def _take_token(self, token: re.Match[str]) -> bool:
         """Whether it was a token, and not text about one."""
+        if self.over and (token["tag"] is not None or token["end"] is not None):
+            return False
         now, begun = self.found[-1].kind, any(section.begun for section in self.found)
-        if token["token"] is not None and (self._in_channel or token["token"] == "channel"):
+        if token["token"] is not None and (self._in_channel or (token["token"] == "channel" and not self.raw)):
             self._take_channel(token["token"])
         elif token["tag"] is not None:
             kind = _TAG_KINDS.get(token["tag"].lower(), token["tag"].lower())
@@ -106,6 +110,7 @@ class Sections:
                 return False
             if self._line.strip() and not self._decided:
                 self._decide()
+            self.over = bool(token["close"]) and kind == "answer" and self.found[-1].begun
             self._begin("bare" if token["close"] else kind, tagged=not token["close"])
         elif token["end"] is None and token[0] == "</s>" and "<s>" in self.raw:
             return False
