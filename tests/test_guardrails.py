@@ -242,7 +242,6 @@ async def test_rules_for_tools():
     "wrong",
     [
         {"blocked_patterns": "abc"},
-        {"blocked_patterns": ["(a)\\1"]},
         {"blocked_patterns": ["("]},
         {"max_input_tokens": 0},
         {"window": 0},

@@ -14,7 +14,8 @@ import trustme
 from kaname import Agent, ConfigError, ModelRequest
 from kaname.core import errors
 from kaname.core.messages import user
-from kaname.models import OpenAI, Timeouts, http
+from kaname.models import OpenAI, Timeouts
+from kaname.models.http import client as http
 from kaname.models.http.address import route_to
 from kaname.testing.wire import WireServer, reply, status
 

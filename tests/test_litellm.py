@@ -10,7 +10,7 @@ from kaname import Agent, ConfigError, ModelRequest
 from kaname.core import errors
 from kaname.core.messages import Provided, Thinking, user
 from kaname.models import LiteLLM, Price, Timeouts
-from kaname.models import litellm as adapter
+from kaname.models.providers import litellm as adapter
 from kaname.models.registry import resolve
 from kaname.testing import WireServer
 from kaname.testing.wire import anthropic_reply, reply, status

@@ -14,10 +14,12 @@ import pytest
 from pydantic import BaseModel, Field
 
 from kaname import Agent, ConfigError, ModelError, load_config, max_steps, tool
-from kaname.cli import nearby as near
+from kaname.cli import model_servers as near
 from kaname.core.messages import ModelReply, ToolSpec, assistant
-from kaname.models import Local, OpenAI, fetching, weights
+from kaname.models import Local, OpenAI
 from kaname.models.http.address import route_to
+from kaname.models.local import download as fetching
+from kaname.models.local import weights
 from kaname.models.prompted.answer_stream import AnswerStream
 from kaname.models.prompted.inline_calls import Held, written_call
 from kaname.models.prompted.tool_text import described

@@ -20,7 +20,9 @@ from kaname.cli.main import main
 from kaname.cli.terminal.screen import Screen
 from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
-from kaname.tools.search import embedding, folders, opening
+from kaname.tools.search import embed as embedding
+from kaname.tools.search import folders
+from kaname.tools.search import index_file as opening
 from kaname.tools.search.chunk import chunked
 from kaname.tools.search.readers.base import Block, Unreadable, read_blocks
 from kaname.tools.search.readers.encoding import decoded

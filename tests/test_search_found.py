@@ -19,7 +19,8 @@ from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel
 from kaname.cli.main import main
 from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
-from kaname.tools.search import adding, embedding
+from kaname.tools.search import embed as embedding
+from kaname.tools.search import ingest as adding
 from kaname.tools.search.chunk import LARGEST, chunked, width
 from kaname.tools.search.embed import ServedEmbeddings
 from kaname.tools.search.readers.base import Block, Unreadable, read_blocks

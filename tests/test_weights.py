@@ -10,7 +10,8 @@ import zipfile
 import pytest
 
 from kaname import ConfigError
-from kaname.models import fetching, weights
+from kaname.models.local import download as fetching
+from kaname.models.local import weights
 
 PIECES = [bytes([number]) * 70_000 for number in (1, 2, 3)]
 WHOLE = b"".join(PIECES)

@@ -161,7 +161,7 @@ class ModelRequest:
     last: bool = False
 
 
-NOTE = "Your last reply could not be used: "
+NOTE = "Your last reply could not be read: "
 
 
 @record

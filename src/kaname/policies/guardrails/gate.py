@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from ...core.language import say
 from ...core.messages import NOTHING, ModelReply
 from .escapes import Spelt, spelt_out
-from .patterns import Match
-from .scan import Scan
+from .patterns import Match, Scan
 from .texts import as_meant, in_calls, of_provider
 from .verdicts import AT_ONCE, GuardrailAction, GuardrailResult, Withheld, blocking, cost_of, over_limit, too_long
 

@@ -1,24 +1,25 @@
-"""Regular expressions that cannot hang, for text that arrives in pieces.
+"""Patterns over text that arrives in pieces: the `regex` library, its partial matches, and a time limit.
 
-A pattern becomes a machine of states (Thompson). All its threads take each character once, so that the time is linear in the
-text whatever the pattern says; and the oldest thread that is still alive tells from where on the text may yet turn out to be a
-match. What such a machine cannot do (back references, look-arounds longer than a character) is refused at once.
+A partial match tells from where on the text may still become a match: only that is held back. A search that takes too long
+counts as a match, so that no text can switch a guardrail off by being slow to judge.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser  # type: ignore[attr-defined]
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+import regex
 
 from ...core.errors import ConfigError
 from ...core.language import say
-from .letters import EDGE, Edge, Test, at_edge, char_test, same
 
-_MOST_STATES = 700
-_REMEMBERED = 4_096  # answers a state keeps about characters
+_SECONDS = 0.2  # for one search
+_LONGEST = 10_000  # characters of a pattern
+_CONTEXT = 100  # characters before an open match that a look-behind may see
+_AHEAD = 100  # characters after a match that a look-ahead may ask for
+_SAMPLES = ("", "a", "A", "1", " ", "あ", "\n", "a1", " a")
 
 
 class Match(NamedTuple):
@@ -27,217 +28,121 @@ class Match(NamedTuple):
     pattern: str
 
 
-class _State:
-    """One of: take a character (`test`), go on at an `edge`, or `split`. The last state of all is the match."""
-
-    __slots__ = ("edge", "known", "only", "out", "test")
-
-    def __init__(
-        self, out: list[int], test: Test | None = None, edge: Edge | None = None, only: frozenset[str] | None = None
-    ) -> None:
-        self.out, self.test, self.edge = out, test, edge
-        self.only = only  # the characters that it takes, where they are few
-        self.known: dict[str, bool] = {}
-
-    def takes(self, char: str) -> bool:
-        answer = self.known.get(char)
-        if answer is None:
-            if len(self.known) >= _REMEMBERED:
-                self.known.clear()
-            assert self.test is not None
-            answer = self.known[char] = self.test(char)
-        return answer
-
-
 class Pattern:
-    """A compiled pattern, in the syntax of Python's `re`."""
+    """A compiled pattern. `whole`: it has to fit a text from its beginning to its end, and may fit the empty one."""
 
     def __init__(self, pattern: str, *, whole: bool = False) -> None:
-        """`whole`: it has to fit a text from its beginning to its end, and may fit the empty one."""
         if not isinstance(pattern, str):
             raise ConfigError(say(f"a pattern is a text, not {pattern!r}", f"パターンは文字列です: {pattern!r}"))
         self.pattern, self._whole = pattern, whole
-        try:
-            tree = _parser.parse(pattern)
-        except (re.error, OverflowError, RecursionError) as problem:
-            raise _refused(pattern, str(problem)) from problem
-        self.states: list[_State] = []
-        self._parts = 0
-        self._entries: dict[tuple[str, str], tuple[bool, tuple[int, ...]]] = {}
-        edges = [(sre.AT, sre.AT_BEGINNING_STRING), (sre.AT, sre.AT_END_STRING)] if whole else []
-        try:
-            self._first = self._build([*edges[:1], *tree, *edges[1:]], tree.state.flags, self._add(_State([])))
-        except RecursionError as problem:
-            raise _refused(pattern, say("nested too deeply", "入れ子が深すぎます")) from problem
-        reached = self._reached()
-        self._begins = [self.states[at] for at in reached if self.states[at].test is not None]
-        self.may_be_empty = 0 in reached
-        known = [state.only for state in self._begins]
-        few = [one for one in known if one is not None]
-        self.begins_with = None if self.may_be_empty or len(few) < len(known) else frozenset[str]().union(*few)
-        if self.may_be_empty and not whole:
+        self.compiled = _compiled(pattern)
+        if not whole and any((found := self._found(text)) and found.end() == found.start() for text in _SAMPLES):
             raise _refused(pattern, say("it matches the empty text, so everything", "空の文字列に一致してしまいます"))
 
-    def entry(self, before: str, char: str) -> tuple[bool, tuple[int, ...]]:
-        """A match that begins here: whether it is one at once, and where its threads stand after the character."""
-        known = self._entries.get((before, char))
-        if known is None:
-            if len(self._entries) >= _REMEMBERED:
-                self._entries.clear()
-            found, ready = self.closed({self._first: 0}, before, char)
-            after = tuple({self.states[at].out[0] for at in ready if self.states[at].takes(char)})
-            known = self._entries[before, char] = (found is not None, after)
-        return known
-
-    def closed(self, waiting: Mapping[int, int], before: str | None, char: str | None) -> tuple[int | None, dict[int, int]]:
-        """The states that take a character, reached from the waiting ones; and the earliest beginning of a match.
-
-        Without the characters on both sides, no condition holds."""
-        states, found = self.states, None
-        ready: dict[int, int] = {}
-        seen: dict[int, int] = {}
-        todo = [*waiting.items()]
-        while todo:
-            at, start = todo.pop()
-            if seen.get(at, start + 1) <= start:
-                continue
-            seen[at] = start
-            state = states[at]
-            if at == 0:
-                found = start if found is None else min(found, start)
-            elif state.test is not None:
-                ready[at] = start
-            elif state.edge is None or (before is not None and char is not None and state.edge(before, char)):
-                todo += [(target, start) for target in state.out]
-        return found, ready if char != EDGE else {}
-
-    def may_begin(self, char: str) -> bool:
-        """Whether a match could begin with this character, whatever stands around it."""
-        return self.may_be_empty or any(state.takes(char) for state in self._begins)
-
-    def _reached(self) -> set[int]:
-        """The states that can be reached without taking a character, if all conditions hold."""
-        seen, todo = set[int](), [self._first]
-        while todo:
-            at = todo.pop()
-            if at not in seen:
-                seen.add(at)
-                todo += self.states[at].out if self.states[at].test is None else []
-        return seen
+    @property
+    def ahead(self) -> int:
+        """How many characters after a match may still undo it."""
+        if "(?=" in self.pattern or "(?!" in self.pattern:
+            return _AHEAD
+        return 2 if "$" in self.pattern or "\\" in self.pattern else 0  # `$` before the last line's end, `\b`, `\Z`
 
     def search(self, text: str) -> Match | None:
-        """The first match to end, from its earliest beginning."""
-        from .scan import Scan
+        """The first match. Too slow to tell: a match, but no fit for the whole."""
+        try:
+            found = self._found(text)
+        except TimeoutError:
+            return None if self._whole else Match(0, len(text), self.pattern)
+        return None if found is None else Match(found.start(), found.end(), self.pattern)
 
-        scan = Scan([self])
-        return scan.feed(text) or scan.end()
-
-    # From the tree to states, built from the end: every part knows where it goes on
-
-    def _add(self, state: _State) -> int:
-        self._check_size()
-        self.states.append(state)
-        return len(self.states) - 1
-
-    def _build(self, items: Iterable[tuple[Any, Any]], flags: int, then: int) -> int:
-        self._parts += 1
-        self._check_size()
-        for kind, value in reversed(list(items)):
-            then = self._part(kind, value, flags, then)
-        return then
-
-    def _check_size(self) -> None:
-        if self._parts + len(self.states) > _MOST_STATES:
-            raise _refused(self.pattern, say("it is too large", "大きすぎます"))
-
-    def _part(self, kind: Any, value: Any, flags: int, then: int) -> int:
-        match kind:
-            case sre.LITERAL:
-                only = same(chr(value), flags)
-                return self._add(_State([then], test=only.__contains__, only=only))
-            case sre.NOT_LITERAL | sre.ANY | sre.IN:
-                return self._add(_State([then], test=char_test(kind, value, flags)))
-            case sre.SUBPATTERN:
-                _, added, removed, inner = value
-                return self._build(inner, (flags | added) & ~removed, then)
-            case sre.BRANCH:
-                return self._add(_State([self._build(branch, flags, then) for branch in value[1]]))
-            case sre.MAX_REPEAT | sre.MIN_REPEAT:
-                return self._repeat(value, flags, then)
-            case sre.AT if (
-                value is sre.AT_END and not flags & re.MULTILINE and not self._whole
-            ):  # also before a line's end that ends the text
-                end = self._add(_State([then], edge=at_edge(value, flags)))
-                return self._add(_State([end, self._add(_State([end], test=lambda char: char == "\n"))]))
-            case sre.AT:
-                return self._add(_State([then], edge=at_edge(value, flags)))
-            case sre.ASSERT | sre.ASSERT_NOT:
-                return self._around(kind, value, flags, then)
-        raise _refused(self.pattern, say(f"{str(kind).lower()} is not possible here", f"{str(kind).lower()} は使えません"))
-
-    def _repeat(self, value: Any, flags: int, then: int) -> int:
-        least, most, inner = value
-        if most is sre.MAXREPEAT:
-            loop = self._add(_State([]))
-            self.states[loop].out = [self._build(inner, flags, loop), then]
-            then = loop
-        else:
-            for _ in range(most - least):
-                then = self._add(_State([self._build(inner, flags, then), then]))
-        for _ in range(least):
-            then = self._build(inner, flags, then)
-        return then
-
-    def _around(self, kind: Any, value: Any, flags: int, then: int) -> int:
-        """`(?=x)`, `(?!x)`, `(?<=x)`, `(?<!x)` for one character x, for `^`, `$` and the like, or for alternatives of these."""
-        behind, inner = value[0] < 0, list(value[1])
-        conditions = [self._single(branch, flags, behind) for branch in (inner[0][1][1] if _is_branch(inner) else [inner])]
-
-        def one_holds(before: str, after: str) -> bool:
-            return any(holds(before, after) for holds in conditions)
-
-        if kind is sre.ASSERT_NOT:
-            return self._add(_State([then], edge=lambda before, after: not one_holds(before, after)))
-        found = self._add(_State([then], edge=one_holds))
-        ends = [(sre.AT, sre.AT_END)] if _has_end(inner) and not flags & re.MULTILINE else []
-        return self._add(_State([found, self._build(ends, flags, then)])) if ends else found
-
-    def _single(self, items: Iterable[tuple[Any, Any]], flags: int, behind: bool) -> Edge:
-        one = list(items)
-        if len(one) == 1:
-            kind, value = one[0]
-            if kind is sre.SUBPATTERN:
-                return self._single(value[3], (flags | value[1]) & ~value[2], behind)
-            if kind is sre.AT:
-                return at_edge(value, flags)
-            if kind in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN):
-                return _beside(char_test(kind, value, flags), behind)
-        raise _refused(
-            self.pattern,
-            say("a look-around can be one character long, no more", "先読み・後読みは 1 文字だけ使えます"),
-        )
+    def _found(self, text: str) -> Any:
+        find = self.compiled.fullmatch if self._whole else self.compiled.search
+        return find(text, timeout=_SECONDS)
 
 
-def _beside(test: Test, behind: bool) -> Edge:
-    def holds(before: str, after: str) -> bool:
-        char = before if behind else after
-        return char != EDGE and test(char)
+class Scan:
+    """`pending`: no match that may still come begins before it. After a match: `drop` it, and `feed` the rest."""
 
-    return holds
+    def __init__(self, patterns: Iterable[Pattern]) -> None:
+        self._patterns = tuple(patterns)
+        self._groups = _grouped(self._patterns)
+        self._text, self._begins = "", 0  # the end of what has come, and its first character's place
+        self.length = self.pending = 0
+
+    def copy(self) -> Scan:
+        """One that goes on from here by itself."""
+        made = Scan(self._patterns)
+        made._text, made._begins, made.length, made.pending = self._text, self._begins, self.length, self.pending
+        return made
+
+    def feed(self, piece: str) -> Match | None:
+        self._text += piece
+        self.length += len(piece)
+        return self._look(last=False)
+
+    def end(self) -> Match | None:
+        return self._look(last=True)
+
+    def drop(self, pattern: str) -> None:
+        """Look for it no more."""
+        self._patterns = tuple([one for one in self._patterns if one.pattern != pattern])
+        self._groups = _grouped(self._patterns)
+
+    def _look(self, *, last: bool) -> Match | None:
+        matches, pending = list[Match](), self.length
+        for group in self._groups:
+            place, found = self._search(group, last)
+            matches += [] if found is None else [found]
+            pending = min(pending, place)
+        if matches:
+            return min(matches)
+        self.pending = pending
+        cut = self.pending - _CONTEXT - self._begins
+        if cut > _CONTEXT:
+            self._text, self._begins = self._text[cut:], self._begins + cut
+        return None
+
+    def _search(self, group: _Group, last: bool) -> tuple[int, Match | None]:
+        """From where on a match of it may be open, and a match that is certain."""
+        start = max(0, self.pending - self._begins)
+        try:
+            found = group.compiled.search(self._text, start, partial=not last, timeout=_SECONDS)
+        except TimeoutError:
+            return self.length, Match(self.pending, self.length, group.patterns[0].pattern)
+        if found is None:
+            return self.length, None
+        place = self._begins + found.start()
+        if found.partial or (not last and found.end() + group.ahead > len(self._text)):
+            return place, None
+        alone = group.patterns[0] if len(group.patterns) == 1 else None
+        pattern = alone or next(one for one in group.patterns if one.compiled.match(self._text, found.start()))
+        return place, Match(place, self._begins + found.end(), pattern.pattern)
 
 
-def _has_end(items: Iterable[tuple[Any, Any]]) -> bool:
-    """Whether `$` is in it, which also stands before the line's end that ends a text."""
-    return any(
-        (kind is sre.AT and value is sre.AT_END)
-        or (kind is sre.BRANCH and any(_has_end(branch) for branch in value[1]))
-        or (kind is sre.SUBPATTERN and _has_end(value[3]))
-        for kind, value in items
-    )
+class _Group(NamedTuple):
+    """Patterns that are looked for at once: a thousand words cost one search."""
+
+    compiled: Any
+    patterns: tuple[Pattern, ...]
+    ahead: int
 
 
-def _is_branch(items: list[tuple[Any, Any]]) -> bool:
-    return len(items) == 1 and items[0][0] is sre.BRANCH
+@lru_cache(maxsize=256)
+def _grouped(patterns: tuple[Pattern, ...]) -> tuple[_Group, ...]:
+    words = tuple([one for one in patterns if not set(one.pattern) & set("\\()[]{}^$")])
+    others = [_Group(one.compiled, (one,), one.ahead) for one in patterns if one not in words]
+    if not words:
+        return tuple(others)
+    joined = regex.compile("|".join([f"(?:{one.pattern})" for one in words]))
+    return (_Group(joined, words, 0), *others)
+
+
+def _compiled(pattern: str) -> Any:
+    if len(pattern) > _LONGEST:
+        raise _refused(pattern, say("it is too large", "大きすぎます"))
+    try:
+        return regex.compile(pattern)
+    except (regex.error, OverflowError, RecursionError, MemoryError) as problem:
+        raise _refused(pattern, str(problem) or type(problem).__name__) from problem
 
 
 def _refused(pattern: str, why: str) -> ConfigError:

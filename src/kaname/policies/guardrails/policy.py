@@ -21,8 +21,7 @@ from ..names import known_tools
 from ..tool_rules import ToolRule, check_names, check_rules, refusal
 from .escapes import spelt_out
 from .gate import Held
-from .patterns import Match, Pattern
-from .scan import Patterns, Scan
+from .patterns import Match, Pattern, Scan
 from .texts import as_meant, texts
 from .verdicts import (
     ALLOWED,
@@ -82,8 +81,8 @@ class Guardrails(Policy):
         if not isinstance(check_seconds, int | float) or check_seconds <= 0:
             raise ConfigError(f"check_seconds is a number above 0, not {check_seconds!r}")
         self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
-        self.blocked = Patterns([Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)])
-        self.warned = Patterns([Pattern(one) for one in _listed("warn_patterns", warn_patterns)])
+        self.blocked = tuple([Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)])
+        self.warned = tuple([Pattern(one) for one in _listed("warn_patterns", warn_patterns)])
         self._numbers = {one.pattern: number for number, one in enumerate(self.blocked, 1)}
         self.input_checks, self.output_checks = _checks("input_checks", input_checks), _checks("output_checks", output_checks)
         self.result_checks = _checks("result_checks", result_checks)
