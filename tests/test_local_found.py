@@ -426,16 +426,29 @@ async def test_tools_may_have_all_the_names_of_the_answer():
 @pytest.mark.parametrize(
     "written",
     [
-        'Sure! {"tool": "look", "args": {"place": "x"}}',
         '<think>hm</think>{"tool": "look", "args": {"place": "x"}}',
-        '{"tool": "look", "args": {"place": "x"}}\n{"tool": "look", "args": {"place": "y"}}',
         '{"tool": "look", "args": "{\\"place\\": \\"x\\"}"}',
-        '{"tool": "look", "arguments": {"place": "x"}} and then I will see',
     ],
 )
-async def test_json_between_words_in_text_mode(written):
-    result, _, _, _ = await run([reply(written), reply('Well: {"tool": "answer", "text": "done"}')], mode="text")
+async def test_json_alone_is_a_call_in_text_mode(written):
+    result, _, _, _ = await run([reply(written), reply('{"tool": "answer", "text": "done"}')], mode="text")
     assert (did, result.output) == ([("look", "x")], "done")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        'Sure! {"tool": "look", "args": {"place": "x"}}',
+        '{"tool": "look", "args": {"place": "x"}}\n{"tool": "look", "args": {"place": "y"}}',
+        '{"tool": "look", "arguments": {"place": "x"}} and then I will see',
+        'Well: {"tool": "answer", "text": "done"}',
+    ],
+)
+async def test_json_between_words_is_asked_for_again_in_text_mode(written):
+    script = [reply(written), reply("Action: look\nAction Input: x"), reply("Final Answer: done")]
+    result, server, _, _ = await run(script, mode="text")
+    assert (did, result.output) == ([("look", "x")], "done")
+    assert "not in the form" in server.requests[1]["messages"][-1]["content"]
 
 
 # --- the machine itself, and its neighbours ---

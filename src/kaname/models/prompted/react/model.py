@@ -124,7 +124,7 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: S
     tools = {tool.name: tool.parameters for tool in request.tools}
     careful = frozenset([tool.name for tool in request.tools if tool.effect != "pure"])
     reading = reading_of(sections, tools, careful)
-    if said.stop_reason == "max_tokens" and not (reading.answer or _ends_whole(sections)):
+    if said.stop_reason == "max_tokens" and not reading.answer and (reading.problem or not _ends_whole(sections)):
         reading = Reading(reading.thought, problem=CUT_OFF)
     if not request.tools and not reading.answer:
         reading = _without_tools(reading, sections.raw, request)

@@ -7,6 +7,7 @@ changes something is called only if nothing else stands in the reply but thought
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from .labels import label_of
 from .sections import Section, Sections
 
 _CALL_KEY = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
+_OBJECTS = 5
 _HEAD = re.compile(r"[\[(［（:：|\"]|->|→")
 _NAMED = re.compile(r"(?P<name>[^:：\n]{1,80})[:：](?P<given>.*)", re.DOTALL)
 
@@ -157,10 +159,22 @@ def _bare(text: str, raw: str, tools: Tools, careful: Collection[str]) -> Readin
 def _told(text: str, tools: Tools) -> Reading:
     """The answer, unless a call stands in it that is neither in the protocol's form nor clearly talked about."""
     lines = [line.strip("> \t") for line in text.split("\n")]
-    blocks = re.findall(r"```[\w-]*[ \t]*\n(.*?)```", text, re.DOTALL)
-    if any(_is_call(piece, tools) for piece in (*blocks, *lines)) or text.startswith("```tool_code"):
+    if any(_is_call(piece, tools) for piece in (*_objects(text), *lines)) or text.startswith("```tool_code"):
         return Reading(text, problem="a call of a tool stands in it, but not in the form that was asked for")
     return Reading(answer=text)
+
+
+def _objects(text: str) -> list[str]:
+    """The first JSON objects that stand in a text."""
+    found, place = list[str](), text.find("{")
+    while 0 <= place and len(found) < _OBJECTS:
+        try:
+            _, end = json.JSONDecoder(strict=False).raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return found
+        found.append(text[place:end])
+        place = text.find("{", end)
+    return found
 
 
 def _is_call(text: str, tools: Tools) -> bool:
@@ -170,7 +184,7 @@ def _is_call(text: str, tools: Tools) -> bool:
         return bool(tool_named(_HEAD.split(label.rest, maxsplit=1)[0], tools))
     if text.lstrip()[:1] in ("{", "["):
         call = json_call(text, tools)
-        return call is not None and bool(tool_named(call.name, tools))
+        return call is not None and bool(tool_named(call.name, tools) or (call.alone and is_end(call.name, tools)))
     call = bracket_call(text, tools)
     return call is not None and call.alone and call.name in tools
 
