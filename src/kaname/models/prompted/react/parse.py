@@ -145,7 +145,7 @@ def _bare(text: str, raw: str, tools: Tools, careful: Collection[str]) -> Readin
         call = json_call(whole, tools)
         if call is not None and (call.certain or tool_named(call.name, tools) or is_end(call.name, tools)):
             return _run(call, tools, careful)
-        if call is None and is_broken(whole) and _CALL_KEY.search(whole) and not _is_json(whole):
+        if call is None and is_broken(whole) and _CALL_KEY.search(whole) and not _is_json(whole) and not _objects(whole):
             return Reading(problem="the JSON was broken off or not valid")
     if has_call_tag(text):
         call = tagged_call(text, tools)
