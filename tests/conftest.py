@@ -32,6 +32,18 @@ def pipeline(tmp_path):
     made.close()
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that share something large stay in one process: the local model, a PostgreSQL, the count of kills."""
+    for item in items:
+        if "local_model" in item.fixturenames:
+            item.add_marker(pytest.mark.model)
+            item.add_marker(pytest.mark.xdist_group("model"))
+        elif "postgres" in item.name:
+            item.add_marker(pytest.mark.postgres)
+        if item.path.name.startswith("test_database"):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
 def pytest_report_header():
     return f"kaname: {os.cpu_count()} cores"
 

@@ -8,6 +8,8 @@ from kaname.testing import crash
 AGENTS = "tests.crash_agents.agents"
 kills = {}
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("crash")]  # the kills are counted
+
 
 @pytest.mark.parametrize("agent", ["parallel", "approvals", "timeouts", "undecodable_at_first", "with_a_bank"])
 @pytest.mark.parametrize("deaths", [1, 2])

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel, SearchTool, call
 from kaname.tools.search.chunk import LARGEST, chunked, query_terms, terms, width
 from kaname.tools.search.embed import ServedEmbeddings
-from kaname.tools.search.readers.base import Block, read_blocks
+from kaname.tools.search.readers.base import Block
+from kaname.tools.search.readers.files import read_blocks
 
 CORPUS = Path(__file__).parent / "corpora" / "search"
 QUESTIONS = [json.loads(line) for line in (CORPUS / "questions.jsonl").read_text("utf-8").splitlines()]

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError, Suspend
 from ..core.messages import NOTHING
 from ..core.state import State
 from ..core.steps import Step, Stop
-from ..kernel.ports import StopRule, ToolContext
+from ..kernel.ports import Journal, Recipe, StopRule, ToolContext
 from ..kernel.scope import Scope
 from ..strategies.stop import Rule
 
 if TYPE_CHECKING:
-    from .agent import Agent
     from .result import Result
+    from .run import Run
 
 _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 
 
-async def run_child(scope: Scope, context: ToolContext, agent: Agent, user_input: Any, name: str) -> Result:
+class Runnable(Protocol):
+    """An agent, as far as its parent's tool needs it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def recipe(self) -> Recipe: ...
+    def run_on(
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: tuple[str, str]
+    ) -> Run[Any]: ...
+
+
+async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_input: Any, name: str) -> Result:
     """Start it, or go on with it: it is named after the call and the agent, so that a second try of the call finds it."""
     child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
     spent = scope.child_usage.setdefault(context.call_id, {})

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..core.codec import digest, encode_message
 from ..core.errors import ToolNotFoundError
+from ..core.events import Effect
 from ..core.messages import Message, ToolSpec, system
 
-if TYPE_CHECKING:
-    from .ports import Action
-
 _FINGERPRINTS = 64
-Tools = tuple["Action", ...]
+
+
+class Described(Protocol):
+    """A tool, as far as the model is told of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+    @property
+    def effect(self) -> Effect: ...
+
+
+Tools = tuple[Described, ...]
 
 
 class Memo:
@@ -35,7 +48,7 @@ class Memo:
             self._system = system(instructions)
         return self._system
 
-    def specs(self, tools: Mapping[str, Action], wanted: bool | tuple[str, ...] = True) -> tuple[ToolSpec, ...]:
+    def specs(self, tools: Mapping[str, Described], wanted: bool | tuple[str, ...] = True) -> tuple[ToolSpec, ...]:
         """What the model is told of the tools, or of those of these names: made once, and one and the same object."""
         now = tuple(tools.values())
         if self._specs is None or not _same(self._specs[0], now):
@@ -52,12 +65,12 @@ class Memo:
             self._some[wanted] = tuple([by_name[name] for name in wanted])
         return self._some[wanted]
 
-    def description(self, tools: Mapping[str, Action]) -> Mapping[str, Any] | None:
+    def description(self, tools: Mapping[str, Described]) -> Mapping[str, Any] | None:
         """What the agent is, as it was described with just these tools; `None` if it has to be described anew."""
         known = self._described
         return known[1] if known is not None and _same(known[0], tuple(tools.values())) else None
 
-    def keep_description(self, tools: Mapping[str, Action], described: Mapping[str, Any]) -> None:
+    def keep_description(self, tools: Mapping[str, Described], described: Mapping[str, Any]) -> None:
         self._described = tuple(tools.values()), described
 
     def fingerprint(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from inspect import isclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...core.errors import AgentError, nearest
 from ...core.language import say
@@ -13,13 +13,28 @@ from ...kernel.ports import Policy
 from ...tools.loading import object_from
 from ...tools.registry import as_action
 
-if TYPE_CHECKING:
-    from .build import AgentConfig
+
+class Said(Protocol):
+    """What a file says of an agent, as far as its policies go."""
+
+    @property
+    def folder(self) -> str: ...
+    @property
+    def policies(self) -> tuple[str, ...]: ...
+    @property
+    def guardrails(self) -> Mapping[str, Any] | None: ...
+    @property
+    def approve(self) -> tuple[str, ...]: ...
+    @property
+    def fallback(self) -> Mapping[str, Any] | None: ...
+    @property
+    def mcp_servers(self) -> Mapping[str, Any]: ...
+
 
 Wrong = Callable[[tuple[str, ...], str], None]
 
 
-def policies_of(agent: AgentConfig, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
+def policies_of(agent: Said, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
     """Outermost first: one's own, guardrails, approval, fallback."""
     folder = Path(agent.folder)
     made: list[Policy] = []
@@ -81,7 +96,7 @@ def _tried(make: Callable[[], Any], where: tuple[str, ...], wrong: Wrong) -> Any
         return None
 
 
-def _known(agent: AgentConfig, tools: list[Any] | None, names: Any, where: tuple[str, ...], wrong: Wrong) -> None:
+def _known(agent: Said, tools: list[Any] | None, names: Any, where: tuple[str, ...], wrong: Wrong) -> None:
     """A name that is no tool's guards nothing. Of the tools of servers nothing is known before they start,
     nor of tools that could not be loaded."""
     if agent.mcp_servers or tools is None:

@@ -8,29 +8,45 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ...core.language import say
 from ...core.messages import NOTHING, ModelReply
 from .escapes import Spelt, spelt_out
-from .patterns import Match, Scan
+from .patterns import Match, Pattern, Scan
 from .texts import as_meant, in_calls, of_provider
-from .verdicts import AT_ONCE, GuardrailAction, GuardrailResult, Withheld, blocking, cost_of, over_limit, too_long
+from .verdicts import AT_ONCE, Check, GuardrailAction, GuardrailResult, Withheld, blocking, cost_of, over_limit, too_long
 
 if TYPE_CHECKING:
     from ...kernel.ports import Emit
     from ...kernel.view import RunView
-    from .policy import Guardrails
 
 
 _FORGET = 1_000  # characters
 _DEEPEST = 2  # JSON in a JSON text
 
 
+class Rails(Protocol):
+    """What the gate asks the policy for."""
+
+    blocked: tuple[Pattern, ...]
+    warned: tuple[Pattern, ...]
+    output_checks: tuple[Check, ...]
+    max_output_tokens: int | None
+    window: int
+    longest_match: int
+
+    def verdict(self, found: Match) -> GuardrailResult: ...
+    def warnings(self, scan: Scan, piece: str | None) -> list[GuardrailResult]: ...
+    async def matched(self, text: str) -> list[GuardrailResult]: ...
+    async def checked(self, text: str, checks: Sequence[Check]) -> list[GuardrailResult]: ...
+
+
 class _Channel:
     """What has come of one kind (text, thinking): its end, from where something is still held or looked at."""
 
-    def __init__(self, rails: Guardrails) -> None:
+    def __init__(self, rails: Rails) -> None:
         self.tail, self.begins = "", 0  # and the place of the tail's first character in the whole
         self.released, self.judged = 0, 0
         self.blocked, self.warned = Scan(rails.blocked), Scan(rails.warned)
@@ -86,7 +102,7 @@ class _Channel:
 
 
 class Held:
-    def __init__(self, rails: Guardrails, emit: Emit, view: RunView) -> None:
+    def __init__(self, rails: Rails, emit: Emit, view: RunView) -> None:
         self._rails, self._emit, self._view = rails, emit, view
         self._channels: dict[str, _Channel] = {}
         self._warnings: set[str] = set()

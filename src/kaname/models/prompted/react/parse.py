@@ -167,7 +167,7 @@ def _told(text: str, tools: Tools) -> Reading:
 def _objects(text: str) -> list[str]:
     """The first JSON objects that stand in a text."""
     found, place = list[str](), text.find("{")
-    while 0 <= place and len(found) < _OBJECTS:
+    while place >= 0 and len(found) < _OBJECTS:
         try:
             _, end = json.JSONDecoder(strict=False).raw_decode(text, place)
         except (ValueError, RecursionError):

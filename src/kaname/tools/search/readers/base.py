@@ -1,16 +1,12 @@
-"""A file as blocks: a paragraph, a list or a table, under its headings, with its place. The readers are next door."""
+"""Block: a paragraph, a list or a table of a file, under its headings, with its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from ....core.language import say
 from .encoding import Unreadable as Unreadable
 
 LONGEST_NAME = 60  # of a column, which goes with each of its values
-_LARGEST = 50_000_000  # bytes
 
 
 class Block(NamedTuple):
@@ -51,67 +47,3 @@ class Headings:
 
     def __str__(self) -> str:
         return " > ".join([text for _, text in self._open])
-
-
-def read_blocks(path: Path) -> list[Block]:
-    check(path, path.stat().st_size)
-    return [block for block in READERS[path.suffix.lower()](path) if block.text.strip()]
-
-
-def check(path: Path, size: int) -> None:
-    """Before anything of it is read."""
-    if path.suffix.lower() not in READERS:
-        raise Unreadable(
-            say(
-                f"{path.suffix or 'a file without an ending'} is not read",
-                f"{path.suffix or '拡張子のないファイル'} は読めません",
-            )
-        )
-    if size > _LARGEST:
-        raise Unreadable(say("it is larger than 50 MB", "50 MB を超えています"))
-
-
-def _text(path: Path) -> Iterator[Block]:
-    from .text import text
-
-    return text(path)
-
-
-def _values(path: Path) -> Iterator[Block]:
-    from .csv import values
-
-    return values(path)
-
-
-def _markdown(path: Path) -> Iterator[Block]:
-    from .text import markdown
-
-    return markdown(path)
-
-
-def _html(path: Path) -> Iterator[Block]:
-    from .html import html
-
-    return html(path)
-
-
-def _pdf(path: Path) -> Iterator[Block]:
-    from .pdf import pdf
-
-    return pdf(path)
-
-
-def _office(path: Path) -> Iterator[Block]:
-    from .office import read_office
-
-    return read_office(path)
-
-
-READERS: dict[str, Callable[[Path], Iterator[Block]]] = {
-    **dict.fromkeys([".txt", ".text", ".log", ".json", ".yaml", ".yml", ".rst", ".org"], _text),
-    **dict.fromkeys([".csv", ".tsv"], _values),
-    **dict.fromkeys([".md", ".markdown", ".mdx"], _markdown),
-    **dict.fromkeys([".html", ".htm", ".xhtml"], _html),
-    ".pdf": _pdf,
-    **dict.fromkeys([".docx", ".xlsx", ".pptx"], _office),
-}

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Self
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import BadZipFile, ZipFile
 
 from ....core.language import say
 from .base import Block, Headings, Unreadable
+from .office_xml import ordered, part, related
 
-_LARGEST = 20_000_000  # of one part, unpacked
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_STRICT = {
-    b"http://purl.oclc.org/ooxml/" + one: b"http://schemas.openxmlformats.org/" + one.replace(b"/", b"/2006/", 1)
-    for one in (
-        b"wordprocessingml/main",
-        b"drawingml/main",
-        b"presentationml/main",
-        b"spreadsheetml/main",
-        b"officeDocument/relationships",
-    )
-}
-_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _LEVEL = re.compile(r"(?:heading|見出し)\s*(\d)|(title|表題)", re.IGNORECASE)
 _CONTENTS = re.compile(r"(?:toc|目次)\s*\d", re.IGNORECASE)
 _UNREAD = {  # readings of Japanese words, where a moved text was, and the copy of a text box for old programs
@@ -56,59 +43,6 @@ def read_office(path: Path) -> Iterator[Block]:
 def _broken(path: Path, problem: Exception) -> str:
     kind = path.suffix[1:]
     return say(f"the {kind} cannot be read: {problem}", f"{kind} を読めません: {problem}")
-
-
-class _Usual:
-    """A part as most programs write it: the names that its head declares are not those of the strict form (ISO 29500)."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._head = file, True
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        if self._head:
-            self._head = False
-            for strict, usual in _STRICT.items():
-                data = data.replace(strict, usual)
-        return data
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-def opened(archive: ZipFile, name: str, largest: int = _LARGEST) -> _Usual:
-    if archive.getinfo(name).file_size > largest:
-        raise Unreadable(say(f"{name} is larger than {largest // 10**6} MB", f"{name} が {largest // 10**6} MB を超えています"))
-    return _Usual(archive.open(name))
-
-
-def part(archive: ZipFile, name: str) -> Element:
-    with opened(archive, name) as file:
-        return ElementTree.fromstring(file.read(_LARGEST + 1))
-
-
-def related(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """What a part refers to: by its id, the kind and the name of the part."""
-    folder, file = posixpath.split(name)
-    relations = f"{folder}/_rels/{file}.rels"
-    if relations not in archive.namelist():
-        return {}
-    found = {}
-    for one in part(archive, relations):
-        target = posixpath.normpath(posixpath.join("/", folder, one.get("Target", ""))).lstrip("/")
-        if target in archive.namelist():
-            found[one.get("Id", "")] = (posixpath.basename(one.get("Type", "")), target)
-    return found
-
-
-def ordered(archive: ZipFile, name: str, tag: str) -> list[tuple[Element, str]]:
-    """The slides or sheets that a part lists, in its order, each with the name of its own part."""
-    parts = related(archive, name)
-    listed = [(one, parts.get(one.get(_RELATION, ""))) for one in part(archive, name).iter(tag)]
-    return [(one, found[1]) for one, found in listed if found is not None]
 
 
 def _word(archive: ZipFile) -> Iterator[Block]:

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
 from .base import LONGEST_NAME, Block
-from .office import opened, ordered, part
+from .office_xml import opened, ordered, part
 
 _S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _LARGEST = 200_000_000  # of a sheet, unpacked; it is read row by row

@@ -1,0 +1,75 @@
+"""Read a file by its ending: the table of readers, where a new one is entered, and what is refused before it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ....core.language import say
+from .base import Block, Unreadable
+
+_LARGEST = 50_000_000  # bytes
+
+
+def read_blocks(path: Path) -> list[Block]:
+    check(path, path.stat().st_size)
+    return [block for block in READERS[path.suffix.lower()](path) if block.text.strip()]
+
+
+def check(path: Path, size: int) -> None:
+    """Before anything of it is read."""
+    if path.suffix.lower() not in READERS:
+        raise Unreadable(
+            say(
+                f"{path.suffix or 'a file without an ending'} is not read",
+                f"{path.suffix or '拡張子のないファイル'} は読めません",
+            )
+        )
+    if size > _LARGEST:
+        raise Unreadable(say("it is larger than 50 MB", "50 MB を超えています"))
+
+
+def _text(path: Path) -> Iterator[Block]:
+    from .text import text
+
+    return text(path)
+
+
+def _values(path: Path) -> Iterator[Block]:
+    from .csv import values
+
+    return values(path)
+
+
+def _markdown(path: Path) -> Iterator[Block]:
+    from .text import markdown
+
+    return markdown(path)
+
+
+def _html(path: Path) -> Iterator[Block]:
+    from .html import html
+
+    return html(path)
+
+
+def _pdf(path: Path) -> Iterator[Block]:
+    from .pdf import pdf
+
+    return pdf(path)
+
+
+def _office(path: Path) -> Iterator[Block]:
+    from .office import read_office
+
+    return read_office(path)
+
+
+READERS: dict[str, Callable[[Path], Iterator[Block]]] = {
+    **dict.fromkeys([".txt", ".text", ".log", ".json", ".yaml", ".yml", ".rst", ".org"], _text),
+    **dict.fromkeys([".csv", ".tsv"], _values),
+    **dict.fromkeys([".md", ".markdown", ".mdx"], _markdown),
+    **dict.fromkeys([".html", ".htm", ".xhtml"], _html),
+    ".pdf": _pdf,
+    **dict.fromkeys([".docx", ".xlsx", ".pptx"], _office),
+}
