@@ -24,8 +24,7 @@ def folder(tmp_path):
 def pipeline(tmp_path):
     """An index of its own, by letters: for tests that are not about meaning."""
     from kaname import RAGPipeline
-
-    from .test_search import Letters
+    from tests.tools.test_search import Letters
 
     made = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
     yield made

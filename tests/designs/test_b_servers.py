@@ -11,7 +11,7 @@ from kaname.testing import WireServer
 from kaname.testing.wire import reply
 from tests.mcp_servers.everyday import make
 from tests.parts import add
-from tests.test_mcp import STDIO, alive
+from tests.tools.test_mcp import STDIO, alive
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -241,8 +241,7 @@ async def test_a_server_that_knows_no_tools_is_sent_none_even_at_the_end():
     """Not in the history either: calls and results are words."""
     from kaname.models import OpenAI
     from kaname.testing.wire import WireServer
-
-    from ..test_constrained import reply
+    from tests.models.test_json_choice import reply
 
     script = [reply("Action: population[Tokyo]"), reply("Final Answer: 14 million"), reply('{"result": 14000000}')]
     async with WireServer(script) as server:

@@ -27,8 +27,7 @@ from kaname.models.prompted.react.model import TextOnly, reply_by_text
 from kaname.models.prompted.react.parse import read
 from kaname.models.prompted.react.sections import Sections
 from kaname.testing.wire import WireServer, reply, status
-
-from .test_react import CASES, TOOLS, shown_of
+from tests.models.test_react import CASES, TOOLS, shown_of
 
 RUNS = {
     **{f"a run of {mark!r}": lambda n, mark=mark: mark * n for mark in "*_- 1#\n`[](){}\"'<|:>・\t\r"},

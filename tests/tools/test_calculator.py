@@ -14,7 +14,7 @@ from kaname.tools.calculator.arithmetic import evaluate
 from kaname.tools.calculator.exact import Unsolvable
 from kaname.tools.calculator.tool import written
 
-CORPORA = Path(__file__).parent / "corpora"
+CORPORA = Path(__file__).parents[1] / "corpora"
 
 
 def cases(name):

@@ -26,7 +26,7 @@ from kaname.tools.mcp.config import entries
 from kaname.tools.mcp.search import MOST_SHOWN
 from tests.mcp_servers.everyday import make
 from tests.parts import add
-from tests.test_mcp import STDIO, agent, alive, answers
+from tests.tools.test_mcp import STDIO, agent, alive, answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -549,7 +549,7 @@ async def test_a_persons_time_is_not_the_calls():
 
 _FORM = {
     "command": sys.executable,
-    "args": ["-c", "from tests.test_mcp_found import asking_server; asking_server().run(show_banner=False)"],
+    "args": ["-c", "from tests.tools.test_mcp_in_use import asking_server; asking_server().run(show_banner=False)"],
     "cwd": os.getcwd(),
 }
 

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from kaname import Agent, ConfigError, load_config
-
-from .test_cli import terminal as terminal
-from .test_cli import uses
+from tests.cli.test_commands import terminal as terminal
+from tests.cli.test_commands import uses
 
 
 def write(folder, text, name="kaname.yaml"):

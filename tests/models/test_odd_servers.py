@@ -16,8 +16,8 @@ from kaname.models.http.sse import EventStream
 from kaname.models.providers.openai import encode
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, anthropic_reply, reply, status
+from tests.models.test_http import EVENTS, STREAM, quiet, request_of, serving
 from tests.parts import add
-from tests.test_http import EVENTS, STREAM, quiet, request_of, serving
 
 JSON = (("content-type", "application/json"),)
 

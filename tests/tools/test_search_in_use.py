@@ -24,10 +24,9 @@ from kaname.tools.search import ingest as adding
 from kaname.tools.search.chunk import LARGEST, chunked, width
 from kaname.tools.search.embed import ServedEmbeddings
 from kaname.tools.search.readers.base import Block, Unreadable
-from kaname.tools.search.readers.files import read_blocks
 from kaname.tools.search.readers.encoding import decoded
-
-from .test_search import Letters
+from kaname.tools.search.readers.files import read_blocks
+from tests.tools.test_search import Letters
 
 
 def texts(path: Path) -> list[tuple[str, str]]:

@@ -14,10 +14,9 @@ from kaname.tools.database.names import Known
 from kaname.tools.database.sandbox.process import START, Workers
 from kaname.tools.database.tool import DatabaseTool
 from kaname.tools.database.wall import Refused, check
+from tests.postgres import cluster, program
 
-from .postgres import cluster, program
-
-SQL = Path(__file__).parent / "corpora" / "sql"
+SQL = Path(__file__).parents[1] / "corpora" / "sql"
 ENGINES = ("sqlite", "postgres", "duckdb")
 
 

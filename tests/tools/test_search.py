@@ -18,7 +18,7 @@ from kaname.tools.search.embed import ServedEmbeddings
 from kaname.tools.search.readers.base import Block
 from kaname.tools.search.readers.files import read_blocks
 
-CORPUS = Path(__file__).parent / "corpora" / "search"
+CORPUS = Path(__file__).parents[1] / "corpora" / "search"
 QUESTIONS = [json.loads(line) for line in (CORPUS / "questions.jsonl").read_text("utf-8").splitlines()]
 
 

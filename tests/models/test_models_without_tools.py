@@ -26,10 +26,9 @@ from kaname.models.prompted.tool_text import described
 from kaname.testing import WireServer
 from kaname.testing.wire import reply, status
 from kaname.tools.registry import as_action
+from tests.models.test_weights import WHOLE, Registry
+from tests.models.test_weights import registry as registry
 from tests.parts import chunks
-
-from .test_weights import WHOLE, Registry
-from .test_weights import registry as registry
 
 DONE = '{"tool": "answer", "text": "done"}'
 did: list = []

@@ -24,9 +24,8 @@ from kaname.tools.database.plain import plain
 from kaname.tools.database.proof import proofread
 from kaname.tools.database.tool import DatabaseTool
 from kaname.tools.database.wall import Refused, check
-
-from .postgres import cluster, program
-from .test_database import ENGINES, SQL, needs, statements, tool_for, without_the_first_wall
+from tests.postgres import cluster, program
+from tests.tools.test_database import ENGINES, SQL, needs, statements, tool_for, without_the_first_wall
 
 SEEN = ("customers", "employees", "order_items", "order_totals", "orders", "products", "売上目標")
 HIDDEN = "CREATE TABLE keys_hidden (id integer, apikey text); INSERT INTO keys_hidden VALUES (1, 'HIDDEN-KEY')"

@@ -11,7 +11,7 @@ from kaname.api.config.schema import SCHEMA
 from kaname.cli.init import TEMPLATE
 from kaname.testing import WireServer
 from kaname.testing.wire import reply
-from tests.test_cli import terminal  # noqa: F401
+from tests.cli.test_commands import terminal  # noqa: F401
 
 
 @pytest.fixture
@@ -178,5 +178,5 @@ def test_the_schema_for_editors_is_the_one_that_is_checked_against():
 
     from kaname.api.config.schema import SCHEMA
 
-    shipped = Path(__file__).parent.parent / "docs" / "kaname.schema.json"
+    shipped = Path(__file__).parents[2] / "docs" / "kaname.schema.json"
     assert json.loads(shipped.read_text("utf-8")) == SCHEMA, "kaname config schema > docs/kaname.schema.json"

@@ -45,7 +45,7 @@ async def test_a_thousand_runs_at_once_on_one_file(tmp_path):
 WORKER = """
     import asyncio, json, sys
     from kaname import Agent, ScriptedModel, SqliteJournal
-    from tests.test_concurrency import echo, script
+    from tests.api.test_concurrency import echo, script
     async def main(path, who):
         journal = SqliteJournal(path)
         agent = Agent(ScriptedModel(script), [echo], journal=journal)
