@@ -39,7 +39,7 @@ agents:
     model: scripted/none.json
     tools: [nowhere:f, broken.py, failing.py, leaving.py, missing.py, math:sine]
     policies: [math:pi]
-    guardrails: {blocked_patterns: ["(a)\\\\1"]}
+    guardrails: {blocked_patterns: ["("]}
 """,
     )
     for words in (
