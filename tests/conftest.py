@@ -1,6 +1,9 @@
 import os
+from pathlib import Path
 
 import pytest
+
+TESTS = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +34,19 @@ def pipeline(tmp_path):
     made.close()
 
 
+# Real servers, terminals, databases and processes: what `scripts/test --fast` leaves out.
+_SLOW = ("e2e", "cli", "api/test_types.py", "api/test_concurrency.py", "journals/test_damage.py", "journals/test_disk.py")
+_SLOW += tuple(f"tools/test_{name}" for name in ("database", "mcp", "search", "office"))
+_SLOW += (
+    "designs/test_b_",
+    "designs/test_d_",
+    "models/test_weights.py",
+    "models/test_litellm.py",
+    "kernel/test_random",
+    "policies/test_patterns.py",
+)
+
+
 def pytest_collection_modifyitems(items):
     """Tests that share something large stay in one process: the local model, a PostgreSQL, the count of kills."""
     for item in items:
@@ -39,6 +55,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("model"))
         elif "postgres" in item.name:
             item.add_marker(pytest.mark.postgres)
+        if item.path.relative_to(TESTS).as_posix().startswith(_SLOW) or "LiteLLM" in item.nodeid:
+            item.add_marker(pytest.mark.slow)
         if item.path.name.startswith("test_database"):
             item.add_marker(pytest.mark.xdist_group(item.path.name))
 

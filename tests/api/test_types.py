@@ -12,12 +12,13 @@ import pytest
 HERE = Path(__file__).parent
 GOOD, BAD = HERE / "typed_program.py", HERE / "typed_mistakes.py"
 CHECKERS = ("mypy", "pyright")
+pytestmark = pytest.mark.xdist_group("types")  # one cache
 
 
 def check(checker, path):
     """The lines with errors, and what is said of each line."""
     if checker == "mypy":
-        ran = _run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", str(path)])
+        ran = _run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", ".mypy_cache", str(path)])
         found = [re.match(r".*?:(\d+): (\w+): (.*)", line) for line in ran.splitlines() if path.name in line]
         told = [(int(match[1]), match[2], match[3]) for match in found if match]
     else:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
@@ -25,8 +25,7 @@ from ..strategies.output import Output
 from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
 from ..tools.registry import ToolRegistry
-from .config.build import Config
-from .input import Input, as_list, as_message, check_id, check_parts, describe, judged_by
+from .input import Input, as_list, as_message, check_id, check_parts, describe, is_config, judged_by
 from .open_run import Beginnings, Recent, new_run_id
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, find_live
@@ -36,13 +35,14 @@ if TYPE_CHECKING:
 
     from ..tools.mcp.elicitation import Elicit
     from ..tools.mcp.servers import McpServers
+    from .config.build import Config
     from .designs.step_sequence import AgentConfiguration, AgentStepSequence
     from .options import AgentOptions
     from .replay import Replay
 
+    Thinks = Model | str | Config | None
 
 T = TypeVar("T")
-Thinks = Model | str | Config | None
 
 
 class Agent(Generic[OutputT]):
@@ -85,7 +85,7 @@ class Agent(Generic[OutputT]):
         mcp_servers: Mapping[str, Any] | None = None,
         elicit: Elicit | None = None,
     ) -> None:
-        if isinstance(model, Config):
+        if is_config(model):
             own = {"output": output, "strategy": strategy, "policies": policies, "stops": stops, "journal": journal}
             own |= {"sinks": sinks, "context": context, "settings": settings, "mcp_servers": mcp_servers, "elicit": elicit}
             self._configured(model, tools, {**own, "name": "" if name == "agent" else name, "instructions": instructions})
@@ -105,7 +105,7 @@ class Agent(Generic[OutputT]):
         self.recipe = Recipe(
             name,
             strategy,
-            None if model is None else resolve(model),
+            None if model is None else resolve(cast("Model | str", model)),
             self.tools,
             (*limits, *policies, Timeout()),
             rules,

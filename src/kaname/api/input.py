@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..core.codec import digest
 from ..core.errors import ConfigError
@@ -12,6 +13,9 @@ from ..core.openai_shape import from_openai
 from ..kernel.ports import Policy, Recipe, Strategy
 from ..strategies.react import React
 from ..strategies.termination import DuplicateDetectionPolicy
+
+if TYPE_CHECKING:
+    from .config.build import Config
 
 Input = str | Message | Mapping[str, Any]
 
@@ -61,3 +65,9 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
     model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
     return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
+
+
+def is_config(given: Any) -> TypeGuard[Config]:
+    """Whether it is what `load_config` gives. Nobody has one who has not loaded that module, and an agent need not either."""
+    module = sys.modules.get("kaname.api.config.build")
+    return module is not None and isinstance(given, module.Config)
