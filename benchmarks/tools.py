@@ -11,11 +11,10 @@ from typing import Any
 
 from kaname import Agent, Guardrails, MemoryJournal, ModelReply, Usage
 from kaname.core.messages import Message, Text
-from kaname.policies.guardrails.patterns import Pattern
-from kaname.policies.guardrails.scan import Scan
+from kaname.policies.guardrails.patterns import Pattern, Scan
 from kaname.tools.calculator.arithmetic import evaluate
-from kaname.tools.calculator.tool import written
 from kaname.tools.calculator.exact import Unsolvable
+from kaname.tools.calculator.tool import written
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpora"
 
