@@ -253,3 +253,58 @@ async def test_a_server_that_knows_no_tools_is_sent_none_even_at_the_end():
         assert "tools" not in request
         assert {message["role"] for message in request["messages"]} <= {"system", "user", "assistant"}
         assert not any(message.get("tool_calls") for message in request["messages"])
+
+
+# The forms that papers, prompts and model cards prescribe, with what models write into them.
+QUERIES = [
+    "largest desert",
+    "Ada Lovelace's birthday",
+    "富士山の高さ",
+    "京都 紅葉 見頃 2026",
+    "What is a monad?",
+    "price: tea vs. coffee",
+    "C++ templates [basics]",
+    "50% of 1,200 (in yen)",
+    "SELECT name FROM users WHERE id = 1",
+    'the "best" ramen in 札幌',
+]
+CALLS = [
+    "Thought 1: I need to look it up.\nAction 1: Search[{q}]",
+    "Thought: I need to look it up.\nAction: search[{q}]",
+    "Thought: I need to look it up.\nAction: search\nAction Input: {q}",
+    "Thought: I need to look it up.\nAction: search\nAction Input: {q}\nObservation: something made up\nFinal Answer: made up",
+    "Question: what?\nThought: I should search.\nAction: search\nAction Input: {q}\n",
+    'Thought: I need it.\nAction: search\nAction Input: {{"query": {j}}}',
+    'Thought: I need it.\nAction:\n```json\n{{"action": "search", "action_input": {{"query": {j}}}}}\n```',
+    '{{"action": "search", "action_input": {j}}}',
+    '```json\n{{"action": "search", "action_input": {{"query": {j}}}}}\n```',
+    '<tool_call>\n{{"name": "search", "arguments": {{"query": {j}}}}}\n</tool_call>',
+    '<think>I should search.</think>\n<tool_call>{{"name": "search", "arguments": {{"query": {j}}}}}</tool_call>',
+    "思考：調べる必要がある。\n行動：検索\n行動入力：{q}",
+]
+ANSWERS = [
+    "Thought: I now know the final answer.\nFinal Answer: {q}",
+    "Final Answer: {q}",
+    "Thought 3: I know.\nAction 3: Finish[{q}]",
+    "<think>It is known.</think>\n{q}",
+    "<think>It is known.</think>\nFinal Answer: {q}",
+    "思考：わかった。\n最終回答：{q}",
+    '{{"action": "Final Answer", "action_input": {j}}}',
+    "**Thought:** known\n**Final Answer:** {q}",
+]
+
+
+def test_the_strict_forms_are_all_read():
+    """200 replies in twenty forms."""
+    wrong = []
+    for query in QUERIES:
+        for form in CALLS:
+            text = form.format(q=query, j=json.dumps(query, ensure_ascii=False))
+            reading = read(text, TOOLS)
+            if (reading.action, reading.args) not in (("search", {"query": query}), ("検索", {"query": query})):
+                wrong.append((text, reading))
+        for form in ANSWERS:
+            text = form.format(q=query, j=json.dumps(query, ensure_ascii=False))
+            if read(text, TOOLS).answer != query:
+                wrong.append((text, read(text, TOOLS)))
+    assert wrong == []
