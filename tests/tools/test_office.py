@@ -15,7 +15,7 @@ from docx.oxml import OxmlElement, parse_xml
 from docx.oxml.ns import nsdecls
 
 from kaname.tools.search.readers.base import Block, Unreadable
-from kaname.tools.search.readers.files import read_blocks
+from kaname.tools.search.readers.by_ending import read_blocks
 
 
 def rewritten(path: Path, name: str, old: str, new: str, **more: str) -> None:

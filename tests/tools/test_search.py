@@ -16,7 +16,7 @@ from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel
 from kaname.tools.search.chunk import LARGEST, chunked, query_terms, terms, width
 from kaname.tools.search.embed import ServedEmbeddings
 from kaname.tools.search.readers.base import Block
-from kaname.tools.search.readers.files import read_blocks
+from kaname.tools.search.readers.by_ending import read_blocks
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "search"
 QUESTIONS = [json.loads(line) for line in (CORPUS / "questions.jsonl").read_text("utf-8").splitlines()]

@@ -25,8 +25,8 @@ from kaname.tools.search import folders
 from kaname.tools.search import index_file as opening
 from kaname.tools.search.chunk import chunked
 from kaname.tools.search.readers.base import Block, Unreadable
+from kaname.tools.search.readers.by_ending import read_blocks
 from kaname.tools.search.readers.encoding import decoded
-from kaname.tools.search.readers.files import read_blocks
 from kaname.tools.search.tokenize import query_terms, terms
 from tests.tools.test_search import Letters
 

@@ -24,8 +24,8 @@ from kaname.tools.search import ingest as adding
 from kaname.tools.search.chunk import LARGEST, chunked, width
 from kaname.tools.search.embed import ServedEmbeddings
 from kaname.tools.search.readers.base import Block, Unreadable
+from kaname.tools.search.readers.by_ending import read_blocks
 from kaname.tools.search.readers.encoding import decoded
-from kaname.tools.search.readers.files import read_blocks
 from tests.tools.test_search import Letters
 
 

@@ -23,7 +23,7 @@ from ..kernel.ports import Model
 from ..models.registry import resolve
 from ..strategies.stop import cost, deadline, max_steps
 from ..tools.loading import all_tools
-from .terminal.prompt import somebody_is_there, yes
+from .terminal.questions import somebody_is_there, yes
 from .terminal.screen import Screen
 
 FILES = ("kaname.yaml",)  # not `config.yaml`, which may be anybody's: that one is named with --config
@@ -126,7 +126,7 @@ def asking(screen: Screen) -> Any:
     async def elicit(server: str, question: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
         if not somebody_is_there():
             return None
-        from .terminal.forms import filled_in
+        from .terminal.elicitation import filled_in
 
         async with one_at_a_time:
             return await filled_in(server, question, schema, screen)

@@ -25,7 +25,7 @@ from .agent import agent_from, take_up, where_it_is
 from .main import DONE
 from .run import told_status
 from .terminal.chunks import Show
-from .terminal.prompt import ask_the_user
+from .terminal.questions import ask_the_user
 from .terminal.screen import Screen, cut
 from .terminal.signals import Ending, to_the_end
 

@@ -16,7 +16,7 @@ from ..core.values import plain_text
 from .agent import agent_from, where_it_is
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .terminal.chunks import Show
-from .terminal.prompt import ask_the_user
+from .terminal.questions import ask_the_user
 from .terminal.screen import Screen
 from .terminal.signals import to_the_end
 

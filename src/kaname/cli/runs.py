@@ -21,7 +21,7 @@ from .agent import agent_from, journal_for, take_up, where_it_is
 from .main import DONE, FAILED, USAGE
 from .run import follow, told_status
 from .terminal.chunks import Show
-from .terminal.prompt import given_answers
+from .terminal.questions import given_answers
 from .terminal.screen import Screen, columns, padded
 from .terminal.signals import to_the_end
 from .transcript import story, tell

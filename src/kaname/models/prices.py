@@ -1,4 +1,4 @@
-"""What a reply costs. The table that ships is `prices.json`, with its source and date; the file `KANAME_PRICES` goes over it.
+"""What a reply costs, by the table `prices.json` (made by `scripts/prices.py`); the file `KANAME_PRICES` goes over it.
 
 A model that is in neither costs *unknown* (`None`), never zero.
 """

@@ -1,4 +1,4 @@
-"""YAML with its places: every value knows its file and line, so that every mistake can say where it is."""
+"""YAML with its places, and its check against the schema: every mistake says its file and line."""
 
 from __future__ import annotations
 
@@ -11,33 +11,9 @@ from typing import Any
 from ...core.errors import ConfigError, nearest
 from ...core.language import say
 from ...core.record import record
+from .schema import plain_values
 
 _MOST_VALUES = 20_000
-_NUMBERS = {
-    *(
-        "max_steps",
-        "no_repeats",
-        "per_tool",
-        "max_retries",
-        "max_calls",
-        "window",
-        "threads",
-        "context",
-        "timeout",
-        "start_timeout",
-    ),
-    *(
-        "max_input_tokens",
-        "max_output_tokens",
-        "backoff",
-        "longest_wait",
-        "required",
-        "disabled",
-        "library",
-        "degrade",
-        "allowed",
-    ),
-}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Where = tuple[str, ...]
 
@@ -124,7 +100,7 @@ class Reading:
         if "${" not in text:
             return text
         filled = self._expanded(text, where)
-        wanted = bool(where) and where[-1] in _NUMBERS  # {max_steps: "${N}"}: between braces YAML wants the quotes
+        wanted = bool(where) and where[-1] in plain_values()  # {max_steps: "${N}"}: between braces YAML wants the quotes
         if (style is not None and not wanted) or filled == text:  # in quotes it stays a text
             return filled
         import yaml

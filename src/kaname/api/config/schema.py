@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
+
+_PLAIN = {"integer", "number", "boolean"}
 
 
 def _a(kind: str | list[str], told: str = "", **more: Any) -> dict[str, Any]:
@@ -28,8 +31,8 @@ _SERVER = _mapping(
         "cwd": _a("string", "the folder to start it in"),
         "url": _a("string", "the address of a running server: http:// or https://"),
         "headers": _a("object", "HTTP headers", additionalProperties={"type": "string"}),
-        "type": _a("string", enum=["stdio", "http", "streamable-http"]),
-        "transport": _a("string", enum=["stdio", "http", "streamable-http"]),
+        "type": _a("string", enum=["stdio", "http", "streamable-http", "streamable_http", "sse"]),
+        "transport": _a("string", enum=["stdio", "http", "streamable-http", "streamable_http", "sse"]),
         "timeout": _a([*_TIME, "null"], "of a call: seconds, or a text such as 30s; null: none"),
         "start_timeout": _a(_TIME, "until it is ready"),
         "required": _a("boolean", "nothing runs without it"),
@@ -136,3 +139,24 @@ SCHEMA: dict[str, Any] = {
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
     },
 }
+
+
+@cache
+def plain_values() -> frozenset[str]:
+    """The keys that hold a number or a truth value: `${NAME}` in quotes is one there, and no text."""
+    found: set[str] = set()
+
+    def look(schema: Any) -> None:
+        if isinstance(schema, dict):
+            for name, inner in (schema.get("properties") or {}).items():
+                kinds = inner.get("type", ()) if isinstance(inner, dict) else ()
+                if {kinds} & _PLAIN if isinstance(kinds, str) else set(kinds) & _PLAIN:
+                    found.add(name)
+            for inner in schema.values():
+                look(inner)
+        elif isinstance(schema, list):
+            for inner in schema:
+                look(inner)
+
+    look(SCHEMA)
+    return frozenset(found)

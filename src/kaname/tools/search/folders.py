@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...core.errors import ConfigError
 from ...core.language import say
-from .readers.files import READERS
+from .readers.by_ending import READERS
 
 _PASSED_OVER = {"node_modules", "venv", "__pycache__", "site-packages"}
 _LITTER = {"Thumbs.db", "desktop.ini"}  # beside hidden files

@@ -17,7 +17,7 @@ from .chunk import Chunk, chunked
 from .embed import BadVector
 from .index import FileRow, Index
 from .readers.base import Unreadable
-from .readers.files import check, read_blocks
+from .readers.by_ending import check, read_blocks
 
 _BATCH = 32  # texts to embed at once
 _READER = "2:"  # before a digest; raised when the same file gives other words than before

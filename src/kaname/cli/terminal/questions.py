@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal."""
+"""What a run asks the person at the terminal: typed here, shown by `chunks`, worded by the policy that asks."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.language import say
-from .prompt import typed_line
+from .questions import typed_line
 from .screen import Screen
 
 _YES = {"y", "yes", "true", "1", "on", "はい"}
