@@ -97,39 +97,46 @@ class Sections:
 
     def _take_token(self, token: re.Match[str]) -> bool:
         """Whether it was a token, and not text about one."""
-        if self.over and (token["tag"] is not None or token["end"] is not None):
+        name = token["token"]
+        if name is not None and (self._in_channel or (name == "channel" and not self.raw)):
+            self._take_channel(name)
+            return True
+        if token["tag"] is not None:
+            kind = token["tag"].lower()
+            return not self.over and self._take_tag(_TAG_KINDS.get(kind, kind), closes=bool(token["close"]))
+        if token["end"] is not None:
+            return not self.over and self._take_thinking(closes=bool(token["end"]))
+        if token[0] == "</s>" and "<s>" in self.raw:
             return False
-        now, begun = self.found[-1].kind, any(section.begun for section in self.found)
-        if token["token"] is not None and (self._in_channel or (token["token"] == "channel" and not self.raw)):
-            self._take_channel(token["token"])
-        elif token["tag"] is not None:
-            kind = _TAG_KINDS.get(token["tag"].lower(), token["tag"].lower())
-            at_start = now == "bare" and not self._line.strip() and not self._decided
-            closes = now == kind and self.found[-1].tagged
-            if not (closes if token["close"] else now != "answer" and (at_start or len(self.found) > 1)):
-                return False
-            if self._line.strip() and not self._decided:
-                self._decide()
-            self.over = bool(token["close"]) and kind == "answer" and self.found[-1].begun
-            self._begin("bare" if token["close"] else kind, tagged=not token["close"])
-        elif token["end"] is None and token[0] == "</s>" and "<s>" in self.raw:
+        self._ended = bool(self.raw)  # the end of a turn; before any text its beginning
+        return True
+
+    def _take_tag(self, kind: str, *, closes: bool) -> bool:
+        """`<action>` and the like, instead of a label."""
+        now = self.found[-1]
+        at_start = now.kind == "bare" and not self._line.strip() and not self._decided
+        if closes and not (now.kind == kind and now.tagged):
             return False
-        elif token["end"] is None:
-            self._ended = bool(self.raw)  # the end of a turn; before any text its beginning
-        elif not token["end"]:
-            if begun or self._line.strip():
-                return False
-            self._begin("think")
-        elif now == "answer":
+        if not closes and (now.kind == "answer" or not (at_start or len(self.found) > 1)):
             return False
-        else:  # all before it was thought, also where the opening tag is missing
+        if self._line.strip() and not self._decided:
+            self._decide()
+        self.over = closes and kind == "answer" and now.begun
+        self._begin("bare" if closes else kind, tagged=not closes)
+        return True
+
+    def _take_thinking(self, *, closes: bool) -> bool:
+        """All before `</think>` was thought, also where `<think>` is missing; that one counts only at the beginning."""
+        if self.found[-1].kind == "answer" if closes else self._line.strip() or any(one.begun for one in self.found):
+            return False
+        if closes:
             if not self._decided:
                 self._decide()
             said = "\n".join([section.text for section in self.found if section.text])
             self.found = [Section("think")]
             self.found[0].pieces.append(said)
             self._raw.clear()
-            self._begin("bare")
+        self._begin("bare" if closes else "think")
         return True
 
     def _take_channel(self, token: str) -> None:
