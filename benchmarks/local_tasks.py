@@ -1,6 +1,6 @@
 """Twenty small tasks of five kinds, half of them Japanese, for the local model: through kaname, and through plain native tools.
 
-    uv run python benchmarks/local_tasks.py [kaname|plain] [task numbers…]
+    uv run python benchmarks/local_tasks.py [kaname|plain|text] [task numbers…]
 
 A task is solved when the answer holds what must be in it. One model, twenty tasks: a difference of one or two is chance.
 """
@@ -121,13 +121,23 @@ async def plainly(question):
     return result.text, [f"{step.action}" for step in result.steps if step.action]
 
 
+async def by_text(question):
+    """The ReAct protocol: the model only writes text."""
+    agent = Agent(Local(tool_mode="text"), TOOLS, stops=max_steps(10), journal="memory")
+    result = await agent.run(question)
+    return result.text, [f"{step.action}" for step in result.steps if step.action]
+
+
+WAYS = {"kaname": through_kaname, "plain": plainly, "text": by_text}
+
+
 async def main(way, numbers):
     total, kinds = 0, {}
     for number, (kind, question, wanted) in enumerate(TASKS):
         if numbers and number not in numbers:
             continue
         begun = time.perf_counter()
-        answer, calls = await (through_kaname if way == "kaname" else plainly)(question)
+        answer, calls = await WAYS[way](question)
         right = solved(answer, wanted)
         total += right
         kinds[kind] = kinds.get(kind, 0) + right
