@@ -6,16 +6,15 @@ from kaname import ConfigError
 from kaname.testing import crash
 
 AGENTS = "tests.crash_agents.agents"
-kills = {}
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("crash")]  # the kills are counted
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("agent", ["parallel", "approvals", "timeouts", "undecodable_at_first", "with_a_bank"])
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_killed_at_every_fact(agent, deaths):
     report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, random_kills=15 if deaths == 1 else 0)
-    kills[agent, deaths] = report.kills
+    assert report.kills >= 30, "ten of these make the 300 that are promised"
     assert report.problems == ()
     assert report.kills >= report.facts * 2
     if agent == "with_a_bank":
@@ -23,13 +22,6 @@ def test_killed_at_every_fact(agent, deaths):
         assert report.in_doubt == 0
     if agent == "parallel":
         assert report.in_doubt > 0
-
-
-def test_there_were_at_least_300_kills():
-    """Runs after the others; alone, it has nothing to count."""
-    if len(kills) < 10:
-        pytest.skip("only some of the crash tests ran, so their kills are not all counted")
-    assert sum(kills.values()) >= 300, kills
 
 
 def test_the_check_notices_a_broken_promise():

@@ -14,29 +14,21 @@ def agent(model, *tools, **more):
     return Agent(model, tools, journal="memory", **more)
 
 
-@pytest.mark.parametrize(
-    ("question", "price"), [("How much is one fan?", "1900"), ("湯のみは一ついくらですか。", "800")], ids=["English", "日本語"]
-)
-async def test_one_tool(local_model, question, price):
+async def test_one_tool_in_japanese(local_model):
     made = agent(local_model, price_of, multiply)
-    result = await made.run(question)
+    result = await made.run("湯のみは一ついくらですか。")
     await made.close()
     assert result.steps[0].action == "price_of"
-    assert price in result.text.replace(",", "")
+    assert "800" in result.text.replace(",", "")
     assert result.usage.cost == 0
 
 
-@pytest.mark.parametrize(
-    ("question", "total"),
-    [("What do 12 teapots cost?", "50400"), ("湯のみを24個買うといくらですか。", "19200")],
-    ids=["English", "日本語"],
-)
-async def test_two_tools(local_model, question, total):
+async def test_two_tools(local_model):
     made = agent(local_model, price_of, multiply)
-    result = await made.run(question)
+    result = await made.run("What do 12 teapots cost?")
     await made.close()
     assert [step.action for step in result.steps][:2] == ["price_of", "multiply"]
-    assert total in result.text.replace(",", "")
+    assert "50400" in result.text.replace(",", "")
 
 
 async def test_a_typed_answer(local_model):
