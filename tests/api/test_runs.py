@@ -122,7 +122,7 @@ async def test_a_failing_sink_never_breaks_a_run(caplog):
     assert len(heard) == 3
     warned = [e.body for e in await facts(agent, result.run_id) if isinstance(e.body, Warned)]
     assert len(warned) == 1
-    assert "broken failed and hears no more: RuntimeError: printer on fire" in warned[0].text
+    assert "raised RuntimeError: printer on fire; it is disabled for this run" in warned[0].text
     assert [e for e in others if not isinstance(e.body, Delta)] == await facts(agent, result.run_id)
     assert "".join(e.body.text for e in others if isinstance(e.body, Delta)) == "the sum is 7"
 

@@ -1,4 +1,4 @@
-"""The face: an agent is a recipe with defaults, and a few verbs."""
+"""`Agent`: a recipe with defaults, and the verbs run, resume, fork, replay, attach, stop."""
 
 from __future__ import annotations
 

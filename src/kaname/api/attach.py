@@ -1,4 +1,4 @@
-"""Reading a run that somebody else started: here, or in another process."""
+"""Attach to a run that was started elsewhere: in this process with its deltas, in another one by its facts."""
 
 from __future__ import annotations
 

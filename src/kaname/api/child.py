@@ -1,4 +1,4 @@
-"""A run inside a tool call: it has the same journal, spends its parent's money and time, and passes its questions up."""
+"""Child runs: an agent run inside a tool call, on the parent's journal, within its limits; questions are passed up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller gives, checked and brought into form before anything runs; and what an agent is, in words."""
+"""Check and normalise what a caller passes in before anything runs; describe an agent for its record."""
 
 from __future__ import annotations
 

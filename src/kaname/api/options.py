@@ -1,4 +1,4 @@
-"""What an `Agent` takes beside model, tools and output, for type checkers."""
+"""Types of `Agent`'s keyword options, for type checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded run again, offline: the same loop, with the recorded replies and results in place of the world."""
+"""Replay a recorded run offline: the same loop, with recorded replies and results in place of model and tools."""
 
 from __future__ import annotations
 

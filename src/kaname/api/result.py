@@ -1,4 +1,4 @@
-"""What a run came to: a view of its final state."""
+"""`Result`: a view of a run's final state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run under way: await it for its result, or iterate it for its chunks. One call, one loop, any number of readers."""
+"""`Run`: await it for the result, iterate it for its chunks. One task, any number of readers."""
 
 from __future__ import annotations
 

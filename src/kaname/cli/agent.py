@@ -1,4 +1,4 @@
-"""From what was written on the command line, or was not, to an agent."""
+"""Make the agent that the command line asks for: model, tools, files, journal, defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kaname …`: what is asked for, and who does it. Only the command that is used is imported."""
+"""`kaname …`: parse the command line and run the command. Only that command's module is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded run as a story: what was asked, thought, called, given back and said, each with the number of its fact."""
+"""Transcript of a recorded run: questions, thoughts, calls, results and answers, each with its fact's number."""
 
 from __future__ import annotations
 

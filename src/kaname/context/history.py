@@ -1,4 +1,4 @@
-"""A conversation and its steps, kept to a length. It is cut at whole exchanges: never a tool result without its call."""
+"""History window: the conversation cut to a length at whole exchanges, never a tool result without its call."""
 
 from __future__ import annotations
 

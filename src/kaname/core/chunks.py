@@ -1,4 +1,4 @@
-"""What a caller sees: the chunk `{"time", "agent", "type", "data", "seq"}`, and which fact becomes which chunk.
+"""Chunks: what a caller sees, `{"time", "agent", "type", "data", "seq"}`, and which fact becomes which chunk.
 
 | fact or delta   | chunk type                  | data                                                     |
 |-----------------|-----------------------------|----------------------------------------------------------|

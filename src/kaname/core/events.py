@@ -1,4 +1,4 @@
-"""What happened. Facts are journaled and rebuild the state; a `Delta` is only shown."""
+"""Events: facts are journaled and rebuild the state; a `Delta` is only shown."""
 
 from __future__ import annotations
 

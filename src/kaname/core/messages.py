@@ -1,4 +1,4 @@
-"""What is said: messages, their parts, and what goes to and comes from a model. Pure data."""
+"""Messages, their parts, and the request to and the reply of a model. Pure data."""
 
 from __future__ import annotations
 

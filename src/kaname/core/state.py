@@ -1,4 +1,4 @@
-"""Where a run stands: a fold over its facts. `evolve` is total, and costs the same at the first fact and the millionth."""
+"""State of a run: a fold over its facts. `evolve` is total, and costs the same at the first fact and the millionth."""
 
 from __future__ import annotations
 

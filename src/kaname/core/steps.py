@@ -1,4 +1,4 @@
-"""What to do next, and how a run ends. A strategy returns exactly one `Step`."""
+"""Steps (what to do next) and stops (how a run ends). A strategy returns exactly one `Step`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which journal an agent uses: what the caller says, else `KANAME_JOURNAL`, else one file in the user's state folder."""
+"""Choose the journal: the caller's, else `KANAME_JOURNAL`, else one file in the user's state folder."""
 
 from __future__ import annotations
 

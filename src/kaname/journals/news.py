@@ -1,4 +1,4 @@
-"""Waiting for something new in a journal: woken at once by this process, and by looking now and then for the others."""
+"""Wait for new facts in a journal: woken at once by this process, by polling for the others."""
 
 from __future__ import annotations
 

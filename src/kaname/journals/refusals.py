@@ -1,4 +1,4 @@
-"""What the journals say when they refuse, in one place, so that every journal says the same."""
+"""Wording of the errors that all journals share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The border to other people's code: the one place where any exception is caught, and none is lost."""
+"""Boundary to foreign code: the one place where any exception is caught."""
 
 from __future__ import annotations
 

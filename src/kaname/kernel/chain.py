@@ -1,4 +1,4 @@
-"""Policies around a call: fold the list from the inside out, the first policy outermost."""
+"""Wrap a call in policies: the list is folded from the inside out, the first policy outermost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that a former life started and never finished: settled by what the tool says of its effect, never repeated blindly."""
+"""Settle a call that was interrupted by a crash, by the effect its tool declares; never repeat it blindly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is worked out once for all runs of a recipe, and again when its tools have changed."""
+"""Cache per recipe: system message, tool specs, fingerprints; renewed when the tools change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sockets. Everything pluggable satisfies one of these small protocols."""
+"""Ports: the small protocols that everything pluggable satisfies."""
 
 from __future__ import annotations
 

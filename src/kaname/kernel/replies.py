@@ -1,4 +1,4 @@
-"""A reply on its way in: checked for what it must be, and given call ids of our own."""
+"""Validate a model's reply and mint its call ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run's live context: the folded state, and the only place where anything is recorded."""
+"""Scope of one run: the folded state, and the only place where anything is recorded."""
 
 from __future__ import annotations
 
@@ -206,7 +206,9 @@ class Scope:
         for sink, failure in failures:
             if sink in self._sinks:
                 self._sinks.remove(sink)
-                await self._warn(f"{getattr(sink, '__qualname__', type(sink).__name__)} failed and hears no more: {failure}")
+                await self._warn(
+                    f"sink {getattr(sink, '__qualname__', type(sink).__name__)!r} raised {failure}; it is disabled for this run"
+                )
 
     async def _tell(self, sink: Sink, event: Event) -> None:
         outcome = sink(event)

@@ -1,4 +1,4 @@
-"""What a policy or a part of the context may know of a run, and the little it may do to it."""
+"""`RunView`: what a policy or a context part may read of a run, and the little it may do to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies have to know of the others: which tools there are, and who stands further out."""
+"""Names of the tools and of the policies further out, for policies that depend on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function becomes a tool: plain, async, a generator of either kind, or a method."""
+"""Turn a function into a tool: plain, async, a generator of either kind, or a method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a tool returns, as JSON. Nothing that a result can do makes the call a failure: its effect has happened."""
+"""Convert a tool's return value to JSON. It never fails the call: the effect has happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents in a file: `kaname.yaml`, and the `config.yaml` of the tiny agent's design. `Agent(load_config("config.yaml"))`."""
+"""Build agents from `kaname.yaml` or the tiny agent's `config.yaml`, with the checks that a schema cannot express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policies that a file names: approval, guardrails, fallback, and policies of one's own."""
+"""Build the policies that a file names: approval, guardrails, fallback, and policies of one's own."""
 
 from __future__ import annotations
 

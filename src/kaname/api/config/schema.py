@@ -1,4 +1,4 @@
-"""What `kaname.yaml` may say, as a JSON Schema: for the check, and for editors (`kaname config schema`)."""
+"""JSON Schema of `kaname.yaml`: for the check, and for editors (`kaname config schema`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as people read it: text as it comes, calls and results on lines of their own."""
+"""Show a run's chunks: text as it streams, calls and results on lines of their own, questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the program is told to end: SIGTERM, or a terminal that goes away, ends it in order, as the first Ctrl-C does."""
+"""Handle SIGTERM and SIGHUP like the first Ctrl-C: the run ends in order."""
 
 from __future__ import annotations
 

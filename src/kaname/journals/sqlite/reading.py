@@ -1,4 +1,4 @@
-"""Reading rows back, and seeing that they are what was written: every checksum right, no fact missing."""
+"""Read rows back and verify them: every checksum right, no fact missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a journal, how older ones are brought up to date, and the checksums of their rows.
+"""Schema: the tables, their migrations, and the checksums of their rows.
 
 A file that is opened is at the last version or is brought there in one transaction. A process of an older version that still
 has the file open cannot write any more: what it would leave out is `NOT NULL`.

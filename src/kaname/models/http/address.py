@@ -1,4 +1,4 @@
-"""Where a request goes: an address, and the proxy on the way, which the environment names."""
+"""Address of a request: URL, and the proxy that the environment names."""
 
 from __future__ import annotations
 

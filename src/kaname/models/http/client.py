@@ -1,4 +1,4 @@
-"""The way to a provider: pooled connections, one pool an event loop, and what can go wrong on it.
+"""HTTP client: pooled connections, one pool for each event loop, timeouts and their errors.
 
 Proxies come from the environment (`HTTPS_PROXY`, `NO_PROXY`), certificates too (`SSL_CERT_FILE`).
 """

@@ -1,4 +1,4 @@
-"""What a provider's refusal means: one small tree of errors, whoever sent it."""
+"""Map a provider's refusal (status, headers, body) to one small tree of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the adapters for HTTP providers share: send, look at what comes back, put the stream's pieces together."""
+"""Base of the HTTP adapters: send, check the answer, put the stream's pieces together."""
 
 from __future__ import annotations
 

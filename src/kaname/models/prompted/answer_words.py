@@ -1,4 +1,4 @@
-"""The conversation as a model reads it that writes its calls as JSON."""
+"""Render the conversation for a model that writes its calls as JSON."""
 
 from __future__ import annotations
 

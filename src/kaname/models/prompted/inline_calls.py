@@ -1,4 +1,4 @@
-"""Calls that a model writes into its text although the server takes tools: it does not know the model's template, say.
+"""Find a call that a model wrote into its text although the server takes tools.
 
 Such text is held back while it may still be a call, and shown if it turns out to be none.
 """

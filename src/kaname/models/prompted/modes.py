@@ -1,4 +1,4 @@
-"""What servers say when a model cannot do what was asked of it, and what is sent in its place."""
+"""Detect from a server's refusal what a model cannot do, and choose the mode to use instead."""
 
 from __future__ import annotations
 

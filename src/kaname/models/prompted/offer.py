@@ -1,4 +1,4 @@
-"""What a small model may choose from, judged by what has happened since the user last spoke.
+"""Choose what a small model may pick from (tools, answer), by what has happened since the user last spoke.
 
 It is helped on: after a failure there is no answer to choose while there are other things to try, and a tool that keeps failing
 is left out for once. None of this may push it into a tool with effects: only tools that are `pure` are forced or named.

@@ -1,4 +1,4 @@
-"""Tools in words, for models that are told of them in the instructions: names, types, choices, nested fields."""
+"""Describe tools in words, for models that are told of them in the instructions."""
 
 from __future__ import annotations
 

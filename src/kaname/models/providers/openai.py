@@ -251,7 +251,9 @@ def _content(part: Text | Media) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if part.mime.startswith("audio/"):
         if not part.data:
-            raise ConfigError(say("sound is sent as data, not by address", "音声はアドレスではなくデータで渡してください"))
+            raise ConfigError(
+                say("audio must be passed as Media(data=…), not url=", "音声はアドレスではなくデータで渡してください")
+            )
         kind = part.mime.partition("/")[2].removeprefix("x-")
         return {"type": "input_audio", "input_audio": {"data": part.data, "format": _SOUNDS.get(kind, kind)}}
     address = part.url or f"data:{part.mime};base64,{part.data}"

@@ -1,4 +1,4 @@
-"""A text with escapes while it arrives: what it says, and where each character of that is spelt."""
+"""Decode escapes in streamed text, and map each character back to its place."""
 
 from __future__ import annotations
 

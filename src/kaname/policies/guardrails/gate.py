@@ -1,4 +1,4 @@
-"""A reply on its way to the reader, held back until it is judged.
+"""Gate: hold a reply back until it is judged, then release it to the readers.
 
 Patterns hold back only what may still become a match: from where the oldest open match began, nothing at all most of the time.
 Checks, which see whole texts, hold back `window` characters and are asked each time as many more have come.

@@ -1,4 +1,4 @@
-"""All that a reply says, wherever it says it and however it is spelt."""
+"""Collect every text in a reply: content, tool arguments, provider data, decoded JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guardrail says of a text: whether it may pass, and why not."""
+"""Verdicts of guardrails: allow, warn or block, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of its parameters: Google, NumPy and Sphinx styles, English and Japanese."""
+"""Parse a docstring's summary and parameters: Google, NumPy and Sphinx styles, English and Japanese."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON inside a text where the schema has an object or a list: models write it, and there is one reading."""
+"""Unpack JSON that a model wrote as a text where the schema has an object or a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments as models send them: read, mended where there is one reading, checked against the function's types."""
+"""Prepare a call's arguments: parse, repair where there is one reading, validate against the function's types."""
 
 from __future__ import annotations
 

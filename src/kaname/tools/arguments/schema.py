@@ -1,4 +1,4 @@
-"""Arguments against a JSON schema, for tools that come with one instead of a function: what is wrong, and where."""
+"""Validate arguments against a JSON Schema, for tools that come with one instead of a function."""
 
 from __future__ import annotations
 

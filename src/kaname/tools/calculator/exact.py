@@ -1,4 +1,4 @@
-"""Numbers put together exactly as far as possible, with an eye on how large they grow and how much work it is."""
+"""Exact arithmetic on numbers, with limits on their size and on the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of a statement: only those that calculate, and none that is asked for more than it should make."""
+"""Allow-list of calls: only functions that calculate, and none asked for more than it should produce."""
 
 from __future__ import annotations
 

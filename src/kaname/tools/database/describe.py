@@ -1,4 +1,4 @@
-"""What the model is told of the tables: columns, their types, remarks and a few values."""
+"""Describe the tables for the model: columns, types, remarks and a few values."""
 
 from __future__ import annotations
 

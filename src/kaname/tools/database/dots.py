@@ -1,4 +1,4 @@
-"""PostgreSQL calls functions by a dot as well: `f.pg_read_file` is `pg_read_file(f)` where `f` has no such column."""
+"""Reject PostgreSQL's call by a dot: `f.pg_read_file` is `pg_read_file(f)` where `f` has no such column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the result's columns: those that the engine would have given to the statement as it was written."""
+"""Label the result's columns as the engine would have for the statement as it was written."""
 
 from __future__ import annotations
 

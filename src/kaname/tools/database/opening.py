@@ -1,4 +1,4 @@
-"""The engine for a file or an address."""
+"""Choose the engine for a file or an address."""
 
 from __future__ import annotations
 

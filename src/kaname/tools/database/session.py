@@ -1,4 +1,4 @@
-"""An engine with the wall in front of it: in this process for an engine of the user's own, else in the worker's."""
+"""Session: an engine behind the wall, in this process for an engine of the user's own, else in the worker's."""
 
 from __future__ import annotations
 

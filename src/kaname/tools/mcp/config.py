@@ -1,4 +1,4 @@
-"""One server as it is written down: the usual `mcpServers` form, or a server object in this process."""
+"""Configuration of one MCP server: the usual `mcpServers` form, or a server object in this process."""
 
 from __future__ import annotations
 

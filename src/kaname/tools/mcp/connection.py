@@ -1,4 +1,4 @@
-"""The way to one server: a FastMCP client over a process, HTTP or memory; and what its failures mean."""
+"""Connection to one MCP server: a FastMCP client over a process, HTTP or memory, and its failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server asks its user. While a person thinks, the clock of the calls stands still."""
+"""Elicitation: a server's questions to its user. The clock of the calls stands still meanwhile."""
 
 from __future__ import annotations
 

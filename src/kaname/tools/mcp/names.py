@@ -1,4 +1,4 @@
-"""The names of servers' tools: each is unique, fits every provider, and stays the same as long as the agent lives."""
+"""Names of servers' tools: unique, valid for every provider, stable as long as the agent lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers have besides tools: resources to read and prompts to use, for the caller and, on request, for the model."""
+"""Resources and prompts of MCP servers, for the caller and, on request, for the model."""
 
 from __future__ import annotations
 

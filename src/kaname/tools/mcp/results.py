@@ -1,4 +1,4 @@
-"""What a server gave back, as a result: text, structured data, pictures, sounds, resources."""
+"""Convert an MCP result: text, structured data, pictures, sounds, resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many tools do not fill the prompt: beyond a limit the model looks for the ones that it needs, and uses them by name."""
+"""Tool search: beyond a limit the model looks for the tools that it needs, and uses them by name."""
 
 from __future__ import annotations
 

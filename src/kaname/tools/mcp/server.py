@@ -1,4 +1,4 @@
-"""One server: started, called, started again when it dies, and gone when we are."""
+"""Lifecycle of one MCP server: started, called, restarted when it dies, ended with us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All the servers of an agent: started together, their tools under names that are unique, closed together."""
+"""MCP servers of an agent: started together, their tools under unique names, closed together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody outlives us: a tiny shell that waits for our end, whatever it is, and takes a server's process group along.
+"""Watchdog: kills the server's process group when this process dies, even by SIGKILL.
 
 SIGKILL gives us no chance to end our servers, and one that ignores the end of its input would go on for ever. The shell holds
 the other end of a pipe: when we are gone, reading from it ends. A helper that has left the process group is out of reach.

@@ -1,4 +1,4 @@
-"""Blocks put together to chunks of a few sentences, never across headings.
+"""Chunk blocks into pieces of a few sentences, never across headings.
 
 Short ones are found better; what is shown of a hit includes its neighbours."""
 

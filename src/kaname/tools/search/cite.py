@@ -1,4 +1,4 @@
-"""How a passage is cited: `[rules.md#3]`, the shortest end of the path that no other file has, and which chunk of it."""
+"""Cite a passage: `[rules.md#3]`, the shortest unique end of the path, and the number of the chunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts as vectors: by the embedded multilingual model, by a server that speaks OpenAI's /embeddings, or by any function."""
+"""Embed texts: by the embedded multilingual model, a server that speaks OpenAI's /embeddings, or any function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files there are to read, what is passed over, and what cannot be looked into: that is not gone."""
+"""Walk folders: which files to read, which to pass over, and which cannot be looked into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening an index: whose file it is, before anything is written; read-only where it must be; what is said of a damaged one."""
+"""Open an index file: whose it is before anything is written, read-only where it must be, damage told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files into the index: what has changed is read, and embedded in batches across files; a file is stored as a whole."""
+"""Ingest files: read what has changed, embed in batches across files, store a file as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that a text is found by: of every alphabet, without accents; of scripts without spaces every pair of letters."""
+"""Tokenize for full-text search: every alphabet, without accents; pairs of letters for scripts without spaces."""
 
 from __future__ import annotations
 

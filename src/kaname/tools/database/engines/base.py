@@ -1,4 +1,4 @@
-"""What an engine does for the tool: tell its tables, and run one statement that was let through."""
+"""Engine port: list the tables, and run one statement that was let through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker seen from here: started when it is first needed, asked one thing at a time, killed when it takes too long."""
+"""Client of the worker process: starts it on first use, asks one thing at a time, kills it when it takes too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes as text: UTF-8 if it nearly is, else the reading that looks most like something a person wrote."""
+"""Detect the encoding of bytes: UTF-8 if it nearly is, else the reading that looks most like written text."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _expected(char: str) -> bool:
 def _refuse_binary(data: bytes) -> None:
     seen = data[:_LOOKED_AT]
     if len(_CONTROL.findall(seen)) * 50 > len(seen) or b"\0\0" in seen:
-        raise Unreadable(say("it is no text, but something for programs (binary)", "テキストではなくバイナリーです"))
+        raise Unreadable(say("binary file, not text", "テキストではなくバイナリーです"))
 
 
 def _nearly_utf8(data: bytes) -> str:
