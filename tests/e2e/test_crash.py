@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("agent", ["parallel", "approvals", "timeouts", "undecodable_at_first", "with_a_bank"])
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_killed_at_every_fact(agent, deaths):
-    report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, random_kills=15 if deaths == 1 else 0)
+    report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, random_kills=20 if deaths == 1 else 0)
     assert report.kills >= 30, "ten of these make the 300 that are promised"
     assert report.problems == ()
     assert report.kills >= report.facts * 2

@@ -453,7 +453,7 @@ def test_sound_has_the_names_that_the_protocol_knows():
     for mime, name in (("audio/mpeg", "mp3"), ("audio/x-wav", "wav"), ("audio/wav", "wav")):
         (part,) = json.loads(encode(Message("user", (Media(mime, "aGk="),))))["content"]
         assert part["input_audio"]["format"] == name
-    with pytest.raises(ConfigError, match="not by address"):
+    with pytest.raises(ConfigError, match="not url="):
         encode(Message("user", (Media("audio/wav", url="http://h/x.wav"),)))
 
 
