@@ -180,7 +180,14 @@ async def bench_import() -> None:
         row(name, best * 1000, "ms", 60)
 
 
-BENCHES = {"step": bench_step, "delta": bench_delta, "growth": bench_growth, "abort": bench_abort, "import": bench_import}
+BENCHES = {
+    "step": bench_step,
+    "delta": bench_delta,
+    "readers": bench_readers,
+    "growth": bench_growth,
+    "abort": bench_abort,
+    "import": bench_import,
+}
 
 
 def calibrate() -> float:
