@@ -476,3 +476,8 @@ def test_a_letter_is_sent_whole_or_not_at_all():
     for line in ("Observation: it is hot", "観察：暑い", "Final Answer: 42", "Action: reboot"):
         reply = f"Action: send_mail\nAction Input:\nto: k@x\nsubject: s\nbody: Hi\n\n{line}\n\nBye"
         assert read(reply, {"send_mail": schema}, {"send_mail"}).action == "", line
+    short = {"type": "object", "properties": {"body": {"type": "string"}}, "required": ["body"]}
+    for line in ("Result: passed", "Output: 7", "結果：合格"):
+        reply = f"Thought: go\nAction: send\nAction Input: Hello Ken,\n{line}\nBye"
+        assert read(reply, {"send": short}, {"send"}).action == "", line
+        assert read(reply, {"send": short}).args == {"body": "Hello Ken,"}, "one that only looks gets the first line"

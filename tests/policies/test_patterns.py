@@ -1,7 +1,6 @@
 """Patterns of the guardrails: held against Python's `re`, cut into pieces, slow, too large."""
 
 import re
-import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -130,13 +129,12 @@ def test_after_a_match_the_rest_is_looked_at() -> None:
     assert found == ["ab", "b+c", "x"]
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", r"(\w+\s?)+$x", "^(([a-z])+.)+[A-Z]([a-z])+$"])
+@pytest.mark.parametrize("pattern", [r"(a|aa)+\d", "(?:a|aa)+!{2}"])
 def test_a_pattern_that_would_hang_is_given_up_and_counts_as_a_match(pattern: str) -> None:
-    began = time.monotonic()
-    slow = Pattern(pattern)
-    assert slow.search("a" * 40 + "!") in (None, (0, 41, pattern))
-    assert Scan([slow]).feed("a" * 40 + "!") is None or time.monotonic() - began < 30
-    assert time.monotonic() - began < 30, "a net: others take longer than the universe"
+    slow, text = Pattern(pattern), "a" * 60 + "!"
+    assert slow.search(text) == (0, 61, pattern)
+    assert Scan([slow]).feed(text) == (0, 61, pattern)
+    assert Pattern(pattern, whole=True).search(text) is None, "where it would have to fit, it does not"
 
 
 @pytest.mark.parametrize(

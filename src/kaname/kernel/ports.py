@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from ..core.errors import ConfigError
-from ..core.events import Effect, Event
+from ..core.events import Event
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult
 from ..core.record import field, record, replace
 from ..core.runs import RunInfo
 from ..core.state import State
 from ..core.steps import Step, Stop
-from .memo import Memo
+from .memo import Described, Memo
 from .view import RunView
 
 if TYPE_CHECKING:
@@ -40,20 +40,12 @@ class Tool(Protocol):
     async def execute(self, input_text: str) -> ToolResult: ...
 
 
-class Action(Protocol):
+class Action(Described, Protocol):
     """A tool as the kernel runs it. `prepare` checks the arguments (raises `BadArguments`) before anything is started.
 
     It may be `Hidden` or `Unfolding` as well.
     """
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
-    @property
-    def effect(self) -> Effect: ...
     @property
     def timeout(self) -> float | None: ...
     @property

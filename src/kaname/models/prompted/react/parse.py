@@ -21,6 +21,7 @@ from .sections import Section, Sections
 
 _CALL_KEY = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
 _OBJECTS = 5
+_UNCLEAR = "it is not clear whether this call is to be made: write only a thought, the action, and its input as one JSON object"
 _HEAD = re.compile(r"[\[(［（:：|\"]|->|→")
 _NAMED = re.compile(r"(?P<name>[^:：\n]{1,80})[:：](?P<given>.*)", re.DOTALL)
 
@@ -63,7 +64,9 @@ def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) 
     if first is not None and first.kind == "thought" and (call := tagged_call(first.text, tools)) is not None:
         return _run(call._replace(alone=call.alone and first is found[-1]), tools, careful)
     if first is not None and first.kind in ("action", "answer"):
-        return _labelled(found, first, sections.raw, tools, careful)
+        reading = _labelled(found, first, sections.raw, tools, careful)
+        cut = sections.guessed and reading.action in careful
+        return Reading(reading.thought, problem=_UNCLEAR) if cut else reading
     thoughts = _thoughts(found)
     if found[0].kind != "bare" and any(section.kind in ("thought", "input") for section in found):
         return Reading(thoughts, problem="there was neither an action nor a final answer")
@@ -209,8 +212,7 @@ def _run(call: Call, tools: Tools, careful: Collection[str]) -> Reading:
     if name in careful and not (call.alone and _fits(call.args, tools.get(name) or {})):
         return Reading(
             call.thought,
-            problem="it is not clear whether this call is to be made: write only a thought, the action, and its input as one "
-            "JSON object",
+            problem=_UNCLEAR,
         )
     return Reading(call.thought, name, call.args)
 

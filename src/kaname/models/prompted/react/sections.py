@@ -56,6 +56,7 @@ class Sections:
         self._line, self._decided = "", False  # a beginning that may still become a label
         self._fenced = self._wrapped = self._in_channel = False
         self.over = False  # the answer has ended, or an observation was written, which only the user gives
+        self.guessed = False  # it was an everyday word that ended it: perhaps a line of the input
         self._ended = False  # the turn is over: the rest belongs to nobody
         self._called = False  # there was a call before the answer
         self._spaces: list[str] = []  # after what was shown
@@ -201,7 +202,7 @@ class Sections:
         if label is None:
             self._add(line)
         elif label.kind == "observation" or (now == "answer" and self.found[-1].begun):
-            self.over = True
+            self.over, self.guessed = True, not label.strong
         else:
             self._begin(label.kind, label)
             self._decided = True
