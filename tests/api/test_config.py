@@ -180,3 +180,10 @@ def test_the_schema_for_editors_is_the_one_that_is_checked_against():
 
     shipped = Path(__file__).parents[2] / "docs" / "kaname.schema.json"
     assert json.loads(shipped.read_text("utf-8")) == SCHEMA, "kaname config schema > docs/kaname.schema.json"
+
+
+@pytest.mark.parametrize("key", ["window", "longest_match", "check_seconds"])
+def test_a_number_from_the_environment_may_stand_in_quotes(write, monkeypatch, key):
+    monkeypatch.setenv("N", "1000")
+    path = write(f"agents: {{a: {{model: scripted/x, guardrails: {{{key}: '${{N}}'}}}}}}")
+    assert load_config(path).agent().guardrails[key] == 1000

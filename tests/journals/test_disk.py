@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -189,4 +190,18 @@ async def test_other_runs_go_on_beside_one_that_is_too_large_for_the_quota(tmp_p
     with pytest.raises(JournalFull):
         await Agent(ScriptedModel(["x" * 400_000]), journal=journal).run("go")
     assert (await Agent(adding(), [add], journal=journal).run("go")).output == "the sum is 7"
+    await journal.close()
+
+
+async def test_a_slow_disk_does_not_hold_the_event_loop_up(tmp_path):
+    """A caller who is alone commits by himself only where commits are known to be quick."""
+    journal = SqliteJournal(tmp_path / "journal.db")
+    await journal.claim("r")
+
+    async def who(usual):
+        journal._writer._usual = usual
+        return await journal._writer.transact(lambda connection: threading.current_thread().name, alone=True)
+
+    assert await who(1.0) == "kaname-journal-writer"
+    assert await who(0.0001) == threading.main_thread().name
     await journal.close()

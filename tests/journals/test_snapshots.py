@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kaname import Agent, Approve, JournalError, MemoryJournal, ModelError, ScriptedModel, SqliteJournal, call, tool
 from kaname.core.codec import decode_state, encode_state
+from kaname.core.messages import Media, Message, Provided, Text, Thinking, ToolCall, ToolResult, Usage
 from kaname.core.state import FOLD, State, evolve
 from kaname.kernel import load as loading
 from kaname.kernel.load import load, walk
@@ -168,3 +169,17 @@ async def test_a_session_of_approvals_is_kept_as_a_snapshot_too(tmp_path):
     assert (await journal.lineage(result.run_id, fold=FOLD)).snapshot
     assert same(await load(journal, result.run_id), await folded(journal, result.run_id))
     await journal.close()
+
+
+def test_every_kind_of_part_comes_back_from_a_snapshot():
+    picture = Media("image/png", data="aGk=")
+    results = [
+        ToolResult(3, call_id="c", name="add"),
+        ToolResult(error="boom", call_id="c", name="add", retryable=False),
+        ToolResult([1, {"a": None}], call_id="c", name="add", shown="short", media=(picture,), usage=Usage(1, 2, cost=0.5)),
+        ToolResult("x", call_id="c", name="add", transfer="clerk", gave_up=True),
+    ]
+    calls = [ToolCall("c", "add", {"a": []}), ToolCall("c", "add", "raw text"), ToolCall("c", "add", {})]
+    said = [Text(""), Text("[1]"), Thinking("hm"), picture, Provided("openai", {"id": 1}), *calls]
+    state = State(messages=[Message("assistant", tuple(said)), *[Message("tool", (one,)) for one in results]])
+    assert decode_state(encode_state(state)) == state

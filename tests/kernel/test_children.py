@@ -64,6 +64,20 @@ async def test_a_childs_chunks_are_shown_under_its_own_name():
     assert [chunk.seq for chunk in chunks] == list(range(1, len(chunks) + 1))
 
 
+async def test_a_grandchilds_chunks_are_shown_under_its_own_name_too():
+    def boss_of(name, below):
+        @tool(effect="idempotent")
+        async def delegate(context: ToolContext) -> str:
+            """Have it done."""
+            return (await context.run_child(below, "x")).unwrap()
+
+        return Agent(ScriptedModel([call("delegate"), f"{name} is done"]), [delegate], name=name, journal="memory")
+
+    top = boss_of("top", boss_of("mid", Agent(ScriptedModel(["leaf is done"]), name="leaf")))
+    shown = {(chunk.agent, chunk.data.get("run_id")) async for chunk in top.run("go", run_id="R") if chunk.type == "usage"}
+    assert shown == {("top", None), ("mid", "R/c1_0/mid"), ("leaf", "R/c1_0/mid/c1_0/leaf")}
+
+
 async def test_a_question_inside_a_child_is_asked_and_answered_above():
     journal = MemoryJournal()
     paid, boss = family(journal, policies=[Approve("pay")])

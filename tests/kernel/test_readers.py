@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kaname import Agent, ScriptedModel, ToolContext, call, tool
+from kaname.core.chunks import chunks_of
 from tests.kernel.test_streams import NO_LIMITS, Talking, facts_of, numbered, talking
 
 
@@ -22,6 +23,16 @@ def reporting(*calls):
     return Agent(ScriptedModel([list(calls), "done"]), [report], journal="memory", stops=NO_LIMITS)
 
 
+async def shown_by(run):
+    """What a reader has to see of a run's facts: of each its chunks, once, in their order."""
+    events = [event async for event in run._work.journal.read(run.run_id)]
+    return [(event.seq, chunk.type) for event in events for chunk in chunks_of(event)]
+
+
+def facts_in(chunks):
+    return [(chunk.data["fact"], chunk.type) for chunk in chunks if "fact" in chunk.data]
+
+
 async def all_of(reader):
     return [chunk async for chunk in reader]
 
@@ -35,8 +46,9 @@ async def test_facts_of_parallel_tools_keep_their_order_while_a_reader_is_waited
     await asyncio.sleep(stall)
     chunks = await all_of(patient)
     result = await run
+    assert result.output == "done"
     for seen in (chunks, await reading):
-        assert facts_of(seen) == list(range(1, result.state.seq + 1))
+        assert facts_in(seen) == await shown_by(run)
 
 
 @pytest.mark.parametrize("how", ["abort", "cancel"])
@@ -90,26 +102,115 @@ async def test_many_attentive_readers_lose_nothing_when_kinds_alternate(wait):
         assert numbered(chunks)
 
 
-async def test_text_comes_before_its_reply_for_a_reader_that_catches_up():
-    """The journal knows a fact before it is shown: what a reader takes from it must not run ahead of the deltas."""
-    agent = talking(turns=1, words=50, pace=0.0005)
-    journal, append = agent.journal, agent.journal.append
+async def test_readers_that_come_at_any_moment_see_each_fact_once_and_its_text_before_it():
+    """The journal knows a fact before it is shown: what a reader takes from it must neither run ahead nor come again."""
+    agent = talking(turns=3, words=20, pace=0.0005)
+    append = agent.journal.append
 
     async def slow(events, epoch):
         await append(events, epoch)
-        await asyncio.sleep(0.05)  # readable, and not yet acknowledged
+        await asyncio.sleep(0.02)  # readable, and not yet acknowledged
 
-    journal.append = slow
-    run = agent.run("go").detach()
-    while True:
-        chunks = await all_of(run.subscribe(0))
-        if run._work.task.done():
-            break
-    for seen in (chunks, await all_of(run)):
-        kinds = [chunk.type for chunk in seen]
-        first = kinds.index("usage")
-        assert kinds[first : kinds.index("usage", first + 1)].count("delta") <= 50, "those of the second reply, and no others"
-        assert facts_of(seen) == list(range(1, (await run).state.seq + 1))
+    agent.journal.append = slow
+    run = agent.run("go")
+    reading = [asyncio.create_task(all_of(run.subscribe(0)))]
+    run.detach()
+    while not run._work.task.done():
+        reading.append(asyncio.create_task(all_of(run.subscribe(0))))
+        await asyncio.sleep(0.003)
+    for chunks in await asyncio.gather(*reading):
+        assert facts_in(chunks) == await shown_by(run)
+        told = 0
+        for chunk in chunks:  # twenty words belong to each reply: more can never come between two of them
+            told = 0 if chunk.type == "usage" else told
+            told += len(chunk.data["content"].split()) if chunk.type == "delta" else 0
+            assert told <= 20
+
+
+async def test_many_readers_see_what_is_said_while_they_are_being_woken():
+    """A piece that comes in the very moment must not wait for the model's next one."""
+    heard = asyncio.Event()
+
+    class Pausing:
+        name = "pausing"
+
+        async def reply(self, request, emit):
+            await emit("one ")
+            wake = channel._wake_all
+
+            def in_the_same_moment():
+                wake()
+                channel._wake_all = wake
+                channel.delta("two ", "text", "", "agent")
+
+            channel._wake_all = in_the_same_moment
+            async with asyncio.timeout(5):
+                await heard.wait()  # it says nothing more before somebody has heard it
+            return await ScriptedModel(["done"]).reply(request, emit)
+
+    run = Agent(Pausing(), journal="memory", stops=NO_LIMITS).run("go")
+    channel = run._work.channel
+
+    async def listen(reader):
+        async for chunk in reader:
+            if "two" in str(chunk.data.get("content")):
+                heard.set()
+
+    listening = [asyncio.create_task(listen(run.subscribe())) for _ in range(20)]
+    assert (await run).completed
+    await asyncio.gather(*listening)
+
+
+async def test_a_reader_that_comes_among_many_begins_with_what_is_said_after_it():
+    late = []
+
+    class Speaking:
+        name = "speaking"
+
+        async def reply(self, request, emit):
+            for _ in range(50):
+                await emit("before ")
+            late.append(run.subscribe())
+            await emit("after ")
+            return await ScriptedModel([""]).reply(request, emit)
+
+    run = Agent(Speaking(), journal="memory", stops=NO_LIMITS).run("go")
+    others = [run.subscribe() for _ in range(20)]
+    await run
+    assert "".join([chunk.data["content"] async for chunk in late[0] if chunk.type == "delta"]) == "after "
+    assert len(others) == 20
+
+
+async def test_a_run_of_facts_alone_waits_for_a_reader_that_wants_it():
+    run = talking(turns=200, words=0).run("go")
+    reader = run.subscribe(wait_for_me=True)
+    run.start()
+    await asyncio.sleep(0.5)
+    assert not run._work.task.done(), "some 600 facts, and nobody has read one"
+    chunks = await all_of(reader)
+    assert facts_in(chunks) == await shown_by(run)
+    assert (await run).output == "done"
+
+
+@pytest.mark.parametrize("wait", [False, True])
+async def test_a_childs_text_comes_whole_to_its_parents_readers(wait):
+    clerk = Agent(Talking(turns=0, words=3000), name="clerk", stops=NO_LIMITS)
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Have the clerk do it."""
+        return (await context.run_child(clerk, "x")).unwrap()
+
+    boss = Agent(ScriptedModel([call("delegate"), "done"]), [delegate], journal="memory", stops=NO_LIMITS)
+    run = boss.run("go")
+    reader, said, seen = run.subscribe(wait_for_me=wait), [], 0
+    run.start()
+    async for chunk in reader:
+        seen += 1
+        said += [chunk.data["content"]] if chunk.type == "delta" and "run_id" in chunk.data else []
+        if wait and not seen % 200:
+            await asyncio.sleep(0.005)
+    assert "".join(said) == "word " * 3000
 
 
 async def test_a_reader_of_a_run_that_was_deleted_comes_to_an_end():

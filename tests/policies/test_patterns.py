@@ -172,6 +172,22 @@ def test_nothing_is_held_while_nothing_may_match() -> None:
     assert scan.pending == 21
 
 
+@pytest.mark.parametrize(
+    ("pattern", "pieces"),
+    [(r"cat\b", ["cat", "s"]), ("cat$", ["cat", "s"]), ("cat$", ["cat", "\n", "s"]), ("cat(?!fish)", ["cat", "fi", "sh"])],
+)
+def test_what_follows_a_match_may_undo_it_and_is_waited_for(pattern: str, pieces: list[str]) -> None:
+    scan = Scan([Pattern(pattern)])
+    for piece in pieces:
+        assert scan.feed(piece) is None
+        assert scan.pending in (0, scan.length), "held back, or known to be none"
+    assert scan.end() is None
+    assert Scan([Pattern(pattern)]).feed("cat") is None
+    ended = Scan([Pattern(pattern)])
+    ended.feed("a cat")
+    assert ended.end() == (2, 5, pattern)
+
+
 def test_a_match_begins_where_it_may_have_begun() -> None:
     assert Pattern("a+b").search("xaaab") == (1, 5, "a+b")
     scan = Scan([Pattern("a+b")])
