@@ -14,7 +14,6 @@ from kaname.core.codec import decode, decode_body, encode, encode_body
 from kaname.core.durations import dollars, seconds
 from kaname.core.errors import ConfigError, JournalCorrupt
 from kaname.core.events import Event
-from kaname.core.language import say
 from kaname.core.messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
 from kaname.core.openai_shape import from_openai, to_openai
 from kaname.core.record import field, record, replace
@@ -286,12 +285,3 @@ def test_money():
     for wrong in ("1€", "much", -1, True):
         with pytest.raises(ConfigError):
             dollars(wrong)
-
-
-def test_the_reader_is_spoken_to_in_their_language(monkeypatch):
-    assert say("hello", "こんにちは") == "hello"
-    monkeypatch.setenv("KANAME_LANG", "ja_JP.UTF-8")
-    assert say("hello", "こんにちは") == "こんにちは"
-    monkeypatch.delenv("KANAME_LANG")
-    monkeypatch.setenv("LC_ALL", "ja_JP.UTF-8")
-    assert say("hello", "こんにちは") == "こんにちは"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, ove
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
-from ..core.language import say
+from ..core.notices import notice
 from ..core.openai_shape import to_openai
 from ..core.record import replace
 from ..core.state import State
@@ -91,7 +91,7 @@ class Agent(Generic[OutputT]):
             self._configured(model, tools, {**own, "name": "" if name == "agent" else name, "instructions": instructions})
             return
         if not name:
-            raise ConfigError(say("an agent needs a name", "エージェントには名前が必要です"))
+            raise ConfigError(notice("agent.name_missing", "an agent needs a name"))
         policies, sinks = tuple(policies), tuple(sinks)
         parts = (context,) if callable(context) else tuple(context)
         check_parts(policies, sinks, strategy, parts)
@@ -174,9 +174,9 @@ class Agent(Generic[OutputT]):
         except RuntimeError:
             return asyncio.run(self._awaited(user_input, options))
         raise ConfigError(
-            say(
+            notice(
+                "run.sync_in_event_loop",
                 "run_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
-                "イベントループの中では run_sync は使えません。`await agent.run(…)` と書いてください",
             )
         )
 
@@ -291,7 +291,7 @@ class Agent(Generic[OutputT]):
         work = find_live(self.journal, run_id)
         if work is None:
             return await self.journal.ask_to_stop(run_id, reason)
-        work.abort(reason or say("the run was stopped by the caller", "処理が中断されました"))
+        work.abort(reason or notice("run.stopped_by_caller", "the run was stopped by the caller"))
         return True
 
     def fork(

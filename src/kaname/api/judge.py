@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.language import say
 from ..core.messages import ModelRequest, system, user
+from ..core.notices import notice
 from ..core.values import read_json
 from ..kernel.ports import Model
 from ..kernel.scope import silent
@@ -45,8 +45,8 @@ class Judge:
         try:
             action = GuardrailAction(read_json(reply.message.text)["action"])
         except (ValueError, TypeError, KeyError):
-            unread = say("the judge's verdict cannot be read", "判定モデルの返答を読めません")
+            unread = notice("judge.unreadable", "the judge's verdict cannot be read")
             return GuardrailResult(GuardrailAction.BLOCK, unread, {"rule": self._rule}, reply.usage)
         # by its rule, and not in the judge's words: they may repeat what is blocked
-        told = say(f"the judge objects by the rule: {self._rule}", f"判定モデルがルールに反すると判断しました: {self._rule}")
+        told = notice("judge.objects", "the judge objects by the rule: {rule}", rule=self._rule)
         return GuardrailResult(action, told, {"rule": self._rule}, reply.usage)

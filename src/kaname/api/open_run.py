@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 
 from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, nearest
 from ..core.events import Answered, Fact, Opened, Received, Resumed, Stopped, ToolFinished
-from ..core.language import say
 from ..core.messages import Message, user
+from ..core.notices import notice
 from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State, copy_of
@@ -148,7 +148,7 @@ class Beginnings:
         if isinstance(given, str):
             return message.message.text
         if message.message.text != plain_text(given):
-            raise InvalidState(say(f"not taken: {message.message.text}", f"受け付けられません: {message.message.text}"))
+            raise InvalidState(notice("run.input_refused", "not taken: {text_}", text_=message.message.text))
         return given
 
     @asynccontextmanager
@@ -228,10 +228,7 @@ class Beginnings:
         at = last if at is None else at
         if not 1 <= at <= last:
             raise InvalidState(
-                say(
-                    f"run {source} has the facts 1 to {last}, not {at}",
-                    f"実行 {source} の記録は 1〜{last} 番です({at} 番はありません)",
-                )
+                notice("run.no_such_fact", "run {source} has the facts 1 to {last}, not {at}", source=source, last=last, at=at)
             )
         state = await load(self.journal, source, at)
         facts: list[Fact] = [Opened("", state.user, (source, at), await self._description())]
@@ -260,7 +257,7 @@ class Beginnings:
         try:
             await scope.record(*facts)
         except asyncio.CancelledError:
-            await scope.record(Stopped(Stop("cancelled", say("called off while it began", "開始中に取り消されました"))))
+            await scope.record(Stopped(Stop("cancelled", notice("run.cancelled_at_start", "called off while it began"))))
             raise
         except BaseException:
             with suppress(JournalError):  # the trouble that is being told
@@ -290,16 +287,21 @@ def _check_answers(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
             fresh[key] = in_doubt_answer(key, answer) if doubtful else must_be_json(answer, f"the answer to {key!r}")
         elif key not in state.answers:
             raise InvalidState(
-                say(
-                    f"there is no open question {key!r}{nearest(key, state.questions)}",
-                    f"{key!r} という質問はありません{nearest(key, state.questions)}",
+                notice(
+                    "run.no_question",
+                    "there is no open question {key!r}{hint}",
+                    key=key,
+                    hint=nearest(key, state.questions),
                 )
             )
         elif state.answers[key] != answer:
             raise InvalidState(
-                say(
-                    f"{key!r} was already answered with {state.answers[key]!r}; {answer!r} does not count",
-                    f"{key!r} には {state.answers[key]!r} と回答済みです({answer!r} は無効です)",
+                notice(
+                    "run.answered_already",
+                    "{key!r} was already answered with {answers!r}; {answer!r} does not count",
+                    key=key,
+                    answers=state.answers[key],
+                    answer=answer,
                 )
             )
     return fresh

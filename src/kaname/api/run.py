@@ -15,8 +15,8 @@ from weakref import WeakSet
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError, JournalLocked
 from ..core.events import Event, Stopped
-from ..core.language import say
 from ..core.messages import NOTHING, Usage
+from ..core.notices import notice
 from ..core.state import State
 from ..core.steps import Stop
 from ..kernel.channel import Channel, Reader
@@ -117,7 +117,7 @@ class Work:
 
     async def _listened(self) -> None:
         reason = await self.journal.asked_to_stop(self.run_id)
-        self.abort(reason or say("the run was stopped from another process", "別のプロセスから停止されました"))
+        self.abort(reason or notice("run.stopped_by_process", "the run was stopped from another process"))
 
     async def _never_begun(self) -> Result[Any]:
         stopped = Stopped(Stop("cancelled", self.aborted or _left_behind()))
@@ -159,7 +159,7 @@ class Work:
         else:
             while not event.is_set():  # noqa: ASYNC110  a threading.Event cannot be awaited
                 await asyncio.sleep(_POLL)
-        self.abort(say("the run was stopped by the caller", "処理が中断されました"))
+        self.abort(notice("run.stopped_by_caller", "the run was stopped by the caller"))
 
 
 _live: WeakSet[Work] = WeakSet()  # what this process executes
@@ -207,7 +207,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
 
     def abort(self, reason: str = "") -> None:
         """Stop it. The result is the best there is, its `stop.kind` is `cancelled`."""
-        self._work.abort(reason or say("the run was stopped by the caller", "処理が中断されました"))
+        self._work.abort(reason or notice("run.stopped_by_caller", "the run was stopped by the caller"))
 
     async def let_go(self) -> Result[OutputT]:
         """Stop executing it here, without ending it: `resume` goes on, in any process, and its limits are not renewed.
@@ -316,4 +316,4 @@ def _stay() -> None:
 
 
 def _left_behind() -> str:
-    return say("the caller went away", "呼び出し側がいなくなりました")
+    return notice("run.caller_gone", "the caller went away")

@@ -17,12 +17,12 @@ from typing import Any
 from ..api.agent import Agent
 from ..api.config.build import Config
 from ..core.errors import ConfigError
-from ..core.language import say
 from ..journals.default import default_path
 from ..kernel.ports import Model
 from ..models.registry import resolve
 from ..strategies.stop import cost, deadline, max_steps
 from ..tools.loading import all_tools
+from .messages import say
 from .terminal.questions import somebody_is_there, yes
 from .terminal.screen import Screen
 

@@ -16,13 +16,13 @@ from ..api.agent import Agent
 from ..api.open_run import new_run_id
 from ..core.errors import AgentError, nearest
 from ..core.events import Opened, Received, ToolStarted
-from ..core.language import say
 from ..core.runs import RunInfo
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.offload import off_loop
 from .agent import agent_from, take_up, where_it_is
 from .main import DONE
+from .messages import say, translated
 from .run import told_status
 from .terminal.chunks import Show
 from .terminal.questions import ask_the_user
@@ -120,7 +120,7 @@ class _Chat:
         try:
             await self.commands[name][0](rest.strip())
         except (AgentError, OSError) as problem:
-            self._screen.note(str(problem), "red")
+            self._screen.note(translated(problem), "red")
 
     async def _answer(self, text: str) -> None:
         stop, show, begun = asyncio.Event(), Show(self._screen), monotonic()
@@ -138,14 +138,14 @@ class _Chat:
                     break
                 run = self._agent.resume(run.run_id, answers, abort_event=stop)
             show.finish(plain_text(result.output) if result.completed else "")
-            how = "" if result.completed else f"{told_status(result.stop.kind)}: {result.stop.detail}; "
+            how = "" if result.completed else f"{told_status(result.stop.kind)}: {translated(result.stop.detail)}; "
             if result.stop.kind == "cancelled":
                 how = say("stopped; the conversation goes on; ", "中断しました。会話は続けられます; ")
             self._screen.note(f"[{how}{show.spent()}, {monotonic() - begun:.1f} s]")
         except AgentError as problem:
             show.finish()
             if not show.failed:
-                self._screen.note(str(problem), "red")
+                self._screen.note(translated(problem), "red")
         finally:
             with suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..api.config.build import load_config
 from ..api.config.schema import SCHEMA
-from ..core.language import say
 from .agent import FILES
 from .main import DONE, USAGE
+from .messages import say
 from .terminal.screen import Screen
 
 _SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.IGNORECASE)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from ..core.language import say
 from ..tools.search.cite import Hit, cited
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
+from .messages import say, translated
 from .terminal.screen import Screen, columns, cut, width
 
 _BAR = 25
@@ -49,7 +49,7 @@ def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> in
 
     done = pipeline.add(*given.what, progress=show, forget=given.forget)
     for path, problem in done.problems.items():
-        screen.note(f"✗ {path}: {problem}", "red")
+        screen.note(f"✗ {path}: {translated(problem)}", "red")
     if done.again:
         count = len(done.again)
         screen.note(say(f"{count} read again with a newer reader", f"新しい読み取り方式で {count} 件を読み直しました"))

@@ -16,13 +16,13 @@ from urllib.request import Request, urlopen
 from .. import __version__
 from ..api.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
-from ..core.language import say
 from ..journals.default import choose, default_path
 from ..journals.sqlite import SqliteJournal
 from ..models.local import weights
 from ..models.registry import resolve
 from .agent import agent_from, config_for, journal_for
 from .main import DONE, FAILED
+from .messages import say, translated
 from .models import rows
 from .terminal.screen import Screen, padded
 
@@ -49,7 +49,7 @@ def _tried(what: str, look: Callable[[], str]) -> Finding:
     try:
         return what, True, look()
     except (AgentError, OSError) as problem:
-        return what, False, str(problem)
+        return what, False, translated(problem)
 
 
 def _python(given: argparse.Namespace) -> list[Finding]:
@@ -67,7 +67,7 @@ def _config(given: argparse.Namespace) -> list[Finding]:
         config.agent(given.agent)
     except AgentError as problem:
         given.broken = True
-        return [(what, False, str(problem))]
+        return [(what, False, translated(problem))]
     return [(what, True, f"{', '.join(config.files)}: {', '.join(config.agents)}")]
 
 
@@ -100,7 +100,7 @@ def _model(given: argparse.Namespace) -> list[Finding]:
             resolve(named) if config is None or given.model else config.agent(given.agent).parts()
             return [*found, (what, True, named)]
     except AgentError as problem:
-        return [*found, (what, False, str(problem))]
+        return [*found, (what, False, translated(problem))]
     usable = weights.present() is not None or any(os.environ.get(key) for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
     if usable or os.environ.get("OPENAI_BASE_URL"):
         return found

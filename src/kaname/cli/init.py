@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..core.language import say
 from .main import DONE, FAILED
+from .messages import say
 from .terminal.screen import Screen
 
 TEMPLATE = """# What your agents are. `kaname config check` tells every mistake; `kaname run "…"` uses the first agent.

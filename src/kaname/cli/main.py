@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from .. import __version__
-from ..core.language import say
+from .messages import say, translated
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -46,7 +46,7 @@ def _let_go_of_output() -> None:
 def _told(problem: Exception, code: int) -> int:
     if sys.stderr is not None:  # it may be closed
         with suppress(OSError):
-            sys.stderr.write(f"kaname: {problem}\n")
+            sys.stderr.write(f"kaname: {translated(problem)}\n")
     return code
 
 

@@ -6,10 +6,10 @@ import argparse
 import os
 from importlib.util import find_spec
 
-from ..core.language import say
 from ..models.local import weights
 from .agent import pull
 from .main import DONE
+from .messages import say
 from .model_servers import nearby
 from .terminal.screen import Screen, padded
 

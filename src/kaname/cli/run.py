@@ -11,10 +11,10 @@ from ..api.agent import Agent
 from ..api.result import Result
 from ..api.run import Run
 from ..core.errors import AgentError
-from ..core.language import japanese, say
 from ..core.values import plain_text
 from .agent import agent_from, where_it_is
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
+from .messages import japanese, say, translated
 from .terminal.chunks import Show
 from .terminal.questions import ask_the_user
 from .terminal.screen import Screen
@@ -75,9 +75,9 @@ async def follow(
 def _failed(problem: AgentError, show: Show, screen: Screen, *, as_json: bool, where: str) -> int:
     show.finish()
     if as_json:
-        screen.note(str(problem), "red")
+        screen.note(translated(problem), "red")
     elif not show.failed:
-        screen.note(f"{say('failed', '失敗')}: {problem}", "red")
+        screen.note(f"{say('failed', '失敗')}: {translated(problem)}", "red")
     if problem.run_id and not as_json:
         screen.note(f"[{show.spent()}; {problem.run_id}; {_to_go_on(problem.run_id, where=where)}]")
     return FAILED
@@ -87,7 +87,7 @@ def _last_line(result: Result, show: Show, where: str) -> str:
     if result.completed:
         return f"[{show.spent()}; {result.run_id}]"
     told = say(*_KINDS.get(result.stop.kind, (result.stop.kind, result.stop.kind)))
-    how = f"{told}: {result.stop.detail}" if result.stop.detail and result.stop.kind != "waiting" else told
+    how = f"{told}: {translated(result.stop.detail)}" if result.stop.detail and result.stop.kind != "waiting" else told
     if result.stop.kind == "degraded":
         return f"[{how}; {show.spent()}; {result.run_id}]"
     if result.state.seq == 0:  # it never began, and there is nothing to go on with

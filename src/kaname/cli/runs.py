@@ -11,7 +11,6 @@ from datetime import datetime
 from ..api.attach import attached
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Opened
-from ..core.language import say
 from ..core.runs import RunInfo
 from ..core.values import plain_text
 from ..journals.default import choose, default_path
@@ -19,6 +18,7 @@ from ..kernel.load import load, read_run
 from ..kernel.ports import Journal
 from .agent import agent_from, journal_for, take_up, where_it_is
 from .main import DONE, FAILED, USAGE
+from .messages import say
 from .run import follow, told_status
 from .terminal.chunks import Show
 from .terminal.questions import given_answers

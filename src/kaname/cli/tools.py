@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from logging import NullHandler, getLogger
 
-from ..core.language import say
 from ..models.providers.scripted import ScriptedModel
 from .agent import agent_from
 from .main import DONE, FAILED
+from .messages import say
 from .terminal.screen import Screen, columns, cut
 from .terminal.signals import to_the_end
 

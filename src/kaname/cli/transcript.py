@@ -22,12 +22,12 @@ from ..core.events import (
     ToolStarted,
     Warned,
 )
-from ..core.language import say
 from ..core.messages import Message
 from ..core.openai_shape import result_text
 from ..core.runs import RunInfo
 from ..kernel.load import read_run
 from ..kernel.ports import Journal
+from .messages import say, translated
 from .run import told_status
 from .terminal.chunks import call_text
 from .terminal.screen import Screen, cut
@@ -83,7 +83,7 @@ def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, 
                 took = f"  {event.time - begun[result.call_id]:.1f} s" if timed and result.call_id in begun else ""
                 yield event, f"{'✗' if result.is_error else '←'} {cut(result_text(result), _LONG)}{took}"
             case Asked(_, prompt):
-                yield event, f"? {prompt}"
+                yield event, f"? {translated(prompt)}"
             case Answered(_, answer):
                 yield event, f"! {answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)}"
             case Resumed():
@@ -91,9 +91,9 @@ def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, 
             case HandedOff(to):
                 yield event, say(f"— handed over to {to}", f"— {to} に引き継ぎ")
             case Warned(source, text):
-                yield event, f"! {source}: {text}"
+                yield event, f"! {source}: {translated(text)}"
             case Stopped(stop) if stop.kind != "completed":
-                yield event, f"— {told_status(stop.kind)}{': ' if stop.detail else ''}{stop.detail}"
+                yield event, f"— {told_status(stop.kind)}{': ' if stop.detail else ''}{translated(stop.detail)}"
 
 
 def _words(message: Message) -> list[str]:

@@ -15,8 +15,8 @@ from typing import Any
 from . import events as facts
 from .errors import JournalCorrupt
 from .events import Event, Fact, Unknown
-from .language import say
 from .messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
+from .notices import Notice, from_json, notice, to_json
 from .record import NOT_GIVEN, defaults
 from .state import Spent, State
 from .steps import CallModel, Stop
@@ -68,6 +68,9 @@ _NESTED: dict[tuple[type, str], type] = {
     (Spent, "usage"): Usage,
 }
 
+# The texts that may be notices: what they were made of stands beside them, as "detail_notice" and so on.
+_NOTICES: dict[type, str] = {Stop: "detail", facts.Asked: "prompt", facts.Warned: "text"}
+
 
 def encode_body(body: Fact) -> tuple[str, str]:
     """The fact's type and its JSON."""
@@ -81,7 +84,12 @@ def decode_body(kind: str, text: str) -> Fact:
         return _fact(kind, json.loads(text))
     except _UNREADABLE as problem:
         raise JournalCorrupt(
-            say(f"a recorded {kind} fact cannot be read: {problem!r}", f"記録された {kind} が読めません: {problem!r}")
+            notice(
+                "journal.fact_unreadable",
+                "a recorded {kind} fact cannot be read: {problem!r}",
+                kind=kind,
+                problem=problem,
+            )
         ) from problem
 
 
@@ -98,7 +106,7 @@ def decode(line: str) -> Event:
         return Event(data["run"], data["seq"], data["time"], data["agent"], _fact(data["type"], data["body"]))
     except _UNREADABLE as problem:
         raise JournalCorrupt(
-            say(f"this line is not a recorded fact: {line[:80]!r}", f"記録の行として読めません: {line[:80]!r}")
+            notice("journal.line_unreadable", "this line is not a recorded fact: {line!r}", line=line[:80])
         ) from problem
 
 
@@ -232,6 +240,9 @@ def _writer(kind: type) -> Callable[[Any], dict[str, Any]]:
         scope[f"default_{name}"], scope[f"kind_{name}"] = default, type(default)
         lines.append(f"    if value.{name} is not default_{name} and not (type(value.{name}) is kind_{name} and ")
         lines[-1] += f"value.{name} == default_{name}):\n        data[{name!r}] = {item}"
+    if (told := _NOTICES.get(kind)) is not None:
+        scope["Notice"], scope["to_json"] = Notice, to_json
+        lines.append(f"    if type(value.{told}) is Notice:\n        data['{told}_notice'] = to_json(value.{told})")
     source = [f"def write(value):\n    data = {{{', '.join(required)}}}", *lines, "    return data"]
     exec("\n".join(source), scope)
     write: Callable[[Any], dict[str, Any]] = scope["write"]
@@ -271,6 +282,8 @@ def _read(kind: type, data: dict[str, Any]) -> Any:
             values[name] = item
         elif (reader := readers.get(name)) is not None:
             values[name] = reader(item)
+    if (told := _NOTICES.get(kind)) is not None and f"{told}_notice" in data:
+        values[told] = from_json(data[f"{told}_notice"])
     return kind(**values)
 
 

@@ -45,8 +45,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .language import say
 from .messages import ModelReply
+from .notices import notice
 from .steps import Stop
 
 
@@ -56,7 +56,10 @@ class AgentError(Exception):
     run_id: str = ""
 
 
-class ConfigError(AgentError): ...
+class ConfigError(AgentError):
+    """`mistakes`: each line of a configuration that is wrong, if it came from a file."""
+
+    mistakes: tuple[str, ...] = ()
 
 
 class DuplicateToolError(ConfigError): ...
@@ -115,10 +118,7 @@ class ReplyGarbled(ModelError):
 class ToolNotFoundError(AgentError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(
-            say(
-                f"there is no tool named {name!r}{nearest(name, known)}",
-                f"{name!r} というツールはありません{nearest(name, known)}",
-            )
+            notice("tool.not_found", "there is no tool named {name!r}{hint}", name=name, hint=nearest(name, known))
         )
         self.name = name
 
@@ -128,7 +128,7 @@ class ToolExecutionFailed(AgentError): ...
 
 class RunStopped(AgentError):
     def __init__(self, stop: Stop) -> None:
-        super().__init__(f"{stop.kind}: {stop.detail}" if stop.detail else stop.kind)
+        super().__init__(f"{stop.kind}: " + stop.detail if stop.detail else stop.kind)
         self.stop = stop
 
 
@@ -152,15 +152,13 @@ class JournalError(AgentError): ...
 
 class RunNotFound(JournalError):
     def __init__(self, run_id: str) -> None:
-        super().__init__(say(f"the journal has no run {run_id!r}", f"ジャーナルに実行 {run_id!r} はありません"))
+        super().__init__(notice("run.not_found", "the journal has no run {run_id!r}", run_id=run_id))
         self.run_id = run_id
 
 
 class RunExists(JournalError):
     def __init__(self, run_id: str) -> None:
-        super().__init__(
-            say(f"there is already a run {run_id!r}; resume it", f"実行 {run_id!r} はもうあります。再開してください")
-        )
+        super().__init__(notice("run.exists", "there is already a run {run_id!r}; resume it", run_id=run_id))
         self.run_id = run_id
 
 
@@ -218,8 +216,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     names = sorted(known)
     if close := get_close_matches(name, names, n=1, cutoff=0.5):
-        return say(f"; did you mean {close[0]!r}?", f"。{close[0]!r} のことですか?")
+        return notice("nearest.did_you_mean", "; did you mean {close!r}?", close=close[0])
     if not names:
-        return say("; there are none", "。ひとつも登録されていません")
+        return notice("nearest.none", "; there are none")
     listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-    return say(f"; there are: {listed}", f"。使えるもの: {listed}")
+    return notice("nearest.there_are", "; there are: {listed}", listed=listed)

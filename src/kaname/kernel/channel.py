@@ -17,7 +17,7 @@ from weakref import WeakSet
 from ..core.chunks import Chunk, chunks_of, delta_chunk
 from ..core.errors import InvalidState
 from ..core.events import Delta, Event
-from ..core.language import say
+from ..core.notices import notice
 
 SIZE = 512  # of the ring
 LATE = 256  # so far behind, a reader is waited for, if it wants that or is only waiting for its turn
@@ -54,9 +54,7 @@ class Reader(AsyncIterator[Chunk]):
         """The next chunk; `None` when the run has ended and everything was read."""
         if self._getting:
             raise InvalidState(
-                say(
-                    "two tasks read one stream at once; use run.subscribe() for another", "一つのストリームは一人しか読めません"
-                )
+                notice("stream.two_readers", "two tasks read one stream at once; use run.subscribe() for another")
             )
         self._getting = True
         try:

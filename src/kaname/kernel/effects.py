@@ -7,8 +7,8 @@ from typing import Any
 
 from ..core.errors import BadArguments, InvalidState, JournalError, Signal, Suspend
 from ..core.events import ToolStarted
-from ..core.language import say
 from ..core.messages import ToolResult
+from ..core.notices import notice
 from ..core.values import plain_text
 from .boundary import Failure, attempt
 from .ports import Repair, ToolContext
@@ -75,19 +75,22 @@ def in_doubt_answer(key: str, answer: Any) -> Any:
     if isinstance(answer, dict) and set(answer) == {"result"}:
         return must_be_json(answer, f"the answer to {key!r}")
     raise InvalidState(
-        say(
-            f'{key!r} is answered with "retry", "skip" or {{"result": …}}, not {answer!r}',
-            f'{key!r} には "retry"、"skip" か {{"result": …}} で答えてください({answer!r} は使えません)',
+        notice(
+            "effect.bad_answer",
+            '{key!r} is answered with "retry", "skip" or {{"result": …}}, not {answer!r}',
+            key=key,
+            answer=answer,
         )
     )
 
 
 def _question(started: ToolStarted, why: str) -> str:
     call = f"{started.call.name}({plain_text(started.call.args)})"
-    reason = f" ({why})" if why else ""
-    return say(
-        f"{call} was started and interrupted, and may already have taken effect{reason}. "
-        'Answer "retry" to run it again, "skip" to go on without it, or {"result": …} if you know what it returned.',
-        f"{call} は開始後に中断されたため、すでに効果が出ている可能性があります{reason}。"
-        '再実行するなら "retry"、飛ばすなら "skip"、結果がわかっているなら {"result": …} と答えてください。',
+    reason = " (" + why + ")" if why else ""
+    return notice(
+        "effect.in_doubt",
+        '{call} was started and interrupted, and may already have taken effect{reason}. Answer "retry" '
+        'to run it again, "skip" to go on without it, or {{"result": …}} if you know what it returned.',
+        call=call,
+        reason=reason,
     )

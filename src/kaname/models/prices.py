@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError
-from ..core.language import say
 from ..core.messages import Usage
+from ..core.notices import notice
 from ..core.record import defaults, record
 
 _DATED = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8})$")
@@ -64,11 +64,12 @@ def _table(own: str) -> dict[str, Any]:
             _price(row)
     except (OSError, ValueError, TypeError, AttributeError) as problem:
         raise ConfigError(
-            say(
-                f'KANAME_PRICES={own}: {problem}; expected {{"provider/model": {{"input": 1.0, "output": 2.0}}}} in US dollars '
-                "for a million tokens",
-                f'KANAME_PRICES={own}: {problem}。{{"provider/model": {{"input": 1.0, "output": 2.0}}}} '
-                "(100 万トークンあたりの米ドル) の形で書いてください",
+            notice(
+                "model.prices_unreadable",
+                'KANAME_PRICES={own}: {problem}; expected {{"provider/model": {{"input": 1.0, "output": 2.0}}}} '
+                "in US dollars for a million tokens",
+                own=own,
+                problem=problem,
             )
         ) from problem
     return {**shipped, **rows}

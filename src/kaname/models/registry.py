@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
-from ..core.language import say
+from ..core.notices import notice
 from ..kernel.ports import Model
 
 # provider: "module:what makes a model from the rest of the name"
@@ -48,9 +48,7 @@ def resolve(name: str | Model) -> Model:
     if name == "local":
         return maker(provider)()  # type: ignore[no-any-return]
     if not slash or not rest:
-        raise ConfigError(
-            say(f"a model name is written provider/model; got {name!r}", f"モデル名は provider/model の形です: {name!r}")
-        )
+        raise ConfigError(notice("model.name_form", "a model name is written provider/model; got {name!r}", name=name))
     model: Model = maker(provider)(rest)
     return model
 
@@ -69,9 +67,11 @@ def maker(provider: str) -> Any:
         return lambda rest, **given: make(f"{provider}/{rest}", **given)
     known = [*PROVIDERS, *others, *LITELLM]
     raise ConfigError(
-        say(
-            f"no model adapter for the provider {provider!r}{nearest(provider, known)}",
-            f"プロバイダー {provider!r} のアダプターはありません{nearest(provider, known)}",
+        notice(
+            "model.no_provider",
+            "no model adapter for the provider {provider!r}{hint}",
+            provider=provider,
+            hint=nearest(provider, known),
         )
     )
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..core.errors import Suspend
-from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
+from ..core.notices import notice
 from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.ports import Action, Policy, ToolHandler
@@ -50,7 +50,7 @@ class Approve(Policy):
             if not self._wanted(call):
                 return await next(call)
             asked = f"{call.name}({plain_text(call.args)})"
-            raise Suspend(key, say(f"Run {asked}?", f"{asked} を実行しますか?"), ("yes", "no"))
+            raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), ("yes", "no"))
         match answers[key]:
             case True:
                 return await next(call)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.errors import Suspend
-from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
+from ..core.notices import notice
 from ..kernel.ports import Policy, ToolHandler
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ class HandOut(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key = f"result:{call.id}"
         if key not in view.state.answers:
-            raise Suspend(key, say(f"The result of {call.name}?", f"{call.name} の結果は?"))
+            raise Suspend(key, notice("external.result", "The result of {name}?", name=call.name))
         match view.state.answers[key]:
             case {"error": str(error)}:
                 return ToolResult(error=error)

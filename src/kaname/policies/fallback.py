@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments, ConfigError
-from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
+from ..core.notices import notice
 from ..core.record import record, replace
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, Policy, Tool, ToolHandler
@@ -124,7 +124,8 @@ class FallbackStrategy(Policy):
             ran = _ran(one, view)
             if not result.is_error or not result.retryable or not ran:
                 if failures and not result.is_error:
-                    await view.warn("fallback", say("{}; {} answered", "{}。{} で代替").format(failures[-1], name))
+                    stood_in = notice("fallback.answered", "{failure}; {name} answered", failure=failures[-1], name=name)
+                    await view.warn("fallback", stood_in)
                 if not failures or not result.is_error:
                     return result
             failures.append(_failure(name, attempts, result))
@@ -138,17 +139,20 @@ class FallbackStrategy(Policy):
 
         After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated."""
         if view.tools(other).get(other.name, None) is None:
-            return say(f"{other.name} is not there", f"{other.name} がありません")
+            return notice("fallback.no_tool", "{name} is not there", name=other.name)
         if who := objector(other, self, view):
-            return say(
-                f"{other.name} could be used instead, but {who} (a policy says so with allows_substitute(call, view))",
-                f"{other.name} は自動では使えません: {who} (ポリシーの allows_substitute(call, view) で許可できます)",
+            return notice(
+                "fallback.not_allowed",
+                "{name} could be used instead, but {who} (a policy says so with allows_substitute(call, view))",
+                name=other.name,
+                who=who,
             )
         allowed = {"pure"} if left - {"pure", "idempotent", _UNKNOWN} else {"pure", "idempotent", _UNKNOWN}
         if left - {"pure"} and _effect(other, view) not in allowed:
-            return say(
-                f"{other.name} was not used instead: what was tried before may have taken effect",
-                f"先に試したものが効果を出した可能性があるため {other.name} は使いませんでした",
+            return notice(
+                "fallback.in_doubt",
+                "{name} was not used instead: what was tried before may have taken effect",
+                name=other.name,
             )
         return ""
 
@@ -211,9 +215,13 @@ async def _undone(call: ToolCall, view: RunView) -> bool:
 
 
 def _failure(name: str, attempts: int, result: ToolResult) -> str:
-    return say(
-        f"{name} failed after {attempts} {'try' if attempts == 1 else 'tries'}: {result.error}",
-        f"{name} は {attempts} 回試しましたが失敗しました: {result.error}",
+    return notice(
+        "fallback.failed",
+        "{name} failed after {attempts} {value}: {error}",
+        name=name,
+        attempts=attempts,
+        value="try" if attempts == 1 else "tries",
+        error=result.error,
     )
 
 

@@ -7,8 +7,8 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, nearest
-from ..core.language import say
 from ..core.messages import ToolCall
+from ..core.notices import notice
 from ..kernel.boundary import Border
 from ..kernel.chain import overrides
 from ..kernel.ports import Policy
@@ -21,7 +21,7 @@ def known_tools(who: str, names: Iterable[str], tools: Mapping[str, Any]) -> Non
     """All of these names are tools' names, or a `ConfigError` tells the likely one: a wrong name would guard nothing."""
     for name in sorted(names):
         if name not in tools:
-            told = say(f"{who}: there is no tool named {name!r}", f"{who}: {name!r} というツールはありません")
+            told = notice("policy.no_tool", "{who}: there is no tool named {name!r}", who=who, name=name)
             raise ConfigError(told + nearest(name, tools))
 
 
@@ -35,7 +35,7 @@ def objector(call: ToolCall, asking: Policy, view: RunView, *, by_a_person: bool
             further_in = True
         elif not (further_in and not overrides(policy, "allows_substitute")) and not _allows(policy, call, view):
             name = type(policy).__name__
-            return say(f"{name} does not let it through", f"{name} が許可しません")
+            return notice("fallback.objector", "{name} does not let it through", name=name)
     return ""
 
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.errors import Halt, ModelError
-from ..core.language import say
 from ..core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
+from ..core.notices import notice
 from ..core.steps import Stop
 from ..kernel.ports import ModelHandler, Policy, ToolHandler
 
@@ -57,7 +57,7 @@ class Timeout(Policy):
             return await within(self.model_seconds, next(request))
         except Late:
             limit = f"{self.model_seconds:g}"
-            raise ModelError(say(f"no reply within {limit} s", f"{limit} 秒以内に返答がありません")) from None
+            raise ModelError(notice("model.no_reply_within", "no reply within {limit} s", limit=limit)) from None
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return True
@@ -96,5 +96,5 @@ class Deadline(Policy):
             return await within(max(0.0, self.seconds - used), work)
         except Late:
             pass
-        used_up = say(f"the time limit of {self.seconds:g} s is used up", f"制限時間の {self.seconds:g} 秒を使い切りました")
+        used_up = notice("stop.deadline", "the time limit of {limit:g} s is used up", limit=self.seconds)
         raise Halt(Stop("deadline", used_up))

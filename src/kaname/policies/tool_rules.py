@@ -10,8 +10,8 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments, ConfigError, nearest
-from ..core.language import say
 from ..core.messages import ToolCall
+from ..core.notices import notice
 from ..core.record import field, record
 from ..core.values import plain_text, read_json
 from ..kernel.boundary import Border
@@ -45,18 +45,24 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], view: RunView) -> str:
     if rule is None:
         return ""
     if not rule.allowed:
-        return say(f"{call.name} may not be used here", f"ここでは {call.name} を使えません")
+        return notice("rule.not_allowed", "{name} may not be used here", name=call.name)
     if rule.max_calls is not None and _number(call, view) > rule.max_calls:
-        return say(
-            f"{call.name} may be called {rule.max_calls} times; go on without it",
-            f"{call.name} は {rule.max_calls} 回までです。使わずに続けてください",
+        return notice(
+            "rule.max_calls",
+            "{name} may be called {max_calls} times; go on without it",
+            name=call.name,
+            max_calls=rule.max_calls,
         )
     for name, value in _values(call, rule, view).items():
         if not fits(value, rule.arguments[name]):
             wanted = rule.arguments[name]
             told = f" ({wanted})" if isinstance(wanted, str) else ""
-            return say(
-                f"{call.name} may not be called with this {name}{told}", f"{call.name} の {name} にこの値は使えません{told}"
+            return notice(
+                "rule.argument_refused",
+                "{name} may not be called with this {name2}{told}",
+                name=call.name,
+                name2=name,
+                told=told,
             )
     return ""
 
@@ -162,5 +168,5 @@ def check_names(rules: Iterable[ToolRule], tools: Mapping[str, Any]) -> None:
         known = (tool.parameters.get("properties") or {}) if tool is not None else None
         for name in rule.arguments:
             if known and name not in known:
-                missing = say(f"{rule.tool} has no argument {name!r}", f"{rule.tool} に引数 {name!r} はありません")
+                missing = notice("rule.no_argument", "{tool} has no argument {name!r}", tool=rule.tool, name=name)
                 raise ConfigError(missing + nearest(name, known))

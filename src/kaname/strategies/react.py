@@ -7,8 +7,8 @@ from itertools import takewhile
 from typing import Any
 
 from ..core.errors import UnexpectedError
-from ..core.language import say
 from ..core.messages import Message, ModelReply, ToolResult
+from ..core.notices import notice
 from ..core.record import field, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
@@ -86,9 +86,10 @@ class React:
         end = _end(state)  # if it can say nothing, what could not be done is the answer
         if end.kind == "degraded" and self.output is None:
             return Finish(end, end.detail)
-        told = say(
-            f"the model's replies could not be read, even when it was asked again: {reply.problem}",
-            f"モデルの返答は、聞き直しても読み取れませんでした: {reply.problem}",
+        told = notice(
+            "stop.unreadable",
+            "the model's replies could not be read, even when it was asked again: {problem}",
+            problem=reply.problem,
         )
         return Finish(Stop("incomplete", told))
 
@@ -120,7 +121,7 @@ def _given_up(messages: Sequence[Message]) -> str:
 def _end(state: State, text: str = "") -> Stop:
     """Completed; or degraded, if the answer had to do without a tool; or incomplete, if this text was cut off."""
     if text and state.replies[-1].reply.stop_reason == "max_tokens":
-        return Stop("incomplete", say("the answer was cut off at the token limit", "回答がトークン数の上限で途切れました"))
+        return Stop("incomplete", notice("stop.incomplete", "the answer was cut off at the token limit"))
     for message in state.messages[state.turn_start :]:
         for part in message.parts:
             if isinstance(part, ToolResult) and part.gave_up:

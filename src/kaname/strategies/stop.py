@@ -12,8 +12,8 @@ from typing import Any
 
 from ..core.durations import dollars, seconds
 from ..core.errors import ConfigError
-from ..core.language import say
 from ..core.messages import ToolCall
+from ..core.notices import notice
 from ..core.record import record
 from ..core.state import State, call_identity
 from ..core.steps import CallModel, CallTools, Step, Stop, StopKind
@@ -67,7 +67,7 @@ def max_steps(limit: int | None) -> Rule:
             more = sum([call.id not in state.open and (call.id, call.name) not in state.spent.charged for call in step.calls])
         if not more or state.spent.steps + more <= limit:
             return None
-        return say(f"{state.spent.steps} steps, the limit is {limit:g}", f"ステップ数が上限の {limit:g} に達しました")
+        return notice("stop.max_steps", "{steps} steps, the limit is {limit:g}", steps=state.spent.steps, limit=limit)
 
     return Rule("max_steps", _positive(limit, "max_steps"), judge)
 
@@ -79,9 +79,11 @@ def no_repeats(limit: int | None = 2) -> Rule:
         call = _first_over(state, step, limit, state.spent.by_call, call_identity)
         if call is None:
             return None
-        return say(
-            f"{call.name} was called with the same arguments more than {limit:g} times",
-            f"{call.name} が同じ引数で {limit:g} 回を超えて呼ばれました",
+        return notice(
+            "stop.repeated",
+            "{name} was called with the same arguments more than {limit:g} times",
+            name=call.name,
+            limit=limit,
         )
 
     return Rule("duplicate", _positive(limit, "no_repeats"), judge)
@@ -94,7 +96,7 @@ def per_tool(limit: int | None = 5) -> Rule:
         call = _first_over(state, step, limit, state.spent.by_tool, lambda call: call.name)
         if call is None:
             return None
-        return say(f"{call.name} was called more than {limit:g} times", f"{call.name} が {limit:g} 回を超えて呼ばれました")
+        return notice("stop.tool_limit", "{name} was called more than {limit:g} times", name=call.name, limit=limit)
 
     return Rule("tool_limit", _positive(limit, "per_tool"), judge)
 
@@ -108,7 +110,7 @@ def deadline(limit: float | str | None) -> Rule:
     def judge(state: State, step: Step, limit: float) -> str | None:
         if state.spent.seconds < limit:
             return None
-        return say(f"the time limit of {limit:g} s is used up", f"制限時間の {limit:g} 秒を使い切りました")
+        return notice("stop.deadline", "the time limit of {limit:g} s is used up", limit=limit)
 
     return Rule("deadline", None if limit is None else seconds(limit), judge)
 
@@ -119,16 +121,13 @@ def cost(limit: float | str | None) -> Rule:
     def judge(state: State, step: Step, limit: float) -> str | None:
         spent = state.spent.usage.cost
         if spent is None:
-            return say(
+            return notice(
+                "stop.price_unknown",
                 "a cost limit is set, but the price of the model is unknown; tell kaname its price, or remove the limit",
-                "費用の上限がありますが、モデルの価格が不明です。価格を設定するか、上限を外してください",
             )
         if spent < limit or limit == 0 == spent:
             return None
-        return say(
-            f"${spent:.4f} spent, the limit is ${limit:g}",
-            f"費用が ${spent:.4f} になり、上限の ${limit:g} に達しました",
-        )
+        return notice("stop.cost", "${spent:.4f} spent, the limit is ${limit:g}", spent=spent, limit=limit)
 
     return Rule("budget", None if limit is None else dollars(limit), judge)
 

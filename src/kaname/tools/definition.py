@@ -8,8 +8,8 @@ from typing import Any
 
 from ..core.durations import seconds
 from ..core.errors import BadArguments, ConfigError, Suspend
-from ..core.language import say
 from ..core.messages import ToolCall, ToolResult
+from ..core.notices import notice
 from ..core.values import plain_text
 from ..kernel.ports import Repair, Tool, ToolContext
 from .arguments.prepare import fitting_arguments, read_arguments
@@ -60,7 +60,7 @@ def _from_caller(name: str, prepared: dict[str, Any], context: ToolContext) -> T
         args = plain_text(prepared)
         raise Suspend(
             key,
-            say(f"Run {name}({args}) and answer with its result.", f"{name}({args}) を実行し、結果を答えてください。"),
+            notice("external.run", "Run {name}({args}) and answer with its result.", name=name, args=args),
         )
     return to_result(answers[key])
 

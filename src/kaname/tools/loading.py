@@ -14,7 +14,7 @@ from traceback import extract_tb
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
-from ..core.language import say
+from ..core.notices import notice
 from ..kernel.boundary import Border
 from .function import FunctionTool
 
@@ -39,15 +39,13 @@ def tools_from(place: str, folder: Path) -> list[Any]:
     """Files and modules are looked for in the folder first."""
     source, colon, name = place.partition(":")
     if not source.strip() or source in (".", ".."):
-        raise ConfigError(
-            say(f"{place!r} names no tool: write module:function or FILE.py", f"{place!r} はツールではありません")
-        )
+        raise ConfigError(notice("tool.bad_source", "{place!r} names no tool: write module:function or FILE.py", place=place))
     if (builtin := _builtin(source, name, folder)) is not None:
         return [builtin]
     module = _module(source, folder)
     if colon:
         if not name or not hasattr(module, name):
-            missing = say(f"{source} has no {name!r}", f"{source} に {name!r} はありません")
+            missing = notice("tool.no_such_name", "{source} has no {name!r}", source=source, name=name)
             raise ConfigError(missing + nearest(name, [one for one in vars(module) if not one.startswith("_")]))
         return [getattr(module, name)]
     found: list[Any] = [one for one in vars(module).values() if isinstance(one, FunctionTool)]
@@ -58,7 +56,7 @@ def tools_from(place: str, folder: Path) -> list[Any]:
             if inspect.isfunction(one) and one.__module__ == module.__name__ and not label.startswith("_")
         ]
     if not found:
-        raise ConfigError(say(f"{source} defines no tools", f"{source} にツールがありません"))
+        raise ConfigError(notice("tool.none_defined", "{source} defines no tools", source=source))
     return found
 
 
@@ -79,9 +77,7 @@ def _database(rest: str, folder: Path) -> Any:
     from .database.tool import DatabaseTool
 
     if not rest:
-        raise ConfigError(
-            say("name the database: database:FILE, database:postgresql://…", "database:ファイル と書いてください")
-        )
+        raise ConfigError(notice("tool.name_the_database", "name the database: database:FILE, database:postgresql://…"))
     return DatabaseTool(rest if "://" in rest else folder / Path(rest).expanduser())
 
 
@@ -101,10 +97,10 @@ def object_from(place: str, folder: Path) -> Any:
     """What `module:name` names."""
     source, _, name = place.partition(":")
     if not source or not name:
-        raise ConfigError(say(f"write module:name, not {place!r}", f"module:name の形で書いてください: {place!r}"))
+        raise ConfigError(notice("tool.module_form", "write module:name, not {place!r}", place=place))
     module = _module(source, folder)
     if not hasattr(module, name):
-        missing = say(f"{source} has no {name!r}", f"{source} に {name!r} はありません")
+        missing = notice("tool.no_such_name", "{source} has no {name!r}", source=source, name=name)
         raise ConfigError(missing + nearest(name, [one for one in vars(module) if not one.startswith("_")]))
     return getattr(module, name)
 
@@ -116,7 +112,7 @@ def _module(source: str, folder: Path) -> Any:
         return _loaded(source, lambda: importlib.import_module(source))
     path = (folder / Path(source).expanduser()).resolve()
     if not path.is_file():
-        raise ConfigError(say(f"there is no file {path}", f"ファイル {path} がありません"))
+        raise ConfigError(notice("tool.no_file", "there is no file {path}", path=path))
     if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
         return sys.modules[path.stem]
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -148,10 +144,16 @@ def _loaded(source: str, load: Callable[[], Any]) -> Any:
     assert failure is not None
     error = failure.error
     if isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]:
-        missing = say(f"there is no module {source!r}", f"モジュール {source!r} がありません")
+        missing = notice("tool.no_module", "there is no module {source!r}", source=source)
         close = get_close_matches(source, _BUILTIN, n=1) or [name for name in _BUILTIN if name.startswith(source)]
         raise ConfigError(missing + (nearest(close[0], _BUILTIN) if close else "")) from error
     where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else _place(error) or failure.place
     raise ConfigError(
-        say(f"{source} cannot be loaded: {failure} (at {where})", f"{source} を読み込めません: {failure} ({where})")
+        notice(
+            "tool.cannot_load",
+            "{source} cannot be loaded: {failure} (at {where})",
+            source=source,
+            failure=failure,
+            where=where,
+        )
     ) from error

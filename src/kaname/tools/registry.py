@@ -7,7 +7,7 @@ from inspect import getattr_static
 from typing import Any
 
 from ..core.errors import ConfigError, DuplicateToolError, ToolNotFoundError
-from ..core.language import say
+from ..core.notices import notice
 from ..kernel.ports import Action, Tool
 from .definition import DefinedTool, TextTool
 from .function import FunctionTool
@@ -24,11 +24,11 @@ def as_action(tool: Any) -> Action:
     if callable(tool) and not isinstance(tool, type):
         return FunctionTool(tool)
     raise ConfigError(
-        say(
-            f"{tool!r} is not a tool: expected a function, a definition dict, or an object with name, description and "
-            "async execute(input_text)",
-            f"{tool!r} はツールではありません。関数、定義の dict、または name・description・async execute(input_text) を持つ"
-            "オブジェクトが必要です",
+        notice(
+            "tool.wrong_kind",
+            "{tool!r} is not a tool: expected a function, a definition dict, or an object with name, "
+            "description and async execute(input_text)",
+            tool=tool,
         )
     )
 
@@ -55,9 +55,10 @@ class ToolRegistry(Mapping[str, Action]):
         action = as_action(tool)
         if action.name in self._tools:
             raise DuplicateToolError(
-                say(
-                    f"there is already a tool named {action.name!r}; give one of them another name with @tool(name=…)",
-                    f"{action.name!r} というツールはもうあります。@tool(name=…) で別の名前を付けてください",
+                notice(
+                    "tool.duplicate",
+                    "there is already a tool named {name!r}; give one of them another name with @tool(name=…)",
+                    name=action.name,
                 )
             )
         self._tools[action.name] = action

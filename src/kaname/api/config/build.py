@@ -9,11 +9,11 @@ from typing import Any
 
 from ...core.durations import seconds
 from ...core.errors import AgentError, ConfigError, nearest
-from ...core.language import say
+from ...core.notices import notice
 from ...core.record import field, record
 from ...models.registry import LITELLM, PROVIDERS, resolve
 from ...strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
-from .load import Reading, check
+from .load import Reading, check, mistaken
 from .schema import SCHEMA
 
 _SYNONYMS = {"claude": "anthropic"}
@@ -120,9 +120,7 @@ class Config:
         if name is None:
             return next(iter(self.agents.values()))
         if name not in self.agents:
-            raise ConfigError(
-                say(f"no agent {name!r}", f"{name!r} というエージェントはありません") + nearest(name, self.agents)
-            )
+            raise ConfigError(notice("config.no_agent", "no agent {name!r}", name=name) + nearest(name, self.agents))
         return self.agents[name]
 
     def check(self) -> None:
@@ -132,10 +130,9 @@ class Config:
             try:
                 agent.parts()
             except ConfigError as problem:
-                told += str(problem).split("\n")[1:] or [str(problem)]
+                told += problem.mistakes or [str(problem)]
         if told:
-            lines = "\n".join(dict.fromkeys(told))
-            raise ConfigError(say(f"mistakes in the configuration:\n{lines}", f"設定に誤りがあります:\n{lines}"))
+            raise mistaken(list(dict.fromkeys(told)))
 
 
 def load_config(*files: str | Path) -> Config:
@@ -171,7 +168,7 @@ def _check(reading: Reading) -> None:
     if not isinstance(value, dict):
         return
     if not value.get("agents") and not value.get("llm"):
-        reading.wrong((), say("there is neither 'agents' nor 'llm'", "'agents' も 'llm' もありません"))
+        reading.wrong((), notice("config.no_agents", "there is neither 'agents' nor 'llm'"))
     shared = _mapping(value.get("mcp_servers"))
     _check_servers(shared, ("mcp_servers",), reading)
     for name, agent in _mapping(value.get("agents")).items():
@@ -191,7 +188,7 @@ def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mappi
     if isinstance(servers, list):
         for number, name in enumerate(servers):
             if isinstance(name, str) and name not in shared:
-                told = say(f"there is no server {name!r}", f"{name!r} というサーバーはありません") + nearest(name, shared)
+                told = notice("config.no_server", "there is no server {name!r}", name=name) + nearest(name, shared)
                 reading.wrong((*where, "mcp_servers", str(number)), told)
     else:
         _check_servers(_mapping(servers), (*where, "mcp_servers"), reading)
@@ -203,11 +200,11 @@ def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
         return
     _check_model(f"{_SYNONYMS.get(provider, provider)}/x", ("llm", "provider"), reading)
     if provider not in llm:
-        told = say(f"there is no block {provider!r} for the provider", f"プロバイダー {provider!r} の設定がありません")
+        told = notice("config.no_provider_block", "there is no block {provider!r} for the provider", provider=provider)
         reading.wrong(("llm",), told)
         return
     if not _mapping(llm[provider]).get("model") and provider != "local":
-        reading.wrong(("llm", provider), say("'model' is missing", "'model' がありません"))
+        reading.wrong(("llm", provider), notice("config.model_missing", "'model' is missing"))
     _check_block(provider, _mapping(llm[provider]), ("llm", provider), reading)
 
 
@@ -217,7 +214,10 @@ def _check_block(provider: str, block: Mapping[str, Any], where: tuple[str, ...]
     for key in block:
         if key in _KEYS and key not in taken:
             listed = ", ".join(sorted(taken))
-            reading.wrong((*where, key), say(f"{provider} takes only {listed}", f"{provider} で使えるのは {listed} のみです"))
+            reading.wrong(
+                (*where, key),
+                notice("config.provider_options", "{provider} takes only {listed}", provider=provider, listed=listed),
+            )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -231,11 +231,12 @@ def _check_model(model: Any, where: tuple[str, ...], reading: Reading) -> None:
     known = {*PROVIDERS, *LITELLM}
     if not slash or not rest:
         reading.wrong(
-            where, say(f"a model is written provider/model, not {model!r}", f"モデルは provider/model の形です: {model!r}")
+            where,
+            notice("config.model_form", "a model is written provider/model, not {model!r}", model=model),
         )
     elif provider not in known:
         reading.wrong(
-            where, say(f"no provider {provider!r}", f"プロバイダー {provider!r} はありません") + nearest(provider, known)
+            where, notice("config.no_provider", "no provider {provider!r}", provider=provider) + nearest(provider, known)
         )
 
 
@@ -251,12 +252,10 @@ def _check_servers(servers: Mapping[str, Any], where: tuple[str, ...], reading: 
     for name, server in servers.items():
         server = _mapping(server)
         if bool(server.get("command")) == bool(server.get("url")):
-            reading.wrong((*where, name), say("give either command or url", "command か url のどちらか一方が必要です"))
+            reading.wrong((*where, name), notice("config.command_or_url", "give either command or url"))
         url = server.get("url")
         if isinstance(url, str) and url and not url.startswith(("http://", "https://")):
-            told = say(
-                f"an address begins with http:// or https://, not {url!r}", f"アドレスは http(s):// で始まります: {url!r}"
-            )
+            told = notice("config.url_scheme", "an address begins with http:// or https://, not {url!r}", url=url)
             reading.wrong((*where, name, "url"), told)
         for key in ("timeout", "start_timeout"):
             _tried(seconds, server.get(key), (*where, name, key), reading)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError, nearest
-from ...core.language import say
+from ...core.notices import joined, notice
 from ...core.record import record
 from .schema import plain_values
 
@@ -26,7 +26,7 @@ class Mistake:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.path + ': ' if self.path else ''}{self.text}"
+        return f"{self.file}:{self.line}: {self.path + ': ' if self.path else ''}" + self.text
 
 
 class Reading:
@@ -46,14 +46,14 @@ class Reading:
             node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
         except OSError as problem:
             self.mistakes.append(
-                Mistake(str(path), 1, "", say(f"cannot be read: {problem.strerror}", f"読めません: {problem.strerror}"))
+                Mistake(str(path), 1, "", notice("config.unreadable", "cannot be read: {strerror}", strerror=problem.strerror))
             )
             return
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as problem:
             mark = getattr(problem, "problem_mark", None)
             line = mark.line + 1 if mark is not None else 1
             what = getattr(problem, "problem", None) or problem
-            self.mistakes.append(Mistake(str(path), line, "", say(f"not valid YAML: {what}", f"YAML として読めません: {what}")))
+            self.mistakes.append(Mistake(str(path), line, "", notice("config.not_yaml", "not valid YAML: {what}", what=what)))
             return
         self._count = 0
         self._places.setdefault((), (str(path), 1))
@@ -65,11 +65,13 @@ class Reading:
         self._places[where] = (file, node.start_mark.line + 1)
         self._count += 1
         if any(node is one for one in above):
-            self.wrong(where, say("it contains itself", "自分自身を含んでいます"))
+            self.wrong(where, notice("config.recursive", "it contains itself"))
             return None
         if self._count > _MOST_VALUES:
             if self._count == _MOST_VALUES + 1:
-                self.wrong(where, say(f"more than {_MOST_VALUES:,} values", f"値が {_MOST_VALUES:,} 個を超えています"))
+                self.wrong(
+                    where, notice("config.too_many_values", "more than {most_values:,} values", most_values=_MOST_VALUES)
+                )
             return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, file, where, (*above, node))
@@ -90,7 +92,7 @@ class Reading:
                 continue
             if name in made:
                 self._places[(*where, name)] = (file, key.start_mark.line + 1)
-                self.wrong((*where, name), say("is there twice", "が二つあります"))
+                self.wrong((*where, name), notice("config.key_twice", "is there twice"))
             made[name] = self._built(held, file, (*where, name), above)
             self._places[(*where, name)] = (file, key.start_mark.line + 1)
         return {**merged, **made}
@@ -121,7 +123,7 @@ class Reading:
             out.append(text[place:start])
             end = _closing(text, start + 2)
             if end < 0:
-                self.wrong(where, say("'${' is not closed", "'${' が閉じていません"))
+                self.wrong(where, notice("config.variable_not_closed", "'${{' is not closed"))
                 return text
             out.append(self._variable(text[start + 2 : end], where))
             place = end + 1
@@ -130,7 +132,7 @@ class Reading:
     def _variable(self, inside: str, where: Where) -> str:
         name, dash, default = inside.partition(":-")
         if not _NAME.fullmatch(name):
-            told = say(f"${{{inside}}} is no variable: write ${{NAME}} or $${{", f"${{{inside}}} は変数ではありません")
+            told = notice("config.no_variable", "${{{inside}}} is no variable: write ${{NAME}} or $${{", inside=inside)
             self.wrong(where, told)
             return ""
         value = os.environ.get(name)
@@ -138,7 +140,7 @@ class Reading:
             return value
         if dash:
             return self._expanded(default, where)
-        self.wrong(where, say(f"the environment variable {name} is not set", f"環境変数 {name} が設定されていません"))
+        self.wrong(where, notice("config.variable_not_set", "the environment variable {name} is not set", name=name))
         return ""
 
     def wrong(self, where: Where, text: str) -> None:
@@ -153,14 +155,22 @@ class Reading:
         found, self.mistakes = self.mistakes[after:], self.mistakes[:after]
         if not found:
             return
-        listed = "\n".join([f"  {mistake}" for mistake in sorted(found, key=lambda m: (m.file, m.line))])
-        count = len(found)
-        raise ConfigError(
-            say(
-                f"{count} mistake{'s' if count > 1 else ''} in the configuration:\n{listed}",
-                f"設定に誤りが {count} 件あります:\n{listed}",
-            )
+        raise mistaken([str(mistake) for mistake in sorted(found, key=lambda m: (m.file, m.line))])
+
+
+def mistaken(mistakes: list[str]) -> ConfigError:
+    """One error that tells all of them."""
+    error = ConfigError(
+        notice(
+            "config.mistakes",
+            "{count} mistake{s} in the configuration:\n{listed}",
+            count=len(mistakes),
+            s="s" if len(mistakes) > 1 else "",
+            listed=joined("\n", ["  " + mistake for mistake in mistakes]),
         )
+    )
+    error.mistakes = tuple(mistakes)
+    return error
 
 
 def _closing(text: str, start: int) -> int:
@@ -190,9 +200,9 @@ def check(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_is(value, kind) for kind in kinds):
-        expected = say(" or ", "か").join([_told(kind) for kind in kinds])
-        got = _told(_kind_of(value)) if value is None or isinstance(value, dict | list) else repr(value)
-        wrong(where, say(f"expected {expected}, got {got}", f"{expected}が必要ですが、{got} です"))
+        expected = joined(notice("config.or", " or "), [_KIND_NAMES[kind] for kind in kinds])
+        got = _KIND_NAMES[_kind_of(value)] if value is None or isinstance(value, dict | list) else repr(value)
+        wrong(where, notice("config.wrong_kind", "expected {expected}, got {got}", expected=expected, got=got))
     elif isinstance(value, dict):
         _check_mapping(value, schema, where, wrong)
     elif isinstance(value, list) and "items" in schema:
@@ -200,7 +210,8 @@ def check(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[
             check(held, schema["items"], (*where, str(place)), wrong)
     elif "enum" in schema and value not in schema["enum"]:
         wrong(
-            where, say(f"{value!r} is not among the choices", f"{value!r} は選べません") + nearest(str(value), schema["enum"])
+            where,
+            notice("config.no_choice", "{value!r} is not among the choices", value=value) + nearest(str(value), schema["enum"]),
         )
 
 
@@ -208,30 +219,26 @@ def _check_mapping(value: Any, schema: Mapping[str, Any], where: Where, wrong: C
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
     for name in schema.get("required", []):
         if name not in value:
-            wrong(where, say(f"{name!r} is missing", f"{name!r} がありません"))
+            wrong(where, notice("config.key_missing", "{name!r} is missing", name=name))
     for name, held in value.items():
         if name in known:
             check(held, known[name], (*where, name), wrong)
         elif others is False:
-            wrong((*where, name), say("unknown key", "この項目はありません") + nearest(name, known))
+            wrong((*where, name), notice("config.unknown_key", "unknown key") + nearest(name, known))
         elif isinstance(others, Mapping):
             check(held, others, (*where, name), wrong)
 
 
 _KINDS: dict[str, Any] = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
-
-
-def _told(kind: str) -> str:
-    words = {
-        "string": ("a text", "文字列"),
-        "boolean": ("true or false", "true か false"),
-        "object": ("a mapping (name: value)", "マッピング (名前: 値)"),
-        "array": ("a list", "リスト"),
-        "null": ("nothing", "空"),
-        "integer": ("a whole number", "整数"),
-        "number": ("a number", "数"),
-    }
-    return say(*words[kind])
+_KIND_NAMES = {
+    "string": notice("config.kind_string", "a text"),
+    "boolean": notice("config.kind_boolean", "true or false"),
+    "object": notice("config.kind_object", "a mapping (name: value)"),
+    "array": notice("config.kind_array", "a list"),
+    "null": notice("config.kind_null", "nothing"),
+    "integer": notice("config.kind_integer", "a whole number"),
+    "number": notice("config.kind_number", "a number"),
+}
 
 
 def _kind_of(value: Any) -> str:

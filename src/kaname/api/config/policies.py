@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...core.errors import AgentError, nearest
-from ...core.language import say
+from ...core.notices import notice
 from ...kernel.ports import Policy
 from ...tools.loading import object_from
 from ...tools.registry import as_action
@@ -44,7 +44,7 @@ def policies_of(agent: Said, tools: list[Any] | None, wrong: Wrong) -> tuple[Pol
         if isinstance(policy, Policy):
             made.append(policy)
         elif policy is not None:
-            told = say(f"{place} is no policy: derive it from kaname.Policy", f"{place} はポリシーではありません")
+            told = notice("config.no_policy", "{place} is no policy: derive it from kaname.Policy", place=place)
             wrong(("policies", str(number)), told)
     if agent.guardrails is not None:
         _known(
@@ -104,4 +104,4 @@ def _known(agent: Said, tools: list[Any] | None, names: Any, where: tuple[str, .
     known = [as_action(tool).name for tool in tools]
     for name in names:
         if name not in known:
-            wrong(where, say(f"there is no tool {name!r}", f"{name!r} というツールはありません") + nearest(name, known))
+            wrong(where, notice("config.no_tool", "there is no tool {name!r}", name=name) + nearest(name, known))

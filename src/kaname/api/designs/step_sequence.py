@@ -11,8 +11,8 @@ from typing import Any, Literal, Self
 
 from ...core.errors import BadArguments, InvalidState, ToolExecutionFailed, ToolNotFoundError
 from ...core.events import Answered, Stopped
-from ...core.language import say
 from ...core.messages import ToolCall, ToolResult
+from ...core.notices import notice
 from ...core.record import record
 from ...core.state import State
 from ...core.steps import Finish, Stop
@@ -193,7 +193,7 @@ class AgentStepSequence:
     def result(self) -> Result:
         """What the run came to so far."""
         if self._scope is None:
-            raise InvalidState(say("the sequence has not begun", "まだ始まっていません"))
+            raise InvalidState(notice("sequence.not_begun", "the sequence has not begun"))
         return self._view(self.run_id, self._scope.state)
 
     async def aclose(self) -> None:
@@ -235,16 +235,17 @@ class AgentStepSequence:
 
     def _what_is_missing(self, scope: Scope) -> str:
         keys = ", ".join([key.removeprefix("result:") for key in scope.state.questions])
-        return say(
-            f"the sequence waits for: {keys}; hand results in with submit(call_id, output), answers with answer(key, …)",
-            f"次の回答を待っています: {keys}。結果は submit(call_id, output)、回答は answer(key, …) で渡してください",
+        return notice(
+            "sequence.waiting",
+            "the sequence waits for: {keys}; hand results in with submit(call_id, output), answers with answer(key, …)",
+            keys=keys,
         )
 
 
 async def _finish(scope: Scope | None, stack: AsyncExitStack) -> None:
     """An orderly end for a run that nobody pulls any more."""
     if scope is not None and scope.state.stop is None:
-        await scope.record(Stopped(Stop("cancelled", say("the caller stopped pulling", "途中で終了しました"))))
+        await scope.record(Stopped(Stop("cancelled", notice("run.abandoned", "the caller stopped pulling"))))
     await stack.aclose()
 
 

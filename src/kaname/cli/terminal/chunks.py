@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from ...core.chunks import RESERVED, Chunk
-from ...core.language import say
+from ..messages import say, translated
 from .markdown import Markdown
 from .screen import Screen, columns, cut
 
@@ -97,7 +97,7 @@ class Show:
 
     def _error(self, data: dict[str, Any]) -> None:
         self.failed = True
-        self._line(f"{say('failed', '失敗')}: {data['message']}", "red", whole=True, always=True)
+        self._line(f"{say('failed', '失敗')}: {translated(data['message'])}", "red", whole=True, always=True)
 
     def _status(self, data: dict[str, Any]) -> None:
         match data.get("status"):
@@ -108,9 +108,9 @@ class Show:
                     self._began[data["tool_call_id"]] = monotonic()
                     self._running.add(data["tool_call_id"])
             case "warning":
-                self._line(f"{say('warning', '警告')}: {data['content']}", "yellow", whole=True)
+                self._line(f"{say('warning', '警告')}: {translated(data['content'])}", "yellow", whole=True)
             case "waiting":
-                self._line(f"? {data['content']}", "yellow", whole=True, always=True)
+                self._line(f"? {translated(data['content'])}", "yellow", whole=True, always=True)
 
     def _line(self, text: str, colour: str, ending: str = "", *, whole: bool = False, always: bool = False) -> None:
         if self._quiet and not always:

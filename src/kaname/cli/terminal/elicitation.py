@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.language import say
+from ..messages import say, translated
 from .questions import typed_line
 from .screen import Screen
 
@@ -58,7 +58,7 @@ async def _field(name: str, held: Mapping[str, Any], required: bool, screen: Scr
         try:
             return {name: value_of(answer, held)}
         except Unfit as problem:
-            screen.note(f"  {problem}", "red")
+            screen.note(f"  {translated(problem)}", "red")
 
 
 def _prompt(name: str, held: Mapping[str, Any], required: bool) -> str:

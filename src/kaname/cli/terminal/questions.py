@@ -11,6 +11,7 @@ from typing import Any
 from ...api.result import Result
 from ...core.events import Asked
 from ...core.values import read_json
+from ..messages import translated
 from .screen import Screen
 
 
@@ -74,7 +75,7 @@ def ask_the_user(result: Result, screen: Screen) -> dict[str, Any]:
     for key, question in result.questions.items():
         alone = len(result.questions) == 1
         options = f"[{'/'.join(question.options)}] " if question.options else "> "
-        answer = typed(options if alone else f"{question.prompt} {options}", screen)
+        answer = typed(options if alone else f"{translated(question.prompt)} {options}", screen)
         if answer is None:
             return {}
         answers[key] = understood(answer)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...core.errors import JournalError
-from ...core.language import say
+from ...core.notices import notice
 from ..refusals import removed
 from .errors import damaged
 from .owners import Owner
@@ -120,11 +120,11 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
     """
     if path in _open_before_fork:
         raise JournalError(
-            say(
-                f"the journal {path} was in use when this process was forked, which SQLite does not survive; close it before "
-                "the fork, use it first in the children, or start them with spawn",
-                f"ジャーナル {path} は fork の時点で使用中でした(SQLite では安全に使えません)。fork の前に閉じるか、"
-                "子プロセスで初めて使うか、spawn で起動してください",
+            notice(
+                "journal.forked",
+                "the journal {path} was in use when this process was forked, which SQLite does not survive; "
+                "close it before the fork, use it first in the children, or start them with spawn",
+                path=path,
             )
         )
     create(path)
@@ -187,9 +187,10 @@ def _must_be_ours(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if tables and application != APPLICATION:
         raise JournalError(
-            say(
-                f"{path} is a database of another program; choose another file for the journal. Nothing was changed",
-                f"{path} はほかのプログラムのデータベースです。別のファイルを指定してください。何も変更していません",
+            notice(
+                "journal.foreign_database",
+                "{path} is a database of another program; choose another file for the journal. Nothing was changed",
+                path=path,
             )
         )
 

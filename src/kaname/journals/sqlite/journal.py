@@ -15,7 +15,7 @@ from typing import Any
 from ...core.codec import encode_body
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded
 from ...core.events import Event, Stopped
-from ...core.language import say
+from ...core.notices import notice
 from ...core.runs import RunInfo, index
 from ...kernel.ports import Change, Lease, Lineage
 from ..news import News
@@ -323,7 +323,7 @@ class SqliteJournal:
         def work(connection: sqlite3.Connection) -> None:
             target = Path(path).expanduser()
             if target.exists():
-                raise JournalError(say(f"there is already a file {target}", f"{target} というファイルはもうあります"))
+                raise JournalError(notice("journal.copy_exists", "there is already a file {target}", target=target))
             try:
                 create(target)
                 with closing(sqlite3.connect(target)) as copy:
@@ -331,7 +331,12 @@ class SqliteJournal:
             except (OSError, sqlite3.Error) as problem:
                 target.unlink(missing_ok=True)  # half a copy is none
                 raise JournalError(
-                    say(f"the copy {target} cannot be made: {problem}", f"{target} に複製できません: {problem}")
+                    notice(
+                        "journal.copy_failed",
+                        "the copy {target} cannot be made: {problem}",
+                        target=target,
+                        problem=problem,
+                    )
                 ) from problem
 
         await self._reader.transact(work)

@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from ...core.errors import JournalTooNew
-from ...core.language import say
+from ...core.notices import notice
 
 APPLICATION = 0x6B616E6D  # "kanm"
 
@@ -94,11 +94,13 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         version = _version(connection)  # again, inside the lock: another process may have been first
         if version > len(MIGRATIONS):
             raise JournalTooNew(
-                say(
-                    f"the journal {path} was written by a newer kaname (schema {version}, this one knows {len(MIGRATIONS)}); "
+                notice(
+                    "journal.too_new",
+                    "the journal {path} was written by a newer kaname (schema {version}, this one knows {count}); "
                     "upgrade kaname, or use another file; nothing was changed",
-                    f"ジャーナル {path} は新しい kaname のものです(スキーマ {version}、こちらは {len(MIGRATIONS)} まで)。"
-                    "kaname を更新するか別のファイルを使ってください。何も変更していません",
+                    path=path,
+                    version=version,
+                    count=len(MIGRATIONS),
                 )
             )
         places = _places(connection) if version else {}

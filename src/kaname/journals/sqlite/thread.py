@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ...core.errors import JournalError
-from ...core.language import say
+from ...core.notices import notice
 from ...kernel.boundary import Border
 from .errors import explain
 from .file import disconnect
@@ -116,7 +116,7 @@ class SqliteThread:
         `insisting`: where the disk or a lock is in the way it is tried again later, until it is done or the journal is closed.
         """
         if self._closed:
-            raise JournalError(say(f"the journal {self._path} is closed", f"ジャーナル {self._path} は閉じられています"))
+            raise JournalError(notice("journal.closed", "the journal {path} is closed", path=self._path))
         if self._process != os.getpid():  # not started yet, or in another process than this one, which was forked from it
             self._start()
         job = _Job(work, asyncio.get_running_loop(), insisting, failed)

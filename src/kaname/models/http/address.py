@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 
 _QUERY = "/%:@!$&'()*+,;=~?"
 
@@ -38,7 +38,7 @@ def route_to(url: str) -> Route:
     except ValueError as problem:  # no port, no IPv6 address, no name
         raise _no_address(url, str(problem)) from problem
     if address.scheme not in ("http", "https") or not name:
-        raise _no_address(url, say("it begins with http:// or https://", "http:// か https:// で始まります"))
+        raise _no_address(url, notice("model.url_scheme", "it begins with http:// or https://"))
     tls = address.scheme == "https"
     path = quote(address.path or "/", safe="/%:@!$&'()*+,;=~") + (
         f"?{quote(address.query, safe=_QUERY)}" if address.query else ""
@@ -51,7 +51,7 @@ def route_to(url: str) -> Route:
 
 
 def _no_address(url: str, why: str) -> ConfigError:
-    return ConfigError(say(f"{url!r} is no address: {why}", f"{url!r} はアドレスではありません: {why}"))
+    return ConfigError(notice("model.bad_url", "{url!r} is no address: {why}", url=url, why=why))
 
 
 def endpoint(base_url: str, path: str, without: str = "") -> str:
@@ -63,9 +63,9 @@ def endpoint(base_url: str, path: str, without: str = "") -> str:
         return base_url.rstrip("/") + path  # `route_to` will say what is wrong
     if secret:
         raise ConfigError(
-            say(
+            notice(
+                "model.password_in_url",
                 "base_url contains a user or a password: these would end up in messages; pass api_key or headers",
-                "base_url にユーザー名やパスワードを入れないでください。api_key か headers を使ってください",
             )
         )
     return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(without) + path, fragment=""))
@@ -97,9 +97,10 @@ def _proxy_for(address: SplitResult, port: int) -> SplitResult | None:
     proxy = urlsplit(found if "://" in found else f"http://{found}")
     if proxy.scheme not in ("http", "https") or not proxy.hostname:
         raise ConfigError(
-            say(
-                f"the proxy from the environment is {proxy.scheme}://: only http and https proxies are understood",
-                f"環境変数のプロキシ {proxy.scheme}:// には対応していません。http か https のみです",
+            notice(
+                "model.proxy_scheme",
+                "the proxy from the environment is {scheme}://: only http and https proxies are understood",
+                scheme=proxy.scheme,
             )
         )
     return proxy

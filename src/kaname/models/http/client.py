@@ -14,7 +14,7 @@ from functools import cache, partial
 from typing import Any
 
 from ...core.errors import ConfigError, ModelError, ModelTimeout, ModelUnreachable
-from ...core.language import say
+from ...core.notices import notice
 from ...core.record import record
 from .address import Route, pass_of, route_to
 from .connection import Broken, Connection, Late
@@ -218,17 +218,17 @@ def _request(method: str, route: Route, headers: Mapping[str, str], body: bytes)
     if route.proxy is not None and not route.tls:
         lines += pass_of(route)
     if any("\r" in line or "\n" in line for line in lines):
-        raise ConfigError(say("a header or the address contains a line break", "ヘッダーまたはアドレスに改行があります"))
+        raise ConfigError(notice("model.line_break_in_header", "a header or the address contains a line break"))
     try:
         return "\r\n".join([*lines, "", ""]).encode() + body
     except UnicodeEncodeError:
-        broken = say("a key or header contains half a character", "キーまたはヘッダーに不正な文字があります")
+        broken = notice("model.bad_character_in_header", "a key or header contains half a character")
         raise ConfigError(broken) from None  # whose message would show it
 
 
 def _explained(problem: OSError, url: str, route: Route, who: Who) -> ModelError:
     if isinstance(problem, TimeoutError):
-        return failure(ModelTimeout, say("no answer in time", "時間内に返答がありません"), 0, who)
+        return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, who)
     return failure(ModelUnreachable, _unreachable(url, route, problem), 0, who)
 
 
@@ -236,16 +236,19 @@ def _unreachable(url: str, route: Route, problem: OSError) -> str:
     url = url.partition("?")[0]  # some put a key there
     if isinstance(problem, ssl.SSLCertVerificationError):
         why = problem.verify_message
-        return say(
-            f"the certificate of {url} is not trusted ({why}); see SSL_CERT_FILE",
-            f"{url} の証明書を信頼できません ({why})。SSL_CERT_FILE を確認してください",
+        return notice(
+            "model.certificate",
+            "the certificate of {url} is not trusted ({why}); see SSL_CERT_FILE",
+            url=url,
+            why=why,
         )
     if isinstance(problem, socket.gaierror):
         place = route.proxy.hostname if route.proxy is not None else route.host
-        return say(
-            f"the name {place} cannot be resolved: check base_url and the network",
-            f"{place} の名前を解決できません。base_url とネットワークを確認してください",
+        return notice(
+            "model.name_not_resolved",
+            "the name {place} cannot be resolved: check base_url and the network",
+            place=place,
         )
-    via = say(f" through the proxy {route.proxy.hostname}", f" (プロキシ {route.proxy.hostname} 経由)") if route.proxy else ""
+    via = notice("model.via_proxy", " through the proxy {hostname}", hostname=route.proxy.hostname) if route.proxy else ""
     why = f"{type(problem).__name__}: {problem}" if not isinstance(problem, Broken) else str(problem)
-    return say(f"{url} cannot be reached{via}: {why}", f"{url} に接続できません{via}: {why}")
+    return notice("model.unreachable", "{url} cannot be reached{via}: {why}", url=url, via=via, why=why)

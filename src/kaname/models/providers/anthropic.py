@@ -10,7 +10,6 @@ from typing import Any
 
 from ...core.codec import dump
 from ...core.errors import ConfigError, ContentFiltered
-from ...core.language import say
 from ...core.messages import (
     Media,
     Message,
@@ -26,6 +25,7 @@ from ...core.messages import (
     ToolSpec,
     Usage,
 )
+from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...core.record import replace
 from ...kernel.ports import Emit
@@ -76,9 +76,10 @@ class Anthropic(ServedModel):
         key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
         if not key and url == _ANTHROPIC:
             raise ConfigError(
-                say(
-                    f"anthropic/{model} needs a key: set ANTHROPIC_API_KEY",
-                    f"anthropic/{model} にはキーが必要です。ANTHROPIC_API_KEY を設定してください",
+                notice(
+                    "model.anthropic_key_missing",
+                    "anthropic/{model} needs a key: set ANTHROPIC_API_KEY",
+                    model=model,
                 )
             )
         named = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})}
@@ -173,7 +174,7 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 def _media(part: Media) -> dict[str, Any]:
     if part.mime.startswith(("audio/", "video/")):
-        raise ConfigError(say(f"the Messages API takes no {part.mime}", f"Messages API は {part.mime} を受け付けません"))
+        raise ConfigError(notice("model.media_kind", "the Messages API takes no {mime}", mime=part.mime))
     if part.mime == "text/plain" and part.data:
         text = b64decode(part.data).decode("utf-8", "replace")
         return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
@@ -251,15 +252,15 @@ class _Blocks:
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
-            raise garbled(say("an empty answer", "空の返答"), self._who)
+            raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
         if not self._stop:
-            raise garbled(say("the connection ended in the middle of the answer", "返答の途中で接続が切れました"), self._who)
+            raise garbled(notice("model.cut_off", "the connection ended in the middle of the answer"), self._who)
         blocks = [block for _, block in sorted(self._blocks.items())]
         if self._form and any(_is_form(block) for block in blocks):  # what is said beside the form is not the answer
             blocks = [block for block in blocks if block.get("type") != "text"]
         parts = [part for block in blocks if (part := self._part(block)) is not None]
         if self._stop == "refusal":
-            withheld = say("the provider's filter withheld the answer", "提供元のフィルターで返答が止められました")
+            withheld = notice("model.filtered", "the provider's filter withheld the answer")
             raise failure(ContentFiltered, withheld, 0, self._who)
         return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), self._counted(), self._who.model)
 

@@ -28,8 +28,8 @@ from ...core.errors import (
     ModelUnreachable,
     ReplyGarbled,
 )
-from ...core.language import say
 from ...core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, ToolCall, Usage
+from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
 from ..http.client import PATIENT, Timeouts
@@ -67,9 +67,10 @@ class LiteLLM:
     ) -> None:
         if find_spec("litellm") is None:
             raise ConfigError(
-                say(
-                    f"{model} goes through LiteLLM, which is not installed: pip install 'kaname[litellm]'",
-                    f"{model} には LiteLLM が必要です: pip install 'kaname[litellm]'",
+                notice(
+                    "model.litellm_missing",
+                    "{model} goes through LiteLLM, which is not installed: pip install 'kaname[litellm]'",
+                    model=model,
                 )
             )
         self.model = self.name = model
@@ -152,7 +153,7 @@ class LiteLLM:
     def _failure(self, litellm: Any, problem: Any) -> ModelError:
         kinds = litellm.exceptions
         if isinstance(problem, TimeoutError | kinds.Timeout):
-            return failure(ModelTimeout, say("no answer in time", "時間内に返答がありません"), 0, self.who)
+            return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, self.who)
         text = _said(problem)
         for kind, ours in (
             (kinds.ContextWindowExceededError, ContextTooLong),
@@ -164,7 +165,7 @@ class LiteLLM:
             if isinstance(problem, kind):
                 return failure(ours, text, 0, self.who)
         if "LLM Provider NOT provided" in text:
-            unknown = say(f"LiteLLM knows no provider {self.who.provider!r}", f"LiteLLM に {self.who.provider!r} はありません")
+            unknown = notice("model.litellm_no_provider", "LiteLLM knows no provider {provider!r}", provider=self.who.provider)
             return failure(ModelNotFound, unknown, 0, self.who)
         if _NO_KEY.search(text):
             return failure(ModelDenied, text, 0, self.who)
@@ -211,7 +212,7 @@ class _Pieces(Pieces):
     def reply(self, *, ended: bool) -> ModelReply:
         said = super().reply(ended=ended)
         if not said.message.parts and not self._counted:  # LiteLLM gives a stream without a word an ending of its own
-            raise garbled(say("an empty answer", "空の返答"), self._who)
+            raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
         parts = tuple([_whose(part) for part in said.message.parts])
         return replace(said, message=Message("assistant", parts))
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...core.codec import dump
 from ...core.errors import ConfigError, ModelNotFound, ModelUnavailable, RequestRefused
-from ...core.language import say
 from ...core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, ToolResult, ToolSpec
+from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...core.record import replace
 from ...kernel.ports import Emit
@@ -53,16 +53,23 @@ class OpenAI(ServedModel):
     ) -> None:
         if tool_mode not in get_args(ToolMode):
             modes = ", ".join(get_args(ToolMode))
-            raise ConfigError(say(f"tool_mode is one of {modes}, not {tool_mode!r}", f"tool_mode は {modes} のいずれかです"))
+            raise ConfigError(
+                notice(
+                    "model.tool_mode",
+                    "tool_mode is one of {modes}, not {tool_mode!r}",
+                    modes=modes,
+                    tool_mode=tool_mode,
+                )
+            )
         self.tool_mode: ToolMode = tool_mode
         url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
         if not key and url == _OPENAI:
             raise ConfigError(
-                say(
-                    f"openai/{model} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
-                    f"openai/{model} にはキーが必要です。OPENAI_API_KEY を、自前のサーバーなら OPENAI_BASE_URL を"
-                    "設定してください",
+                notice(
+                    "model.openai_key_missing",
+                    "openai/{model} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
+                    model=model,
                 )
             )
         named = {"authorization": f"Bearer {key}"} if key else {}
@@ -251,9 +258,7 @@ def _content(part: Text | Media) -> dict[str, Any]:
         return {"type": "text", "text": part.text}
     if part.mime.startswith("audio/"):
         if not part.data:
-            raise ConfigError(
-                say("audio must be passed as Media(data=…), not url=", "音声はアドレスではなくデータで渡してください")
-            )
+            raise ConfigError(notice("model.audio_by_url", "audio must be passed as Media(data=…), not url="))
         kind = part.mime.partition("/")[2].removeprefix("x-")
         return {"type": "input_audio", "input_audio": {"data": part.data, "format": _SOUNDS.get(kind, kind)}}
     address = part.url or f"data:{part.mime};base64,{part.data}"

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...core.codec import dump
 from ...core.errors import ContentFiltered
-from ...core.language import say
 from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
 from ..http.errors import Who, failure, from_event, garbled
@@ -59,7 +59,7 @@ class Pieces:
             self._seen = True
             if not choice.get("index"):  # of several answers, the first
                 if choice.get("error") or choice.get("finish_reason") == "error":
-                    raise from_event(choice.get("error") or say("the server gave up", "サーバーが中断しました"), self._who)
+                    raise from_event(choice.get("error") or notice("model.server_gave_up", "the server gave up"), self._who)
                 await self._take(mapping(choice.get("delta") or choice.get("message")), emit)
                 self._finish = words(choice.get("finish_reason")) or self._finish
         return False
@@ -119,12 +119,12 @@ class Pieces:
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
-            raise garbled(say("an empty answer", "空の返答"), self._who)
+            raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
         if not ended and not self._finish:
-            broken = say("the connection ended in the middle of the answer", "返答の途中で接続が切れました")
+            broken = notice("model.cut_off", "the connection ended in the middle of the answer")
             raise garbled(broken, self._who)
         if self._finish.lower() in _FILTERED and not self._calls:
-            withheld = say("the provider's filter withheld the answer", "提供元のフィルターで返答が止められました")
+            withheld = notice("model.filtered", "the provider's filter withheld the answer")
             raise failure(ContentFiltered, withheld, 0, self._who)
         parts = self.thoughts()
         if self._text:

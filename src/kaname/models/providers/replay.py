@@ -8,8 +8,8 @@ from pathlib import Path
 from ...core.codec import decode
 from ...core.errors import ConfigError, ReplayDiverged
 from ...core.events import Event, ModelReplied
-from ...core.language import say
 from ...core.messages import ModelReply, ModelRequest, Text
+from ...core.notices import notice
 from ...kernel.ports import Emit
 
 
@@ -18,9 +18,11 @@ def read_recording(path: str | Path) -> list[Event]:
         lines = Path(path).read_text(encoding="utf-8").split("\n")  # and at no other line end, which a text may contain
     except OSError as problem:
         raise ConfigError(
-            say(
-                f"the recording {path} cannot be read: {problem}; make one with save_run(journal, run, path)",
-                f"記録 {path} が読めません: {problem}。save_run(journal, run, path) で作れます",
+            notice(
+                "replay.unreadable",
+                "the recording {path} cannot be read: {problem}; make one with save_run(journal, run, path)",
+                path=path,
+                problem=problem,
             )
         ) from problem
     return [decode(line) for line in lines if line.strip()]
@@ -40,9 +42,10 @@ class ReplayModel:
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         if self._next >= len(self._replies):
             raise ReplayDiverged(
-                say(
-                    f"the model is asked once more than in the record, which has {len(self._replies)} replies",
-                    f"記録にある返答({len(self._replies)} 個)より多くモデルが呼ばれました",
+                notice(
+                    "replay.no_more_replies",
+                    "the model is asked once more than in the record, which has {count} replies",
+                    count=len(self._replies),
                 )
             )
         reply = self._replies[self._next]

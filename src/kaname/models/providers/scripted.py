@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError, ModelError
-from ...core.language import say
 from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.notices import notice
 from ...kernel.ports import Emit
 
 Reply = str | ToolCall | Sequence[ToolCall] | ModelReply | Exception
@@ -54,11 +54,12 @@ class ScriptedModel:
             return cls([_from_entry(entry) for entry in entries], name=f"scripted/{path}")
         except (OSError, ValueError, KeyError, TypeError) as problem:
             raise ConfigError(
-                say(
-                    f"the script {path} cannot be used: {problem}; expected a JSON list of texts and of objects like "
-                    '{"calls": [{"name": "add", "args": {"a": 1}}]}',
-                    f"台本 {path} が使えません: {problem}。文字列や "
-                    '{"calls": [{"name": "add", "args": {"a": 1}}]} のようなオブジェクトの JSON リストが必要です',
+                notice(
+                    "scripted.unreadable",
+                    "the script {path} cannot be used: {problem}; expected a JSON list of texts and of objects like "
+                    '{{"calls": [{{"name": "add", "args": {{"a": 1}}}}]}}',
+                    path=path,
+                    problem=problem,
                 )
             ) from problem
 
@@ -79,9 +80,11 @@ class ScriptedModel:
         turn = sum([message.role == "assistant" for message in request.messages])
         if turn >= len(self._script):
             raise ModelError(
-                say(
-                    f"the script of {self.name!r} has {len(self._script)} replies and was asked for one more",
-                    f"{self.name!r} の台本の返答は {len(self._script)} 個で、もう残っていません",
+                notice(
+                    "scripted.no_more_replies",
+                    "the script of {name!r} has {count} replies and was asked for one more",
+                    name=self.name,
+                    count=len(self._script),
                 )
             )
         return self._script[turn]

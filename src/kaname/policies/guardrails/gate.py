@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ...core.language import say
 from ...core.messages import NOTHING, ModelReply
+from ...core.notices import notice
 from .escapes import Spelt, spelt_out
 from .patterns import Match, Pattern, Scan
 from .texts import as_meant, in_calls, of_provider
@@ -229,8 +229,9 @@ def _spelt_and_said(*texts: str) -> list[str]:
 
 
 def _endless(limit: int) -> GuardrailResult:
-    reason = say(
-        f"a possible match of a blocked pattern has grown longer than {limit:,} characters",
-        f"禁止パターンに一致しうる部分が {limit:,} 文字を超えました",
+    reason = notice(
+        "guardrail.match_too_long",
+        "a possible match of a blocked pattern has grown longer than {limit:,} characters",
+        limit=limit,
     )
     return GuardrailResult(GuardrailAction.BLOCK, reason, {"longest_match": limit})

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import regex
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 
 _SECONDS = 0.2  # for one search
 _LONGEST = 10_000  # characters of a pattern
@@ -33,11 +33,11 @@ class Pattern:
 
     def __init__(self, pattern: str, *, whole: bool = False) -> None:
         if not isinstance(pattern, str):
-            raise ConfigError(say(f"a pattern is a text, not {pattern!r}", f"パターンは文字列です: {pattern!r}"))
+            raise ConfigError(notice("guardrail.pattern_kind", "a pattern is a text, not {pattern!r}", pattern=pattern))
         self.pattern, self._whole = pattern, whole
         self.compiled = _compiled(pattern)
         if not whole and any((found := self._found(text)) and found.end() == found.start() for text in _SAMPLES):
-            raise _refused(pattern, say("it matches the empty text, so everything", "空の文字列に一致してしまいます"))
+            raise _refused(pattern, notice("guardrail.pattern_matches_all", "it matches the empty text, so everything"))
 
     @property
     def ahead(self) -> int:
@@ -138,7 +138,7 @@ def _grouped(patterns: tuple[Pattern, ...]) -> tuple[_Group, ...]:
 
 def _compiled(pattern: str) -> Any:
     if len(pattern) > _LONGEST:
-        raise _refused(pattern, say("it is too large", "大きすぎます"))
+        raise _refused(pattern, notice("guardrail.pattern_too_large", "it is too large"))
     try:
         return regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError, MemoryError) as problem:
@@ -147,5 +147,5 @@ def _compiled(pattern: str) -> Any:
 
 def _refused(pattern: str, why: str) -> ConfigError:
     return ConfigError(
-        say(f"the pattern {pattern[:100]!r} cannot be used: {why}", f"パターン {pattern[:100]!r} は使えません: {why}")
+        notice("guardrail.bad_pattern", "the pattern {pattern!r} cannot be used: {why}", pattern=pattern[:100], why=why)
     )

@@ -12,8 +12,8 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from ...core.errors import ConfigError, Halt
-from ...core.language import say
 from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult, Usage
+from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _REMEMBERED = 1_000  # questions
-_MASK_EN, _MASK_JA = "[removed by a guardrail]", "[ガードレールにより削除]"
+_MASK = "[removed by a guardrail]"
 
 
 class Guardrails(Policy):
@@ -176,7 +176,7 @@ class Guardrails(Policy):
         except Withheld as stopped:
             cut_off = Usage(0, held.tokens, cost=None)  # nobody has told what it has cost so far
             usage = (cut_off if stopped.reply is None else stopped.reply.usage) + asked + held.usage
-            masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage)
+            masked = ModelReply(Message("assistant", (Text(_MASK),)), "end_turn", usage)
             raise Halt(Stop("blocked", stopped.why.reason), masked) from None
         extra = asked + held.usage
         return reply if extra == NOTHING else replace(reply, usage=reply.usage + extra)
@@ -191,7 +191,7 @@ class Guardrails(Policy):
         if asked_now is not None:
             verdicts, usage = await self._judge_input(asked_now.text)
             if (no := blocking(verdicts)) is not None:
-                masked = ModelReply(Message("assistant", (Text(_mask()),)), "end_turn", usage) if usage != NOTHING else None
+                masked = ModelReply(Message("assistant", (Text(_MASK),)), "end_turn", usage) if usage != NOTHING else None
                 raise Halt(Stop("blocked", no.reason), masked)
             for verdict in verdicts if not state.replies else ():  # once a turn
                 await view.warn("guardrails", verdict.reason)
@@ -203,7 +203,7 @@ class Guardrails(Policy):
                 usage, no = usage + cost, blocking(verdicts)
                 if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
                     raise Halt(Stop("blocked", no.reason))
-                seen.append(message if no is None else Message("user", (Text(_mask()),)))
+                seen.append(message if no is None else Message("user", (Text(_MASK),)))
             else:
                 seen.append(message)
         return tuple(seen), usage
@@ -244,25 +244,20 @@ class Guardrails(Policy):
             for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
                 await view.warn("guardrails", verdict.reason)
             return result
-        withheld = say(f"the result was withheld: {no.reason}", f"結果は差し止められました: {no.reason}")
+        withheld = notice("guardrail.result_withheld", "the result was withheld: {reason}", reason=no.reason)
         return ToolResult(error=withheld, usage=result.usage, retryable=False)
 
     def received(self, message: Message) -> Message:
         """A question that matches a blocked pattern is written down as why, and not as it came."""
         found = self._matched(Scan(self.blocked), message.text)
-        return replace(message, parts=(Text(f"{_mask()[:-1]}: {found[0].reason}]"),)) if found else message
+        return replace(message, parts=(Text(f"{_MASK[:-1]}: {found[0].reason}]"),)) if found else message
 
 
 def _withheld(text: str) -> GuardrailResult | None:
     """A question of which only the reason has been written down."""
-    for mask in (_MASK_EN, _MASK_JA):
-        if text.startswith(f"{mask[:-1]}: ") and text.endswith("]"):
-            return GuardrailResult(GuardrailAction.BLOCK, text[len(mask) + 1 : -1])
+    if text.startswith(f"{_MASK[:-1]}: ") and text.endswith("]"):
+        return GuardrailResult(GuardrailAction.BLOCK, text[len(_MASK) + 1 : -1])
     return None
-
-
-def _mask() -> str:
-    return say(_MASK_EN, _MASK_JA)
 
 
 def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:

@@ -10,8 +10,8 @@ from inspect import isawaitable
 from typing import Any
 
 from ...core.errors import Signal
-from ...core.language import say
 from ...core.messages import NOTHING, ModelReply, Usage
+from ...core.notices import notice
 from ...core.record import field, record, replace
 from ...kernel.boundary import Failure, attempt
 from ...kernel.offload import off_loop, runs_on_loop
@@ -63,17 +63,21 @@ def over_limit(text: str, limit: int | None, side: str) -> GuardrailResult | Non
 
 
 def too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
-    reason = say(
-        f"the {side} has about {tokens:,} tokens; the limit is {limit:,}",
-        f"{'入力' if side == 'input' else '出力'}が約 {tokens:,} トークンあり、上限の {limit:,} を超えています",
+    reason = notice(
+        "guardrail.too_long",
+        "the {side} has about {tokens:,} tokens; the limit is {limit:,}",
+        side=side,
+        tokens=tokens,
+        limit=limit,
+        value="入力" if side == "input" else "出力",
     )
     return GuardrailResult(GuardrailAction.BLOCK, reason, {"tokens": tokens, "limit": limit})
 
 
 def by_pattern(pattern: str, action: GuardrailAction, number: int = 0) -> GuardrailResult:
     """`number`: tell that and not the pattern, which would say what is blocked."""
-    shown = say(f"no. {number}", f"{number} 番") if number else repr(pattern)
-    reason = say(f"it matches the pattern {shown}", f"パターン {shown} に一致しました")
+    shown = notice("guardrail.number", "no. {number}", number=number) if number else repr(pattern)
+    reason = notice("guardrail.matched", "it matches the pattern {shown}", shown=shown)
     return GuardrailResult(action, reason, {"pattern": pattern})
 
 
@@ -85,10 +89,10 @@ async def asked(check: Check, text: str, seconds: float) -> GuardrailResult:
                 check if runs_on_loop(check) else partial(_in_thread, check), text, passing=(), caught=_ANYTHING
             )
     except TimeoutError:
-        why = say(f"took longer than {seconds:g} s", f"{seconds:g} 秒以内に終わりませんでした")
+        why = notice("guardrail.check_timeout", "took longer than {seconds:g} s", seconds=seconds)
         return _broken(check, why)
     if isinstance(said, Failure):  # not its message: it may hold the very text
-        return _broken(check, say(f"failed: {said.kind}", f"失敗しました: {said.kind}"))
+        return _broken(check, notice("guardrail.check_failed", "failed: {kind}", kind=said.kind))
     return understood(said, check)
 
 
@@ -98,7 +102,7 @@ async def _in_thread(check: Check, text: str) -> Any:
 
 
 def _broken(check: Check, why: str) -> GuardrailResult:
-    reason = say(f"the check {named(check)} {why}", f"チェック {named(check)} が{why}")
+    reason = notice("guardrail.check_broken", "the check {named} {why}", named=named(check), why=why)
     return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check), "failed": True})
 
 
@@ -110,8 +114,8 @@ def understood(said: Any, check: Check) -> GuardrailResult:
         return ALLOWED
     if isinstance(said, GuardrailAction) or (isinstance(said, str) and not said):
         action = said if isinstance(said, GuardrailAction) else GuardrailAction.BLOCK
-        reason = say(f"{named(check)} does not allow it", f"{named(check)} が許可しませんでした")
-        return GuardrailResult(action, reason, {"check": named(check)})
+        no = notice("guardrail.not_allowed", "{named} does not allow it", named=named(check))
+        return GuardrailResult(action, no, {"check": named(check)})
     if isinstance(said, str):
         return GuardrailResult(GuardrailAction.BLOCK, said, {"check": named(check)})
     kind = type(said).__name__  # not the value: it may hold the very text. And who knows what True would mean

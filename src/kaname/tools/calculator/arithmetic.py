@@ -11,7 +11,6 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from ...core.language import say
 from .exact import BITS, Bench, Number, Unsolvable, plain, too_large
 
 LONGEST = 4_000  # characters
@@ -58,16 +57,11 @@ _END = _Token("end", "", -1, -1)
 
 def evaluate(text: str) -> Number:
     if len(text) > LONGEST:
-        raise Unsolvable(
-            say(
-                f"the input has {len(text):,} characters; at most {LONGEST:,} are read",
-                f"入力が {len(text):,} 文字あります。{LONGEST:,} 文字までです",
-            )
-        )
+        raise Unsolvable(f"the input has {len(text):,} characters; at most {LONGEST:,} are read")
     typed = _PART.sub(_part, text).translate(_SPELLINGS).strip()
     typed = _MONEY.sub("", re.sub(r"\s*=\s*\??$", "", typed.removeprefix("=")))
     if not typed.strip():
-        raise Unsolvable(say("there is nothing to calculate", "計算する式がありません"))
+        raise Unsolvable("there is nothing to calculate")
     return _Parser(typed).whole()
 
 
@@ -188,28 +182,23 @@ class _Parser:
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise Unsolvable(say(f"it is nested more than {DEEPEST} levels deep", f"入れ子が深すぎます ({DEEPEST} 段までです)"))
+            raise Unsolvable(f"it is nested more than {DEEPEST} levels deep")
 
     def _unexpected(self, wanted: str = "") -> Unsolvable:
         token = self._next
         if token.kind == "end":
-            missing = wanted or say("a number", "数")
-            return Unsolvable(say(f"{missing} is missing at the end", f"末尾に {missing} が足りません"))
-        place = f"{token.text[:40]!r} ({say('character', '文字目')} {token.start + 1})"
+            missing = wanted or "a number"
+            return Unsolvable(f"{missing} is missing at the end")
+        place = f"{token.text[:40]!r} ({'character'} {token.start + 1})"
         if token.text == ")":
-            return Unsolvable(say(f"{place} closes nothing, or an empty bracket", f"{place} に対応する括弧か数がありません"))
+            return Unsolvable(f"{place} closes nothing, or an empty bracket")
         constant = token.text.lower() in _CONSTANTS
         if token.kind == "name" and not constant:
-            return Unsolvable(
-                say(
-                    f"{token.text[:40]!r} is not known here: only numbers, + - * / // % **, brackets, pi and e",
-                    f"{token.text[:40]!r} は使えません。使えるのは数、+ - * / // % **、括弧、pi、e だけです",
-                )
-            )
+            return Unsolvable(f"{token.text[:40]!r} is not known here: only numbers, + - * / // % **, brackets, pi and e")
         return Unsolvable(
-            say(f"an operator or a bracket is missing before {place}", f"{place} の前に演算子か括弧が足りません")
+            f"an operator or a bracket is missing before {place}"
             if token.kind == "number" or constant or token.text == "("
-            else say(f"a number is missing before {place}", f"{place} の前に数が足りません")
+            else f"a number is missing before {place}"
         )
 
 
@@ -221,12 +210,9 @@ def _tokens(text: str) -> list[_Token]:
         if token is None:
             rest = text[place:].lstrip()
             raise Unsolvable(
-                say("',' stands between thousands only: 1,234,567", "',' は桁区切りにだけ使えます: 1,234,567")
+                "',' stands between thousands only: 1,234,567"
                 if rest.startswith(",")
-                else say(
-                    f"{rest[:1]!r} is not part of arithmetic (character {len(text) - len(rest) + 1})",
-                    f"{rest[:1]!r} は計算式に使えません ({len(text) - len(rest) + 1} 文字目)",
-                )
+                else f"{rest[:1]!r} is not part of arithmetic (character {len(text) - len(rest) + 1})"
             )
         kind = token.lastgroup or ""
         found.append(_Token(kind, token[kind], token.start(kind), token.end(kind)))

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation, Overflow, localcontext
 from fractions import Fraction
 
-from ...core.language import say
-
 Number = int | Fraction | float
 
 BITS = 40_000  # of a value on the way
@@ -40,7 +38,7 @@ class Bench:
     def work(self, sign: str, left: Number, right: Number) -> Number:
         self._pay(_bits(left), _bits(right), isinstance(left, Fraction) or isinstance(right, Fraction) or sign == "/")
         if sign in ("/", "//", "%") and right == 0:
-            raise Unsolvable(say("division by zero", "0 で割ることはできません"))
+            raise Unsolvable("division by zero")
         exact = not isinstance(left, float) and not isinstance(right, float)
         if sign == "/" and exact:
             return self._checked(plain(Fraction(left, right)))  # type: ignore[arg-type]
@@ -54,7 +52,7 @@ class Bench:
 
     def power(self, base: Number, exponent: Number) -> Number:
         if base == 0 and exponent < 0:
-            raise Unsolvable(say("division by zero", "0 で割ることはできません"))
+            raise Unsolvable("division by zero")
         if isinstance(exponent, int) and not isinstance(base, float):
             if base in (0, 1, -1):
                 return base**exponent if base else int(exponent == 0)
@@ -64,7 +62,7 @@ class Bench:
             self._pay(size, size, False)
             return self._checked(plain(Fraction(base) ** exponent))
         if base < 0 and not (isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())):
-            raise Unsolvable(say("a root of a negative number is not a real number", "負の数の根は実数になりません"))
+            raise Unsolvable("a root of a negative number is not a real number")
         if isinstance(exponent, Fraction) and not isinstance(base, float):
             exact = self._root(base, exponent)
             if exact is not None:
@@ -91,7 +89,7 @@ class Bench:
     def _pay(self, left: int, right: int, fractions: bool) -> None:
         self._left -= (left + 64) * (right + 64) * (8 if fractions else 1)
         if self._left < 0:
-            raise Unsolvable(say("this takes too much work; make it smaller", "計算量が多すぎます。小さくしてください"))
+            raise Unsolvable("this takes too much work; make it smaller")
 
     def _checked(self, value: Number) -> Number:
         if isinstance(value, float) and not math.isfinite(value):
@@ -138,6 +136,4 @@ def _whole_root(value: int, degree: int) -> int | None:
 
 
 def too_large() -> Unsolvable:
-    return Unsolvable(
-        say("the numbers become too large (or too small) to be handled", "数が大きすぎる (または小さすぎる) ため計算できません")
-    )
+    return Unsolvable("the numbers become too large (or too small) to be handled")

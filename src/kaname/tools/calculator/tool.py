@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 from ...core.events import Effect
-from ...core.language import say
 from ...core.messages import ToolResult
 from .arithmetic import evaluate
 from .exact import Number, Unsolvable
@@ -52,12 +51,7 @@ def written(value: Number) -> str:
 def _whole(value: int) -> str:
     digits = int(value.bit_length() * math.log10(2)) + 1
     if abs(value) >= 10**MOST_DIGITS:
-        raise Unsolvable(
-            say(
-                f"the result has about {digits:,} digits; at most {MOST_DIGITS:,} are shown",
-                f"結果が約 {digits:,} 桁になります。{MOST_DIGITS:,} 桁までです",
-            )
-        )
+        raise Unsolvable(f"the result has about {digits:,} digits; at most {MOST_DIGITS:,} are shown")
     return str(value)
 
 

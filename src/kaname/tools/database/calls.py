@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...core.language import say
 from .functions import ANY_ENGINE, BY_ENGINE, LISTS, MOST_MADE, MOST_ROWS, REFUSED, SIZED
 from .names import Known, small
 from .plain import Refused
@@ -29,16 +28,13 @@ def check_calls(tree: Any, known: Known, text: str) -> None:
         name, written = function_name(node), _written(node, text)
         unknown = isinstance(node, exp.Anonymous | exp.AnonymousAggFunc | exp.CombinedAggFunc)
         if name not in names and (unknown or type(node).__name__ in REFUSED):
-            raise Refused(say(f"the function {written}() is not allowed here", f"関数 {written}() は使えません"))
+            raise Refused(f"the function {written}() is not allowed here")
         if name in known.own_functions and name not in known.functions:
-            told = say(
-                f"{written}() is also a function of this database's own",
-                f"{written}() はこのデータベース独自の関数でもあります",
-            )
-            raise Refused(told + say('; allow it with functions=["…"]', '。functions=["…"] で許可できます'))
+            told = f"{written}() is also a function of this database's own"
+            raise Refused(told + '; allow it with functions=["…"]')
         if unknown:
             if not _PLAIN.fullmatch(name):
-                raise Refused(say(f"the function {written}() is not allowed here", f"関数 {written}() は使えません"))
+                raise Refused(f"the function {written}() is not allowed here")
             node.set("this", name)  # also if it was written in quotes
         _check_size(node, name, written, known.dialect)
 
@@ -63,7 +59,7 @@ def _check_size(node: Any, name: str, written: str, dialect: str) -> None:
     if name not in SIZED and name not in LISTS:
         return
     if node.find_ancestor(exp.Comprehension) or _inside_another(node):
-        raise Refused(say(f"{written}() inside such another is not allowed", f"{written}() の入れ子は使えません"))
+        raise Refused(f"{written}() inside such another is not allowed")
     arguments = _arguments(node)
     if name in LISTS:
         _check_rows(node, written, arguments, as_list=dialect == "duckdb" and not isinstance(node.parent, exp.Table))
@@ -73,10 +69,7 @@ def _check_size(node: Any, name: str, written: str, dialect: str) -> None:
     elif len(arguments) > SIZED[name]:
         asked = _most(arguments[SIZED[name]])
         if asked is None:
-            told = say(
-                f"say with a number how much {written}() is to make: 20, or least(…, 20)",
-                f"{written}() の大きさは数で書いてください (20 や least(…, 20) など)",
-            )
+            told = f"say with a number how much {written}() is to make: 20, or least(…, 20)"
             raise Refused(told)
         if asked > MOST_MADE:
             raise Refused(_too_much(arguments[SIZED[name]], written))
@@ -84,7 +77,7 @@ def _check_size(node: Any, name: str, written: str, dialect: str) -> None:
 
 def _too_much(argument: Any, written: str) -> str:
     shown = argument.sql()[:40]
-    return say(f"{shown} is too much for {written}()", f"{written}() に {shown} は大きすぎます")
+    return f"{shown} is too much for {written}()"
 
 
 def _arguments(node: Any) -> list[Any]:
@@ -140,9 +133,7 @@ def _check_format(written: str, arguments: list[Any]) -> None:
         return
     form = arguments[0]
     if not isinstance(form, exp.Literal) or "*" in form.this:
-        told = say(
-            f"write the format of {written}() as a text, without *", f"{written}() の書式は文字列で書いてください (* は不可)"
-        )
+        told = f"write the format of {written}() as a text, without *"
         raise Refused(told)
     if re.search(r"\{[^}]*\{", str(form.this).replace("{{", "")):  # a width that is another argument
         raise Refused(_too_much(form, written))
@@ -164,10 +155,7 @@ def _check_rows(node: Any, written: str, arguments: list[Any], *, as_list: bool)
         return
     dates = all(isinstance(one, exp.Cast | exp.Interval | exp.CurrentDate) and not one.find(exp.Column) for one in arguments)
     if as_list and not dates:
-        told = say(
-            f"{written}() makes a list: write its numbers out, or read FROM {written}(…)",
-            f"{written}() のリストは数で書くか、FROM {written}(…) を使ってください",
-        )
+        told = f"{written}() makes a list: write its numbers out, or read FROM {written}(…)"
         raise Refused(told)
 
 

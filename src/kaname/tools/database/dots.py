@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Any
 
 from ...core.errors import nearest
-from ...core.language import say
 from .names import Known
 from .plain import Missing, Refused
 
@@ -20,7 +19,7 @@ def no_hidden_calls(tree: Any, known: Known, allowed: Collection[str]) -> None:
 
     for dot in tree.find_all(exp.Dot):
         if not isinstance(dot.expression, exp.Star):
-            raise Refused(say("only a table's name may stand before a dot", "ドットの前に書けるのは表の名前だけです"))
+            raise Refused("only a table's name may stand before a dot")
     columns = known.columns()
     sources = _sources(tree, known)
     for column in tree.find_all(exp.Column):
@@ -32,7 +31,7 @@ def no_hidden_calls(tree: Any, known: Known, allowed: Collection[str]) -> None:
             continue
         having = sources[known.folded(column.args["table"])]
         if not having or not all(has is not None and name in has for has in having):
-            missing = say(f"there is no column {column.sql()!r}", f"列 {column.sql()!r} はありません")
+            missing = f"there is no column {column.sql()!r}"
             raise Missing(missing + nearest(column.name, columns))
 
 

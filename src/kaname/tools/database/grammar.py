@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 from .plain import Refused
 
 _MOST_TOKENS = 4_000
@@ -29,15 +29,15 @@ def parsed(text: str, dialect: str) -> tuple[Any, list[Any]]:
         tokens = list(glot.tokenize(text, dialect=grammar))
         text = _said_otherwise(text, tokens, dialect)
         if len(tokens) > _MOST_TOKENS:
-            raise Refused(say("it is too long", "長すぎます"))
+            raise Refused("it is too long")
         trees = glot.parse(text, dialect=grammar)
     except (glot.errors.SqlglotError, RecursionError, ValueError) as problem:
         if isinstance(problem, Refused):
             raise
         told = re.sub(r"\x1b\[[0-9;]*m", "", str(problem)).split("\n")[0] or type(problem).__name__
-        raise Refused(say(f"it cannot be read as SQL: {told[:200]}", f"SQL として読めません: {told[:200]}")) from None
+        raise Refused(f"it cannot be read as SQL: {told[:200]}") from None
     if len(trees) != 1 or trees[0] is None:
-        raise Refused(say("write exactly one statement", "文は一つだけ書いてください"))
+        raise Refused("write exactly one statement")
     _set_right(trees[0], dialect)
     return trees[0], tokens
 
@@ -49,12 +49,10 @@ def _said_otherwise(text: str, tokens: list[Any], dialect: str) -> str:
         kind, following = token.token_type.name, after.token_type.name
         written = text[after.start : after.end + 1]
         if kind == "INTERVAL" and dialect == "sqlite":
-            raise Refused(say('write a column of that name as "interval"', '列名は "interval" と書いてください'))
+            raise Refused('write a column of that name as "interval"')
         with_unit = later is not None and re.fullmatch(_UNITS, later.text, re.IGNORECASE) is not None
         if kind == "INTERVAL" and following == "STRING" and with_unit and not re.fullmatch(r"'[+-]?[0-9]+'", written):
-            raise Refused(
-                say("write INTERVAL '1.5 hours', with the unit in the text", "INTERVAL '1.5 hours' のように書いてください")
-            )
+            raise Refused("write INTERVAL '1.5 hours', with the unit in the text")
         if kind == "INTERVAL" and following == "STRING" and not with_unit and not _SIMPLE.fullmatch(written):
             made += [text[place : token.start], f"CAST({written} AS INTERVAL)"]
             place = after.end + 1
@@ -71,7 +69,7 @@ def _set_right(tree: Any, dialect: str) -> None:
     for no in list(tree.find_all(exp.Not)):  # x NOT IN (…) < y
         if isinstance(no.parent, exp.Binary | exp.In | exp.Between | exp.Cast) and not isinstance(no.parent, exp.Connector):
             if dialect == "sqlite" and no.arg_key == "expression":  # there it is (x = y) NOT IN (…)
-                raise Refused(say("put brackets around the comparison", "比較を括弧で囲んでください"))
+                raise Refused("put brackets around the comparison")
             no.replace(exp.Paren(this=no.copy()))
     for join in tree.find_all(exp.Join) if dialect == "sqlite" else ():  # FROM a, b: CROSS would fix their order, for good
         if join.kind == "CROSS" and not join.args.get("on"):
@@ -117,7 +115,7 @@ def generated(tree: Any, dialect: str) -> str:
 
 
 def not_plainly() -> Refused:
-    return Refused(say("it cannot be written plainly; write it in a simpler way", "もっと簡単な書き方にしてください"))
+    return Refused("it cannot be written plainly; write it in a simpler way")
 
 
 @cache
@@ -135,7 +133,7 @@ def _sqlglot() -> Any:
         import sqlglot
     except ImportError as problem:
         raise ConfigError(
-            say("the database tool needs a parser: pip install 'kaname[database]'", "pip install 'kaname[database]' が必要です")
+            notice("database.parser_missing", "the database tool needs a parser: pip install 'kaname[database]'")
         ) from problem
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what is refused here anyway
     return sqlglot

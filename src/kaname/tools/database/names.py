@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError, nearest
-from ...core.language import say
 from .engines.base import Table
 
 _SMALL = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -86,5 +85,5 @@ def _cased(name: str, dialect: str) -> str:
 
 def no_such_tables(unknown: list[str], names: Iterable[str]) -> ConfigError:
     named = ", ".join([repr(name) for name in unknown])
-    told = say(f"tables={named}: there is no such table", f"tables={named}: そのテーブルはありません")
+    told = f"tables={named}: there is no such table"
     return ConfigError(told + nearest(unknown[0], set(names)))

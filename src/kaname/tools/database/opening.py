@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...core.errors import ConfigError, nearest
-from ...core.language import say
+from ...core.notices import notice
 from .engines.base import BuiltIn
 
 
@@ -19,7 +19,7 @@ def engine_for(source: str | Path) -> BuiltIn:
     path = Path(rest.removeprefix("/") if found else text)
     if found and kind not in ("sqlite", "duckdb", "file"):
         known = ["sqlite", "duckdb", "postgresql"]
-        raise ConfigError(say(f"no database engine {kind!r}", f"{kind!r} には対応していません") + nearest(kind, known))
+        raise ConfigError(notice("database.no_engine", "no database engine {kind!r}", kind=kind) + nearest(kind, known))
     if kind == "duckdb" or (not found and _is_duck(Path(text).expanduser())):
         from .engines.duckdb import DuckEngine
 

@@ -7,8 +7,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from ...core.language import say
-
 LONGEST = 10_000  # characters
 _DEEPEST = 60  # brackets inside each other
 _TYPE_IN_TYPE = re.compile(  # each level takes the parser twice as long
@@ -51,7 +49,7 @@ class Missing(Refused):
 
 def not_too_long(sql: str) -> str:
     if len(sql) > LONGEST:
-        raise Refused(say(f"the statement is longer than {LONGEST:,} characters", f"SQL が {LONGEST:,} 文字を超えています"))
+        raise Refused(f"the statement is longer than {LONGEST:,} characters")
     return sql
 
 
@@ -61,7 +59,7 @@ def plain(sql: str, dialect: str) -> str:
         (char for char in sql if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in "\n\t\r"), ""
     )
     if odd:
-        raise Refused(say(f"it contains the invisible character U+{ord(odd):04X}", f"見えない文字 U+{ord(odd):04X} があります"))
+        raise Refused(f"it contains the invisible character U+{ord(odd):04X}")
     made, outside = [], []
     for kind, piece in _pieces(sql, dialect):
         if kind == "":
@@ -72,7 +70,7 @@ def plain(sql: str, dialect: str) -> str:
     while text.endswith(";"):
         text = text[:-1].rstrip()
     if not text:
-        raise Refused(say("there is no statement", "SQL がありません"))
+        raise Refused("there is no statement")
     _not_too_deep("".join(outside))
     return text
 
@@ -87,9 +85,9 @@ def _pieces(sql: str, dialect: str) -> Iterator[tuple[str, str]]:
         if kind == "tag":
             kind = "dollar"
         if kind in ("block", "line"):
-            raise Refused(say("write it without comments", "コメントなしで書いてください"))
+            raise Refused("write it without comments")
         if kind == "name_u":
-            raise Refused(say('write names as "name", without U&', 'U& を付けずに "name" と書いてください'))
+            raise Refused('write names as "name", without U&')
         else:
             yield kind, _as_text(kind, piece)
     yield "", sql[place:]
@@ -109,7 +107,7 @@ def _as_text(kind: str, piece: str) -> str:
 
 def _quoted(text: str) -> str:
     if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
-        raise Refused(say("a text has a character that cannot be stored", "保存できない文字があります"))
+        raise Refused("a text has a character that cannot be stored")
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -121,7 +119,7 @@ def _unescaped(found: re.Match[str]) -> str:
             return _character(digits, found[0])
     if found[4] in _SIMPLE:
         return _SIMPLE[found[4]]
-    raise Refused(say(f"the escape {found[0]} is not known here", f"エスケープ {found[0]} は使えません"))
+    raise Refused(f"the escape {found[0]} is not known here")
 
 
 def _from_unicode(found: re.Match[str]) -> str:
@@ -131,13 +129,13 @@ def _from_unicode(found: re.Match[str]) -> str:
         return _character(digits, found[0])
     if found[3] == "\\":
         return "\\"
-    raise Refused(say(f"the escape {found[0]} is not known here", f"エスケープ {found[0]} は使えません"))
+    raise Refused(f"the escape {found[0]} is not known here")
 
 
 def _character(digits: str, written: str) -> str:
     number = int(digits, 16)
     if not 0 < number < 0x110000 or (len(digits) <= 2 and number > 0x7F):  # a single byte of some encoding is no character
-        raise Refused(say(f"the escape {written} is not known here", f"エスケープ {written} は使えません"))
+        raise Refused(f"the escape {written} is not known here")
     return chr(number)
 
 
@@ -146,10 +144,7 @@ def _outside(piece: str) -> str:
     for space in _SPACES:
         piece = piece.replace(space, " ")
     if odd := next((char for char in piece if not char.isascii() and unicodedata.category(char)[0] not in "LMN"), ""):
-        told = say(
-            f"{odd!r} (U+{ord(odd):04X}) outside of quotes is no SQL; use the plain sign, or put it into quotes",
-            f"引用符の外に {odd!r} (U+{ord(odd):04X}) は書けません。半角にするか引用符に入れてください",
-        )
+        told = f"{odd!r} (U+{ord(odd):04X}) outside of quotes is no SQL; use the plain sign, or put it into quotes"
         raise Refused(told)
     return piece
 
@@ -160,6 +155,6 @@ def _not_too_deep(text: str) -> None:
         depth += (char in "([{") - (char in ")]}")
         deepest = max(deepest, depth)
     if _TYPE_IN_TYPE.search(text):
-        raise Refused(say("types are nested too deeply in each other", "型の入れ子が深すぎます"))
+        raise Refused("types are nested too deeply in each other")
     if deepest > _DEEPEST:
-        raise Refused(say(f"it is nested more than {_DEEPEST} levels deep", f"入れ子が {_DEEPEST} 段を超えています"))
+        raise Refused(f"it is nested more than {_DEEPEST} levels deep")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from ...core.language import say
 from .functions import BEFORE_BRACKETS, NEVER
 from .plain import Refused
 
@@ -45,7 +44,7 @@ def proofread(text: str, functions: Collection[str], operators: Collection[str] 
         if kind == "space":
             continue
         if word and piece == "(" and word not in BEFORE_BRACKETS and word not in functions:
-            raise Refused(say(f"the function {word}() is not allowed here", f"関数 {word}() は使えません"))
+            raise Refused(f"the function {word}() is not allowed here")
         word = piece.lower() if kind == "word" else ""
         if own := _MEANS.get(word, frozenset()).intersection(operators):
             raise Refused(_own(f"{piece} ({', '.join(sorted(own))})"))
@@ -54,10 +53,8 @@ def proofread(text: str, functions: Collection[str], operators: Collection[str] 
 
 
 def _own(what: str) -> str:
-    return say(f"{what} is an operator of this database's own", f"{what} はこのデータベース独自の演算子です")
+    return f"{what} is an operator of this database's own"
 
 
 def _told(piece: str) -> str:
-    return say(
-        f"it cannot be written plainly at {piece!r}; write it in a simpler way", f"{piece!r} の所をもっと簡単に書いてください"
-    )
+    return f"it cannot be written plainly at {piece!r}; write it in a simpler way"

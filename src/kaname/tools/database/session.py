@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection
 
 from ...core.errors import nearest
-from ...core.language import say
 from .engines.base import Engine, Limits, QueryFailed, Rows, Table
 from .names import Known, chosen, small
 from .plain import Missing
@@ -77,7 +76,7 @@ class Session:
     def _hint(self, told: str) -> str:
         if found := _NO_FUNCTION.search(told):
             instead = _INSTEAD.get(small(found[1]))
-            return say(f"; in this database write {instead}", f"。代わりに {instead} と書いてください") if instead else ""
+            return f"; in this database write {instead}" if instead else ""
         found = _MISSING.search(told)
         if found is None or "Did you mean" in told or "Candidate" in told:
             return ""

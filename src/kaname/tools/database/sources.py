@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import nearest
-from ...core.language import say
 from .functions import TABLE_FUNCTIONS
 from .names import Known, small
 from .plain import Missing, Refused
@@ -30,7 +29,7 @@ def rewrite(tree: Any, known: Known) -> None:
             _made_full(table, known)
         elif _called(table.this) not in TABLE_FUNCTIONS[known.dialect]:
             name = _called(table.this)
-            raise Refused(say(f"{name}() cannot be read from here", f"{name}() はここでは使えません"))
+            raise Refused(f"{name}() cannot be read from here")
     for cte in tree.find_all(exp.CTE):
         cte.args["alias"].set("this", exp.to_identifier(given[id(cte)], quoted=True))
 
@@ -42,16 +41,16 @@ def only_full_names(tree: Any, known: Known) -> None:
     ours = {cte.alias for cte in tree.find_all(exp.CTE)}
     for name in ours:
         if not name.startswith(_OURS):
-            raise Refused(say(f"there is no table {name!r}", f"テーブル {name!r} はありません"))
+            raise Refused(f"there is no table {name!r}")
     full = {(table.catalog if known.dialect == "duckdb" else "", table.schema, table.name) for table in known.tables}
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Func):
             if _called(table.this) not in TABLE_FUNCTIONS[known.dialect]:
-                raise Refused(say(f"{table.this.name}() cannot be read from here", f"{table.this.name}() はここでは使えません"))
+                raise Refused(f"{table.this.name}() cannot be read from here")
         elif (table.catalog, table.db, table.name) not in full and not (table.name in ours and len(table.parts) == 1):
-            raise Refused(say(f"there is no table {table.name!r}", f"テーブル {table.name!r} はありません"))
+            raise Refused(f"there is no table {table.name!r}")
     if known.dialect == "sqlite" and any(node.args.get("field") is not None for node in tree.find_all(exp.In)):
-        raise Refused(say("after IN write a list or a SELECT in brackets", "IN の後は括弧で囲んでください"))
+        raise Refused("after IN write a list or a SELECT in brackets")
 
 
 def _called(function: Any) -> str:
@@ -71,7 +70,7 @@ def _in_tables(tree: Any) -> None:
         if field is None:
             continue
         if not isinstance(field, exp.Column):
-            raise Refused(say("after IN write a list or a SELECT in brackets", "IN の後は括弧で囲んでください"))
+            raise Refused("after IN write a list or a SELECT in brackets")
         table = exp.Table(this=field.this.copy(), db=field.args.get("table"), catalog=field.args.get("db"))
         node.set("field", None)
         node.set("query", exp.Subquery(this=exp.select("*").from_(table, copy=False)))
@@ -128,9 +127,7 @@ def _made_full(table: Any, known: Known) -> None:
     )
     if real is None:
         written = ".".join([part.name for part in parts])
-        raise Missing(
-            say(f"there is no table {written!r}", f"テーブル {written!r} はありません") + nearest(written, known.spelled())
-        )
+        raise Missing(f"there is no table {written!r}" + nearest(written, known.spelled()))
     table.set("this", exp.to_identifier(real.name, quoted=True))
     table.set("db", exp.to_identifier(real.schema, quoted=True) if real.schema else None)
     in_full = known.dialect == "duckdb" and bool(real.catalog)

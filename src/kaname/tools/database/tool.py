@@ -12,7 +12,6 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.events import Effect
-from ...core.language import say
 from ...core.messages import ToolResult
 from ...kernel.offload import off_loop
 from .describe import described
@@ -125,7 +124,7 @@ class DatabaseTool:
         try:
             found = self._asked(not_too_long(_unfenced(sql)), call)
         except Refused as problem:
-            told = say(f"not run: {problem}", f"実行しませんでした: {problem}")
+            told = f"not run: {problem}"
             return ToolResult(error=told, retryable=False)
         except QueryFailed as problem:
             return ToolResult(error=str(problem), retryable=False)
@@ -137,9 +136,7 @@ class DatabaseTool:
             rows.append(row)
         output: dict[str, Any] = {"rows": rows}
         if found.more or len(rows) < len(found.rows):
-            output["note"] = say(
-                f"only the first {len(rows)} rows are shown; there are more", f"最初の {len(rows)} 行だけです。続きがあります"
-            )
+            output["note"] = f"only the first {len(rows)} rows are shown; there are more"
         return ToolResult(output)
 
     def _asked(self, sql: str, call: Call) -> Rows:

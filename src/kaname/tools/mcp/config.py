@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.durations import seconds
 from ...core.errors import ConfigError, nearest
-from ...core.language import say
+from ...core.notices import Notice, notice
 from ...core.record import field, record
 
 _KNOWN = (
@@ -70,36 +70,37 @@ def entries(servers: Mapping[str, Any]) -> list[Entry]:
 
 def _entry(name: Any, given: Any) -> Entry | None:
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(say(f"mcp_servers: {name!r} is no name", f"mcp_servers: {name!r} は名前ではありません"))
+        raise ConfigError(notice("mcp.bad_name", "mcp_servers: {name!r} is no name", name=name))
     place = f"mcp_servers.{name}"
     if isinstance(given, str) and given.strip():
         given = {"url": given} if "://" in given else dict(zip(("command", "args"), _split(given, place), strict=True))
     elif given is None or isinstance(given, str | bytes | int | float | list | tuple | set):
         raise _wrong(
             place,
-            f"a server is {{'command': …}}, {{'url': …}} or a server object, not {given!r}",
-            f"サーバーは {{'command': …}}、{{'url': …}} かサーバーオブジェクトです: {given!r}",
+            notice(
+                "mcp.server_form", "a server is {{'command': …}}, {{'url': …}} or a server object, not {given!r}", given=given
+            ),
         )
     if not isinstance(given, Mapping):
         return Entry(name, server=given)
     for key in given:
         if key not in _KNOWN:
-            raise _wrong(place, f"unknown key {key!r}", f"{key!r} という項目はありません", nearest(str(key), _KNOWN))
+            raise _wrong(place, notice("mcp.unknown_key", "unknown key {key!r}", key=key) + nearest(str(key), _KNOWN))
     return None if _flag(given, "disabled", place) else _read(name, given, place)
 
 
 def _read(name: str, given: Mapping[str, Any], place: str) -> Entry:
     command, url = _text(given, "command", place), _text(given, "url", place)
     if bool(command) == bool(url):
-        raise _wrong(place, "give either command or url", "command か url のどちらか一方が必要です")
+        raise _wrong(place, notice("mcp.command_or_url", "give either command or url"))
     if url and not url.startswith(("http://", "https://")):
         told = without_password(url)
-        raise _wrong(place, f"url begins with http:// or https://, not {told!r}", f"url は http(s):// で始まります: {told!r}")
+        raise _wrong(place, notice("mcp.url_begins", "url begins with http:// or https://, not {url!r}", url=told))
     if not isinstance(given.get("args") or [], list | tuple):
-        raise ConfigError(say(f"{place}.args is a list", f"{place}.args はリストです"))
+        raise ConfigError(notice("mcp.args_kind", "{place}.args is a list", place=place))
     cwd = given.get("cwd")
     if cwd is not None and not isinstance(cwd, str | os.PathLike):
-        raise ConfigError(say(f"{place}.cwd is a folder, not {cwd!r}", f"{place}.cwd はフォルダーです: {cwd!r}"))
+        raise ConfigError(notice("mcp.cwd_kind", "{place}.cwd is a folder, not {cwd!r}", place=place, cwd=cwd))
     timeout = given.get("timeout", 60.0)
     return Entry(
         name,
@@ -122,10 +123,17 @@ def _kind(given: Mapping[str, Any], form: str, place: str) -> str:
     if kind is None:
         return ""
     if kind not in _TYPES:
-        raise _wrong(place, f"unknown type {kind!r}", f"{kind!r} という type はありません", nearest(str(kind), _TYPES))
+        raise _wrong(place, notice("mcp.unknown_type", "unknown type {kind!r}", kind=kind) + nearest(str(kind), _TYPES))
     if _TYPES[kind] != form:
         raise _wrong(
-            place, f"type {kind} goes with {_TYPES[kind]}, not with {form}", f"type {kind} には {_TYPES[kind]} が必要です"
+            place,
+            notice(
+                "mcp.type_goes_with",
+                "type {kind} goes with {needed}, not with {form}",
+                kind=kind,
+                needed=_TYPES[kind],
+                form=form,
+            ),
         )
     return str(kind)
 
@@ -134,7 +142,9 @@ def _split(line: str, place: str) -> tuple[str, list[str]]:
     try:
         command, *args = shlex.split(line)
     except ValueError as problem:
-        raise _wrong(place, f"{line!r} is no command: {problem}", f"{line!r} はコマンドではありません: {problem}") from problem
+        raise _wrong(
+            place, notice("mcp.no_command", "{line!r} is no command: {problem}", line=line, problem=problem)
+        ) from problem
     return command, args
 
 
@@ -145,7 +155,7 @@ def _text(given: Mapping[str, Any], key: str, place: str) -> str:
     if key == "command" and isinstance(value, os.PathLike):
         return str(value)
     if not isinstance(value, str):
-        raise ConfigError(say(f"{place}.{key} is a text, not {value!r}", f"{place}.{key} は文字列です: {value!r}"))
+        raise ConfigError(notice("mcp.text_kind", "{place}.{key} is a text, not {value!r}", place=place, key=key, value=value))
     return value.strip()
 
 
@@ -154,11 +164,13 @@ def _texts(given: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(say(f"{place}.{key} is a mapping, like {{NAME: value}}", f"{place}.{key} は {{名前: 値}} の形です"))
+        raise ConfigError(notice("mcp.mapping_kind", "{place}.{key} is a mapping, like {{NAME: value}}", place=place, key=key))
     for name, one in value.items():
         if not isinstance(one, str | int | float):
             raise ConfigError(
-                say(f"{place}.{key}.{name} is a text, not {one!r}", f"{place}.{key}.{name} は文字列です: {one!r}")
+                notice(
+                    "mcp.entry_kind", "{place}.{key}.{name} is a text, not {one!r}", place=place, key=key, name=name, one=one
+                )
             )
     return {str(name): str(one) for name, one in value.items()}
 
@@ -167,7 +179,7 @@ def _flag(given: Mapping[str, Any], key: str, place: str) -> bool:
     value = given.get(key, False)
     if not isinstance(value, bool):
         raise ConfigError(
-            say(f"{place}.{key} is true or false, not {value!r}", f"{place}.{key} は true か false です: {value!r}")
+            notice("mcp.flag_kind", "{place}.{key} is true or false, not {value!r}", place=place, key=key, value=value)
         )
     return value
 
@@ -176,8 +188,8 @@ def _seconds(value: Any, place: str) -> float:
     try:
         return seconds(value)
     except ConfigError as problem:
-        raise ConfigError(f"{place}: {problem}") from problem
+        raise ConfigError(f"{place}: " + str(problem)) from problem
 
 
-def _wrong(place: str, english: str, japanese: str, hint: str = "") -> ConfigError:
-    return ConfigError(f"{place}: {say(english, japanese)}{hint}")
+def _wrong(place: str, what: Notice) -> ConfigError:
+    return ConfigError(f"{place}: " + what)

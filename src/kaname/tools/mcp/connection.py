@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 from ...kernel.boundary import Border
 from .config import Entry, without_password
 
@@ -37,10 +37,7 @@ class Connection:
             fastmcp = import_module("fastmcp.client")
         except ModuleNotFoundError as problem:
             raise ConfigError(
-                say(
-                    "tool servers need FastMCP: pip install 'kaname[mcp]'",
-                    "ツールサーバーには FastMCP が必要です: pip install 'kaname[mcp]'",
-                )
+                notice("mcp.fastmcp_missing", "tool servers need FastMCP: pip install 'kaname[mcp]'")
             ) from problem
         self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
         where = entry.server
@@ -91,7 +88,7 @@ class Connection:
         if self.entry.url and (_SAYS_NOTHING.search(told) or type(problem).__name__ == "HTTPStatusError"):
             told = _told_by(self.status) or told
         if "Unexpected content type" in told:
-            told += say("; what answers there is no MCP server", "。応答したのは MCP サーバーではありません")
+            told += notice("mcp.not_mcp", "; what answers there is no MCP server")
         return without_password(told.replace(self.entry.url, self.entry.told) if self.entry.url else told)
 
     def refused(self, problem: BaseException) -> bool:
@@ -137,20 +134,23 @@ def reason(problem: BaseException) -> str:
 def _told_by(status: int) -> str:
     match status:
         case 401 | 403:
-            return say(
-                f"it answers {status}: it wants a key, or another one; put it into `headers` (Authorization: Bearer …)",
-                f"{status} が返されました。`headers` に正しい認証情報(Authorization: Bearer …)を設定してください",
+            return notice(
+                "mcp.status_denied",
+                "it answers {status}: it wants a key, or another one; put it into `headers` (Authorization: Bearer …)",
+                status=status,
             )
         case 404 | 405 | 406:
-            return say(
-                f"it answers {status}: there is no MCP server at this address; check the path of `url`, often /mcp",
-                f"{status} が返されました。このアドレスに MCP サーバーはありません。`url` のパスを確認してください",
+            return notice(
+                "mcp.status_not_found",
+                "it answers {status}: there is no MCP server at this address; check the path of `url`, often /mcp",
+                status=status,
             )
         case _ if status >= 500:
-            return say(
-                f"it answers {status}: the server itself fails; look at its log, or try again later",
-                f"{status} が返されました。サーバー側の障害です。ログを確認するか、後でもう一度試してください",
+            return notice(
+                "mcp.status_server_failed",
+                "it answers {status}: the server itself fails; look at its log, or try again later",
+                status=status,
             )
         case _ if status >= 400:
-            return say(f"it answers {status}", f"{status} が返されました")
+            return notice("mcp.status", "it answers {status}", status=status)
     return ""

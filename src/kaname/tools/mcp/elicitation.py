@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from logging import getLogger
 from typing import Any, Literal
 
-from ...core.language import say
+from ...core.notices import notice
 from ...kernel.boundary import Failure, attempt
 
 Answer = Mapping[str, Any] | Literal["decline", "cancel"] | None
@@ -92,7 +92,9 @@ class Questions:
         if not isinstance(answer, Failure) and len(fields) == 1:  # its one value, bare
             return {fields[0]: answer}
         wrong = (
-            str(answer) if isinstance(answer, Failure) else say(f"it returned {answer!r:.80}", f"{answer!r:.80} を返しました")
+            str(answer)
+            if isinstance(answer, Failure)
+            else notice("mcp.elicit_returned", "it returned {answer!r:.80}", answer=answer)
         )
         getLogger("kaname").warning("elicit, asked by the tool server %s: %s; the question is cancelled", self._server, wrong)
         return "cancel"

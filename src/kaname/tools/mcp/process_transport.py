@@ -15,7 +15,7 @@ from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from ...core.language import say
+from ...core.notices import notice
 from .config import Entry
 from .watchdog import Guard, kill_group
 
@@ -50,7 +50,7 @@ class OwnedProcess(ClientTransport):
         code = None if self._process is None or (self._closing and not self.over) else self._process.returncode
         how = "" if code is None else f"exit code {code}" if code >= 0 else _signal_name(-code)
         if self.over and code is None:
-            how = say("it lives, but no longer listens", "動作中ですが応答しません")
+            how = notice("mcp.not_listening", "it lives, but no longer listens")
         return "; ".join([part for part in (how, self.words) if part])
 
     def kill(self) -> None:

@@ -8,8 +8,8 @@ from logging import getLogger
 from typing import Any
 
 from ...core.errors import AgentConnectionError, nearest
-from ...core.language import say
 from ...core.messages import ToolResult
+from ...core.notices import notice
 from ...core.record import record
 from ...kernel.boundary import Failure, attempt
 from ..definition import DefinedTool
@@ -63,7 +63,7 @@ async def read_resource(servers: Sequence[McpServer], uri: str, server: str = ""
     """From the server that is named, or the first that has it."""
     outcome = await _first(servers, "resources", server, "read_resource", uri)
     if isinstance(outcome, str):
-        return ToolResult(error=say(f"{uri} cannot be read: {outcome}", f"{uri} を読み込めません: {outcome}"))
+        return ToolResult(error=f"{uri} cannot be read: {outcome}")
     pieces = [contents(one) for one in outcome]
     media = tuple([picture for _, picture in pieces if picture is not None])
     return ToolResult("\n".join([text for text, _ in pieces]), media=media)
@@ -74,7 +74,7 @@ async def get_prompt(servers: Sequence[McpServer], name: str, arguments: Mapping
     outcome = await _first(servers, "prompts", server, "get_prompt", name, dict(arguments))
     if isinstance(outcome, str):
         raise AgentConnectionError(
-            say(f"the prompt {name!r} cannot be had: {outcome}", f"プロンプト {name!r} を取得できません: {outcome}")
+            notice("mcp.prompt_failed", "the prompt {name!r} cannot be had: {outcome}", name=name, outcome=outcome)
         )
     said = [(message.role, _text(message.content)) for message in outcome.messages]
     mixed = any(role != "user" for role, _ in said)
@@ -90,10 +90,10 @@ async def _first(servers: Sequence[McpServer], feature: str, wanted: str, method
     able = [one for one in servers if getattr(one.capabilities, feature, None) is not None]
     asked = [one for one in able if wanted in ("", one.name)]
     if wanted and not asked:
-        return say(f"no tool server {wanted!r} has {feature}", f"{wanted!r} には {feature} がありません") + nearest(
-            wanted, [one.name for one in able]
-        )
-    why = say(f"no tool server has {feature}", f"{feature} を持つツールサーバーがありません")
+        return notice(
+            "mcp.server_without_feature", "no tool server {wanted!r} has {feature}", wanted=wanted, feature=feature
+        ) + nearest(wanted, [one.name for one in able])
+    why: str = notice("mcp.no_feature", "no tool server has {feature}", feature=feature)
     for server in asked:
         outcome = await attempt(server.ask, method, *args, passing=())
         if not isinstance(outcome, Failure):

@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Any
 
 from ...core.errors import AgentConnectionError, ConfigError
-from ...core.language import say
 from ...core.messages import ToolResult
+from ...core.notices import notice
 from ...kernel.boundary import Failure, attempt
 from .config import Entry
 from .connection import Connection, reason
@@ -78,7 +78,7 @@ class McpServer:
         except TimeoutError:
             words = f"; {said}" if (said := connection.process.words if connection.process is not None else "") else ""
             await self._given_up(connection)
-            told = say(f"it did not answer within {limit:g} s{words}", f"{limit:g} 秒以内に応答がありません{words}")
+            told = notice("mcp.start_timeout", "it did not answer within {limit:g} s{words}", limit=limit, words=words)
             raise self._not_started(told, begun) from None
         except asyncio.CancelledError:
             await self._given_up(connection)
@@ -99,9 +99,12 @@ class McpServer:
     def _not_started(self, why: str, begun: float) -> AgentConnectionError:
         self._failed(at_least=max(1.0, monotonic() - begun))
         return AgentConnectionError(
-            say(
-                f"the tool server {self.name!r} ({self.entry.told}) did not start: {why}",
-                f"ツールサーバー {self.name!r} ({self.entry.told}) を起動できません: {why}",
+            notice(
+                "mcp.not_started",
+                "the tool server {name!r} ({told}) did not start: {why}",
+                name=self.name,
+                told=self.entry.told,
+                why=why,
             )
         )
 
@@ -163,9 +166,7 @@ class McpServer:
             try:
                 connection = await self.connection()
             except AgentConnectionError as problem:
-                return ToolResult(
-                    error=str(problem) + say(f"; the call of {tool} was not sent", f"。{tool} は送信されていません")
-                )
+                return ToolResult(error=str(problem) + f"; the call of {tool} was not sent")
             outcome = await self._sent(connection, tool, args, progress, pure)
             if not isinstance(outcome, Failure):
                 return outcome if isinstance(outcome, ToolResult) else to_result(outcome, schema)
@@ -196,21 +197,16 @@ class McpServer:
         let_go = self._live is not connection and getattr(getattr(problem, "error", None), "code", -32000) == -32000
         if not let_go and not connection.over(problem):
             return ToolResult(error=connection.error(problem))
-        died = connection.why(problem) or say("connection lost", "接続断")
+        died = connection.why(problem) or notice("mcp.connection_lost", "connection lost")
         self._lost(connection)
         if connection.unreached(problem) or connection.refused(problem):
             return ToolResult(
-                error=say(
-                    f"the tool server {self.name!r} cannot be reached ({died}); the call of {tool} was not sent",
-                    f"ツールサーバー {self.name!r} に接続できません ({died})。{tool} は送信されていません",
-                )
+                error=f"the tool server {self.name!r} cannot be reached ({died}); the call of {tool} was not sent"
             )
         return ToolResult(
-            error=say(
+            error=(
                 f"the tool server {self.name!r} went away while {tool} was running ({died}); whether it took effect is not "
-                "known. It is started again with the next call.",
-                f"{tool} の実行中にツールサーバー {self.name!r} が終了しました ({died})。"
-                "実行されたかどうかは不明です。次の呼び出しで再起動します。",
+                "known. It is started again with the next call."
             )
         )
 
@@ -223,8 +219,8 @@ class McpServer:
                 async with asyncio.timeout(limit):
                     outcome = await attempt(getattr(connection.client, method), *args, passing=())
             except TimeoutError:
-                late = f"{self.name!r}: {method}: no answer within {limit:g} s"
-                raise AgentConnectionError(say(late, f"{self.name!r}: {method}: {limit:g} 秒以内に応答がありません")) from None
+                late = notice("mcp.timeout", "no answer within {limit:g} s", limit=limit)
+                raise AgentConnectionError(f"{self.name!r}: {method}: " + late) from None
             if not isinstance(outcome, Failure):
                 return outcome
             if last or not connection.over(outcome.error):
@@ -267,4 +263,4 @@ class McpServer:
 
 
 def _closed(name: str) -> str:
-    return say(f"the tool server {name!r} was closed", f"ツールサーバー {name!r} は閉じられました")
+    return notice("mcp.closed", "the tool server {name!r} was closed", name=name)

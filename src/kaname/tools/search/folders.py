@@ -9,15 +9,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 from .readers.by_ending import READERS
 
 _PASSED_OVER = {"node_modules", "venv", "__pycache__", "site-packages"}
 _LITTER = {"Thumbs.db", "desktop.ini"}  # beside hidden files
-_KEPT = (
-    "; what is known of it is kept, until add(…, forget=True) or --forget",
-    "。登録済みの内容は残します (forget=True、--forget で削除)",
-)
+_KEPT = notice("search.known_is_kept", "; what is known of it is kept, until add(…, forget=True) or --forget")
 
 
 class Looked:
@@ -40,12 +37,12 @@ class Looked:
             elif kind == "folder":
                 self._folder(path)
             elif kind == "other":
-                self.problems[str(path)] = say("it is neither a file nor a folder", "ファイルでもフォルダーでもありません")
+                self.problems[str(path)] = notice("search.no_file_or_folder", "it is neither a file nor a folder")
             elif kind == "nothing":
                 self._absent(path)
         if len(self._missing) == len(paths) and paths:
             listed = ", ".join(map(str, self._missing))
-            raise ConfigError(say(f"there is no {listed}", f"{listed} がありません"))
+            raise ConfigError(notice("search.no_paths", "there is no {listed}", listed=listed))
         self.files = list(dict.fromkeys(self.files))
         kept = () if self._forget else tuple([one.rstrip(os.sep) + os.sep for one in self._kept])
         self.gone = [path for path in self.gone if not path.startswith(kept)]
@@ -57,7 +54,9 @@ class Looked:
         except (FileNotFoundError, NotADirectoryError):
             return "nothing"
         except OSError as problem:
-            self.problems[str(path)] = say(f"it cannot be looked at: {problem.strerror}", f"見られません: {problem.strerror}")
+            self.problems[str(path)] = notice(
+                "search.not_accessible", "it cannot be looked at: {strerror}", strerror=problem.strerror
+            )
             return "unseen"
         return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
 
@@ -68,8 +67,8 @@ class Looked:
         if known and (self._forget or (not inside and path.parent.is_dir())):
             self.gone += known
             return
-        missing = say(f"there is no {path}", f"{path} がありません")
-        self.problems[str(path)] = missing + say(*_KEPT) if known else missing
+        missing = notice("search.no_path", "there is no {path}", path=path)
+        self.problems[str(path)] = missing + _KEPT if known else missing
         self._kept.append(str(path))
         self._missing += [] if known else [path]
 
@@ -85,8 +84,8 @@ class Looked:
         def failed(problem: OSError) -> None:
             place = str(problem.filename)
             unseen.append(place)
-            reason = say(f"it cannot be looked into: {problem.strerror}", f"開けません: {problem.strerror}")
-            self.problems[place] = reason + (say(*_KEPT) if self._below(place) else "")
+            reason = notice("search.folder_not_accessible", "it cannot be looked into: {strerror}", strerror=problem.strerror)
+            self.problems[place] = reason + (_KEPT if self._below(place) else "")
 
         for folder, folders, files in os.walk(top, onerror=failed):
             folders[:] = sorted([name for name in folders if not name.startswith(".") and name not in _PASSED_OVER])
@@ -115,8 +114,8 @@ class Looked:
             other = folder in full and folder not in found and os.path.ismount(folder) if folder in lost else False
             if self._forget or folder not in lost or (folder in full and not other) or folder.startswith(told):
                 continue
-            reason = say("another drive is mounted here", "別のドライブがマウントされています")
-            self.problems[folder] = (reason if other else say("the folder is empty", "フォルダーが空です")) + say(*_KEPT)
+            reason = notice("search.other_drive", "another drive is mounted here")
+            self.problems[folder] = (reason if other else notice("search.folder_empty", "the folder is empty")) + _KEPT
             told += (folder.rstrip(os.sep) + os.sep,)
         self._kept += told
 
@@ -124,20 +123,20 @@ class Looked:
         """What is stored is UTF-8."""
         shown = str(path).encode("utf-8", "replace").decode()
         if shown != str(path):
-            self.problems[shown] = say("its name is not UTF-8", "名前が UTF-8 ではありません")
+            self.problems[shown] = notice("search.name_not_utf8", "its name is not UTF-8")
         return shown == str(path)
 
     def _wanted(self, path: Path, top: Path) -> bool:
         if path.suffix.lower() not in READERS:
-            self.passed[path.suffix.lower() or say("without ending", "拡張子なし")] += 1
+            self.passed[path.suffix.lower() or notice("search.without_ending", "without ending")] += 1
             return False
         return self._named(path) and not self._leads_out(path, top)
 
     def _leads_out(self, path: Path, top: Path) -> bool:
         out = os.path.islink(path) and os.path.exists(path) and not Path(os.path.realpath(path)).is_relative_to(top)
         if out:
-            self.problems[str(path)] = say(
+            self.problems[str(path)] = notice(
+                "search.link_leads_out",
                 "it is a link that leads out of the folder; add what it leads to by its own name",
-                "フォルダーの外へのリンクです。リンク先を直接指定してください",
             )
         return out

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 from . import index_file as opening
 from .chunk import Chunk
 from .tokenize import query_terms, terms
@@ -61,7 +61,9 @@ class Index:
                 self._db, self._writable = opening.opened(self.path)
                 self.made_with = self._meta("embeddings")
         except (sqlite3.DatabaseError, OSError) as problem:
-            raise ConfigError(say(f"{path} is no index: {problem}", f"{path} は索引ではありません: {problem}")) from problem
+            raise ConfigError(
+                notice("search.not_an_index", "{path} is no index: {problem}", path=path, problem=problem)
+            ) from problem
         if embeddings:
             self._belong(embeddings)
 
@@ -69,9 +71,12 @@ class Index:
         if self.made_with and self.made_with != embeddings:
             self.close()
             raise ConfigError(
-                say(
-                    f"{self.path} was made with {self.made_with}, not with {embeddings}; use that one, or another file",
-                    f"{self.path} は {self.made_with} で作られています ({embeddings} ではありません)",
+                notice(
+                    "search.other_embeddings",
+                    "{path} was made with {made_with}, not with {embeddings}; use that one, or another file",
+                    path=self.path,
+                    made_with=self.made_with,
+                    embeddings=embeddings,
                 )
             )
         if not self.made_with and self._writable:
@@ -96,7 +101,7 @@ class Index:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         if not self._writable:
-            raise ConfigError(say(f"{self.path} may only be read", f"{self.path} は読み取り専用です"))
+            raise ConfigError(notice("search.read_only", "{path} may only be read", path=self.path))
         with self._reading(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             yield
@@ -154,9 +159,12 @@ class Index:
         row = self._db.execute("SELECT length(vector) / 2 FROM chunks LIMIT 1").fetchone()
         if row is not None and len(vectors) and len(vectors[0]) != row[0]:
             raise ConfigError(
-                say(
-                    f"{self.path} holds vectors of {row[0]} numbers, and these have {len(vectors[0])}: another model?",
-                    f"{self.path} のベクトルは {row[0]} 次元ですが、これは {len(vectors[0])} 次元です",
+                notice(
+                    "search.vector_size",
+                    "{path} holds vectors of {row} numbers, and these have {count}: another model?",
+                    path=self.path,
+                    row=row[0],
+                    count=len(vectors[0]),
                 )
             )
 

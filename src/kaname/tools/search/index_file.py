@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 
 _FORM = 1  # of the tables
 _OURS = 0x6B6E6D65  # how SQLite files say whose they are; older indexes do not
@@ -32,7 +32,7 @@ _TABLES = {"meta", "files", "chunks", "words"}
 def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
     """The file, made if there is none, and whether it may be written to."""
     if path.exists() and not path.is_file():
-        raise ConfigError(say(f"{path} is no file, and no index", f"{path} はファイルではなく、索引ではありません"))
+        raise ConfigError(notice("search.no_file", "{path} is no file, and no index", path=path))
     if path.exists() and not _may_write(path):
         return _as_it_is(path), False
     if not path.exists():
@@ -57,22 +57,19 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
 
 
 def _make_room(path: Path) -> None:
-    reason = say(f"{path.parent} may only be read", f"{path.parent} は読み取り専用です")
+    reason: str = notice("search.folder_read_only", "{parent} may only be read", parent=path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         usable = _may_write(path.parent)
     except OSError as problem:
         usable, reason = False, str(problem)
     if not usable:
-        raise ConfigError(say(f"{path} cannot be made: {reason}", f"{path} を作れません: {reason}"))
+        raise ConfigError(notice("search.cannot_create", "{path} cannot be made: {reason}", path=path, reason=reason))
 
 
 def no_index(path: str | Path) -> ConfigError:
     return ConfigError(
-        say(
-            f"there is no index {path}: kaname docs add FOLDER --index {path}",
-            f"索引 {path} がありません: kaname docs add フォルダー --index {path}",
-        )
+        notice("search.index_missing", "there is no index {path}: kaname docs add FOLDER --index {path}", path=path)
     )
 
 
@@ -86,16 +83,19 @@ def check(db: sqlite3.Connection, path: Path) -> None:
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if owner not in (0, _OURS) or (owner == 0 and tables and not tables >= _TABLES):
         raise ConfigError(
-            say(
-                f"{path} is a database of something else, not an index; nothing was written. Name another file",
-                f"{path} は索引ではなく、別のデータベースです。何も書き込んでいません。別のファイルを指定してください",
+            notice(
+                "search.foreign_database",
+                "{path} is a database of something else, not an index; nothing was written. Name another file",
+                path=path,
             )
         )
     if form > _FORM and (owner == _OURS or tables >= _TABLES):
         raise ConfigError(
-            say(
-                f"{path} was made by a newer kaname (form {form}); update, or use another file",
-                f"{path} は新しい kaname で作られています (形式 {form})。更新するか、別のファイルを使ってください",
+            notice(
+                "search.index_too_new",
+                "{path} was made by a newer kaname (form {form}); update, or use another file",
+                path=path,
+                form=form,
             )
         )
 
@@ -115,7 +115,7 @@ def _as_it_is(path: Path) -> sqlite3.Connection:
             if not usable:
                 db.close()
         return db
-    raise sqlite3.DatabaseError(say("it cannot be read", "読めません"))
+    raise sqlite3.DatabaseError(notice("search.unreadable", "it cannot be read"))
 
 
 @contextmanager
@@ -127,11 +127,15 @@ def told(path: Path) -> Iterator[None]:
         code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_CORRUPT:
             raise ConfigError(
-                say(
-                    f"{path} is damaged ({problem}): delete it, and add the documents again",
-                    f"{path} は壊れています ({problem})。削除して、文書を追加し直してください",
+                notice(
+                    "search.index_damaged",
+                    "{path} is damaged ({problem}): delete it, and add the documents again",
+                    path=path,
+                    problem=problem,
                 )
             ) from problem
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            raise ConfigError(say(f"{path} cannot be used: {problem}", f"{path} を使えません: {problem}")) from problem
+            raise ConfigError(
+                notice("search.cannot_use", "{path} cannot be used: {problem}", path=path, problem=problem)
+            ) from problem
         raise

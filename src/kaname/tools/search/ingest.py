@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError, ModelError
-from ...core.language import say
+from ...core.notices import notice
 from ...kernel.boundary import Border
 from .chunk import Chunk, chunked
 from .embed import BadVector
@@ -98,7 +98,7 @@ class Adding:
             if known is not None and known.digest == digest and not known.problem:
                 return known._replace(modified=modified)
             chunks = list(chunked(read_blocks(path)))
-            problem = "" if chunks else say("there is no text in it", "テキストがありません")
+            problem = "" if chunks else notice("search.no_text", "there is no text in it")
         except Unreadable as trouble:
             problem = str(trouble)
         return _Held(FileRow(str(path), modified, status.st_size, digest, len(chunks), problem), chunks)

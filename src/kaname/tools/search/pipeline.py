@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError
-from ...core.language import say
+from ...core.notices import notice
 from .chunk import chunked
 from .cite import Hit, cited, hit
 from .embed import Embeddings, checked, embeddings_for
@@ -94,9 +94,9 @@ class RAGPipeline:
         """The passages that fit best: those that share words with the question, and those that mean the same."""
         query = _writable(query.strip()[:_LONGEST_QUESTION])
         if not query:
-            raise ConfigError(say("the question is empty", "質問が空です"))
+            raise ConfigError(notice("search.question_empty", "the question is empty"))
         if top_k < 1:
-            raise ConfigError(say(f"top_k is a number from 1 up, not {top_k!r}", f"top_k は 1 以上です: {top_k!r}"))
+            raise ConfigError(notice("search.top_k", "top_k is a number from 1 up, not {top_k!r}", top_k=top_k))
         return self.found(query, self._embedded([query], zeros=True)[0], top_k)
 
     def found(self, query: str, vector: object, top_k: int) -> list[Hit]:

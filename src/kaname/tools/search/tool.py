@@ -9,8 +9,8 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.events import Effect
-from ...core.language import say
 from ...core.messages import ToolResult
+from ...core.notices import notice
 from ...kernel.offload import off_loop
 from .pipeline import Hit, RAGPipeline
 
@@ -40,7 +40,13 @@ class SearchTool:
         for what, value, least in (("top_k", top_k, 1), ("max_characters", max_characters, 100)):
             if value < least:
                 raise ConfigError(
-                    say(f"{what} is a number from {least} up, not {value!r}", f"{what} は {least} 以上です: {value!r}")
+                    notice(
+                        "search.number",
+                        "{what} is a number from {least} up, not {value!r}",
+                        what=what,
+                        least=least,
+                        value=value,
+                    )
                 )
         self._given = pipeline
         self.top_k, self.name, self.max_characters = top_k, name, max_characters

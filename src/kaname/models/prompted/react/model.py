@@ -11,7 +11,6 @@ from logging import getLogger
 from typing import Any
 
 from ....core.errors import RequestRefused
-from ....core.language import say
 from ....core.messages import (
     NOTE,
     Message,
@@ -26,6 +25,7 @@ from ....core.messages import (
     ToolSpec,
     assistant,
 )
+from ....core.notices import notice
 from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
@@ -82,11 +82,14 @@ class Stops:
         if len(theirs) > room and not self._warned:
             self._warned = True
             getLogger("kaname").warning(
-                say(
-                    f"only {room} of your stop sequences go with tools as text, {theirs[room:]} do not: "
-                    f"providers take {_MOST_STOPS}, and {len(STOPS)} keep the model from making up observations",
-                    f"テキストでのツール利用では、停止文字列は {room} 個までで、{theirs[room:]} は送られません。"
-                    f"プロバイダーの上限は {_MOST_STOPS} 個で、{len(STOPS)} 個は観察の捏造を防ぐために使います",
+                notice(
+                    "model.too_many_stops",
+                    "only {room} of your stop sequences go with tools as text, {theirs} do not: providers take "
+                    "{most_stops}, and {count} keep the model from making up observations",
+                    room=room,
+                    theirs=theirs[room:],
+                    most_stops=_MOST_STOPS,
+                    count=len(STOPS),
                 )
             )
         return {**settings, self._setting: [*STOPS, *theirs[:room]]}

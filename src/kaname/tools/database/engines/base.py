@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 from ....core.errors import ConfigError
-from ....core.language import say
+from ....core.notices import notice
 
 ROW = "kaname_row_"  # what the statement is called inside ours; no column should have that name
 
@@ -62,25 +62,17 @@ class BuiltIn(Engine, Protocol):
 
 
 def out_of_time(limits: Limits) -> QueryFailed:
-    return QueryFailed(
-        say(
-            f"the query took longer than {limits.seconds:g} s and was stopped; ask for less",
-            f"{limits.seconds:g} 秒を超えたため中止しました。範囲を絞ってください",
-        )
-    )
+    return QueryFailed(f"the query took longer than {limits.seconds:g} s and was stopped; ask for less")
 
 
 def too_large() -> QueryFailed:
-    told = say("the query needs more memory than it may use; ask for less", "メモリの上限を超えました。範囲を絞ってください")
+    told = "the query needs more memory than it may use; ask for less"
     return QueryFailed(told)
 
 
 def row_too_long(limits: Limits) -> QueryFailed:
     return QueryFailed(
-        say(
-            f"a row is longer than {limits.characters:,} characters; select fewer columns, or parts of them with substr",
-            f"1 行が {limits.characters:,} 文字を超えています。列を減らすか substr で短くしてください",
-        )
+        f"a row is longer than {limits.characters:,} characters; select fewer columns, or parts of them with substr"
     )
 
 
@@ -101,9 +93,11 @@ def need(package: str, extra: str) -> None:
     if find_spec(package) is not None:
         return
     raise ConfigError(
-        say(
-            f"{package} is not installed: pip install 'kaname[{extra}]'",
-            f"{package} がありません: pip install 'kaname[{extra}]'",
+        notice(
+            "database.driver_missing",
+            "{package} is not installed: pip install 'kaname[{extra}]'",
+            package=package,
+            extra=extra,
         )
     )
 
@@ -120,7 +114,7 @@ def read_rows(texts: list[str], limits: Limits) -> Rows:
     try:
         made = [json.loads(text, object_pairs_hook=_row, parse_float=_exact, parse_constant=str) for text in texts]
     except (ValueError, RecursionError, ArithmeticError) as problem:
-        told = say(f"a row cannot be read as JSON: {problem}", f"行を JSON として読めません: {problem}")
+        told = f"a row cannot be read as JSON: {problem}"
         raise QueryFailed(told) from problem
     return Rows(made[: limits.rows], len(made) > limits.rows)
 

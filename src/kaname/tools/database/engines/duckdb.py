@@ -8,7 +8,7 @@ from threading import Timer
 from typing import Any
 
 from ....core.errors import ConfigError
-from ....core.language import say
+from ....core.notices import notice
 from ..functions import words
 from .base import ROW, Column, Limits, QueryFailed, Rows, Table, need, out_of_time, read_rows, too_large
 
@@ -49,7 +49,7 @@ class DuckEngine:
         self._path = Path(path).expanduser().absolute()
         self.address = f"duckdb:///{self._path}"
         if not self._path.is_file():
-            raise ConfigError(say(f"there is no database {self._path}", f"データベース {self._path} がありません"))
+            raise ConfigError(notice("database.no_file", "there is no database {path}", path=self._path))
 
     def load(self) -> None:
         import duckdb  # noqa: F401
@@ -93,10 +93,7 @@ class DuckEngine:
         finally:
             connection.close()
         if hidden := sorted([name for name in made if name in _WITHOUT_A_CALL or not name.isidentifier()]):
-            told = say(
-                f"this database has macros in the place of the engine's own signs or words: {', '.join(hidden)}",
-                f"このデータベースには演算子などを置き換えるマクロがあります: {', '.join(hidden)}",
-            )
+            told = f"this database has macros in the place of the engine's own signs or words: {', '.join(hidden)}"
             raise QueryFailed(told)
         return {"own_functions": frozenset(made)}
 
@@ -111,7 +108,7 @@ class DuckEngine:
             statements = connection.extract_statements(sql)
             kinds = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN, duckdb.StatementType.MULTI)
             if len(statements) != 1 or statements[0].type not in kinds:
-                raise QueryFailed(say("only one SELECT is allowed", "SELECT 文一つだけが使えます"))
+                raise QueryFailed("only one SELECT is allowed")
             cut = f"left(to_json({ROW})::VARCHAR, {limits.characters + 1})"
             inner = _with_hex(connection, sql)
             rows = connection.execute(f"SELECT {cut} FROM (\n{inner}\n) {ROW} LIMIT {limits.rows + 1}").fetchall()

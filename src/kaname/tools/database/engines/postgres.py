@@ -10,7 +10,6 @@ from threading import Event, Timer
 from typing import Any
 from urllib.parse import unquote
 
-from ....core.language import say
 from .base import ROW, Column, Limits, QueryFailed, Rows, Table, need, out_of_time, read_rows
 
 _COLUMNS = """
@@ -73,9 +72,9 @@ class PostgresEngine:
             return psycopg.connect(**given)
         except psycopg.OperationalError as problem:
             told = self._masked(_first_line(problem))
-            raise QueryFailed(say(f"no connection: {told}", f"接続できません: {told}")) from None
+            raise QueryFailed(f"no connection: {told}") from None
         except psycopg.Error:
-            raise QueryFailed(say("the address of the database cannot be read", "データベースのアドレスを読めません")) from None
+            raise QueryFailed("the address of the database cannot be read") from None
 
     def _masked(self, text: str) -> str:
         """Without the password, as it is written in the address or as it is meant."""

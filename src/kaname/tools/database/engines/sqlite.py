@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any
 
 from ....core.errors import ConfigError
-from ....core.language import say
+from ....core.notices import notice
 from ...results import to_json
 from .base import Column, Limits, QueryFailed, Rows, Table, as_hex, out_of_time, row_too_long, unique
 
@@ -28,7 +28,7 @@ class SqliteEngine:
         self._path = Path(path).expanduser().absolute()
         self.address = f"sqlite:///{self._path}"
         if not self._path.is_file():
-            raise ConfigError(say(f"there is no database {self._path}", f"データベース {self._path} がありません"))
+            raise ConfigError(notice("database.no_file", "there is no database {path}", path=self._path))
 
     def load(self) -> None:
         """It comes with Python."""
@@ -112,7 +112,7 @@ def _shown(value: Any) -> Any:
 def _told(problem: Exception) -> str:
     text = str(problem)
     if "prohibited" in text or "not authorized" in text:
-        return say(f"the database allows reading only: {text}", f"読み取りだけが許可されています: {text}")
+        return f"the database allows reading only: {text}"
     return text
 
 

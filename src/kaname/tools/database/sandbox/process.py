@@ -14,7 +14,6 @@ from typing import IO, Any
 from weakref import finalize
 
 from ....core.errors import ConfigError
-from ....core.language import japanese, say
 from ..engines.base import Column, Limits, QueryFailed, Rows, Table, out_of_time
 from ..plain import Refused
 
@@ -39,7 +38,7 @@ class Child:
         try:
             self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True)
         except OSError as problem:
-            told = say(f"no process for the database: {problem}", f"データベース用のプロセスを始められません: {problem}")
+            told = f"no process for the database: {problem}"
             raise QueryFailed(told) from problem
         self.made_by = os.getpid()
         self._answers: SimpleQueue[bytes] = SimpleQueue()
@@ -64,7 +63,7 @@ class Child:
             self._process.stdin.flush()
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        self._send({**request, "language": "ja" if japanese() else "en"})
+        self._send(request)
         try:
             line = self._answers.get(timeout=seconds)
         except Empty:
@@ -81,9 +80,8 @@ class Child:
 
     def _gone(self) -> str:
         code = self._process.wait()
-        return say(
-            f"the database's process has ended ({code}): the query asked for too much memory or broke the engine; ask for less",
-            f"データベースのプロセスが終了しました ({code})。メモリ不足などが考えられます。範囲を絞ってください",
+        return (
+            f"the database's process has ended ({code}): the query asked for too much memory or broke the engine; ask for less"
         )
 
 
@@ -157,7 +155,7 @@ class Workers:
     def _asked(self, request: dict[str, Any], limits: Limits, call: Call) -> dict[str, Any]:
         with self._free:
             if call.is_off:  # before its turn came
-                raise QueryFailed(say("called off", "取り消されました"))
+                raise QueryFailed("called off")
             child = self._taken()
             call.holds(child)
             try:
@@ -176,7 +174,7 @@ class Workers:
         try:
             return Child(self._opening, self._start)
         except Late:
-            told = say("the database's process does not start", "データベース用のプロセスが始まりません")
+            told = "the database's process does not start"
             raise QueryFailed(told) from None
 
     def _kept(self, child: Child) -> None:

@@ -44,7 +44,6 @@ def _listen(line_by_line: TextIO, asked: SimpleQueue[str]) -> None:
 
 
 def _answer(work: _Work, request: dict[str, Any]) -> dict[str, Any]:
-    os.environ["KANAME_LANG"] = request["language"]
     with Border() as border:
         try:
             return work.done(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ....core.language import say
+from ....core.notices import notice
 from .base import Block, Unreadable
 
 _LARGEST = 50_000_000  # bytes
@@ -20,13 +20,15 @@ def check(path: Path, size: int) -> None:
     """Before anything of it is read."""
     if path.suffix.lower() not in READERS:
         raise Unreadable(
-            say(
-                f"{path.suffix or 'a file without an ending'} is not read",
-                f"{path.suffix or '拡張子のないファイル'} は読めません",
+            notice(
+                "search.kind_not_read",
+                "{value} is not read",
+                value=path.suffix or "a file without an ending",
+                value2=path.suffix or "拡張子のないファイル",
             )
         )
     if size > _LARGEST:
-        raise Unreadable(say("it is larger than 50 MB", "50 MB を超えています"))
+        raise Unreadable(notice("search.too_large", "it is larger than 50 MB"))
 
 
 def _text(path: Path) -> Iterator[Block]:

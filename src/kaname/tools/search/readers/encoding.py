@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from ....core.language import say
+from ....core.notices import notice
 
 
 class Unreadable(Exception):
@@ -92,7 +92,7 @@ def _expected(char: str) -> bool:
 def _refuse_binary(data: bytes) -> None:
     seen = data[:_LOOKED_AT]
     if len(_CONTROL.findall(seen)) * 50 > len(seen) or b"\0\0" in seen:
-        raise Unreadable(say("binary file, not text", "テキストではなくバイナリーです"))
+        raise Unreadable(notice("search.binary", "binary file, not text"))
 
 
 def _nearly_utf8(data: bytes) -> str:
@@ -133,9 +133,7 @@ def _likeliest(data: bytes) -> str:
     without_kana = not any("\u3041" <= char <= "\u30fe" for char in beyond)
     korean = best == "euc_jp" and without_kana and sum(map(_is_kanji, beyond)) >= 3 * _FEW  # or Chinese, or Russian
     if scores[best] < least or korean:
-        raise Unreadable(
-            say("its encoding is not clear; save it as UTF-8", "文字コードが分かりません。UTF-8 で保存してください")
-        )
+        raise Unreadable(notice("search.encoding_unclear", "its encoding is not clear; save it as UTF-8"))
     return readings[best]
 
 

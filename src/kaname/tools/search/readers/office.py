@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import BadZipFile, ZipFile
 
-from ....core.language import say
+from ....core.notices import notice
 from .base import Block, Headings, Unreadable
 from .office_xml import ordered, part, related
 
@@ -34,7 +34,9 @@ def read_office(path: Path) -> Iterator[Block]:
             yield from reader(archive)
     except BadZipFile as problem:
         if path.read_bytes()[:4] == b"\xd0\xcf\x11\xe0":  # the container of the old formats, which also holds encrypted files
-            raise Unreadable(say("it needs a password, or is in the old format", "パスワード付きか、古い形式です")) from problem
+            raise Unreadable(
+                notice("search.password_or_old_format", "it needs a password, or is in the old format")
+            ) from problem
         raise Unreadable(_broken(path, problem)) from problem
     except (KeyError, IndexError, ElementTree.ParseError, ValueError, RecursionError, RuntimeError) as problem:
         raise Unreadable(_broken(path, problem)) from problem
@@ -42,7 +44,7 @@ def read_office(path: Path) -> Iterator[Block]:
 
 def _broken(path: Path, problem: Exception) -> str:
     kind = path.suffix[1:]
-    return say(f"the {kind} cannot be read: {problem}", f"{kind} を読めません: {problem}")
+    return notice("search.document_unreadable", "the {kind} cannot be read: {problem}", kind=kind, problem=problem)
 
 
 def _word(archive: ZipFile) -> Iterator[Block]:

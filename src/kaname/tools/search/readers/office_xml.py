@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
-from ....core.language import say
+from ....core.notices import notice
 from .base import Unreadable
 
 _LARGEST = 20_000_000  # of one part, unpacked
@@ -48,7 +48,9 @@ class _Usual:
 
 def opened(archive: ZipFile, name: str, largest: int = _LARGEST) -> _Usual:
     if archive.getinfo(name).file_size > largest:
-        raise Unreadable(say(f"{name} is larger than {largest // 10**6} MB", f"{name} が {largest // 10**6} MB を超えています"))
+        raise Unreadable(
+            notice("search.entry_too_large", "{name} is larger than {value} MB", name=name, value=largest // 10**6)
+        )
     return _Usual(archive.open(name))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ....core.errors import ConfigError
-from ....core.language import say
+from ....core.notices import notice
 from .base import Block, Unreadable
 from .text import paragraphs
 
@@ -17,7 +17,7 @@ def pdf(path: Path) -> Iterator[Block]:
         import pypdf
         from pypdf.errors import FileNotDecryptedError, PyPdfError
     except ImportError as problem:
-        raise ConfigError(say("PDF needs pip install 'kaname[search]'", "pip install 'kaname[search]' が必要です")) from problem
+        raise ConfigError(notice("search.pdf_missing", "PDF needs pip install 'kaname[search]'")) from problem
     remarks = logging.getLogger("pypdf")  # about the file's faults, for people who make PDFs
     level = remarks.level
     remarks.setLevel(logging.CRITICAL + 1)
@@ -26,9 +26,9 @@ def pdf(path: Path) -> Iterator[Block]:
             for _, lines in paragraphs((page.extract_text() or "").splitlines()):
                 yield Block(_rejoined(lines), "", f"page {number}")
     except FileNotDecryptedError as problem:
-        raise Unreadable(say("it needs a password", "パスワードが必要です")) from problem
+        raise Unreadable(notice("search.needs_password", "it needs a password")) from problem
     except (PyPdfError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise Unreadable(say(f"the PDF cannot be read: {problem}", f"PDF を読めません: {problem}")) from problem
+        raise Unreadable(notice("search.pdf_unreadable", "the PDF cannot be read: {problem}", problem=problem)) from problem
     finally:
         remarks.setLevel(level)
 

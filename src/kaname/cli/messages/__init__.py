@@ -1,0 +1,48 @@
+"""What the terminal says: English or Japanese, by `KANAME_LANG` or the locale.
+
+The terminal's own sentences stand in pairs where they are used (`say`). Notices from the rooms below are translated by
+their code (`translated`) from `ja.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...core.notices import Notice
+
+
+def japanese() -> bool:
+    for name in ("KANAME_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        if value := os.environ.get(name):
+            return value.lower().startswith("ja")
+    return False
+
+
+def say(english: str, nihongo: str) -> str:
+    """Choose between two sentences that stand side by side, so that neither is forgotten."""
+    return nihongo if japanese() else english
+
+
+def translated(text: object) -> str:
+    """Say a text, or an exception's, in the user's language where the catalogue knows it; otherwise as it is."""
+    text = str(text)
+    if not isinstance(text, Notice) or not japanese():
+        return text
+    if not text.code:
+        return translated(text.values["between"]).join(map(translated, text.values["parts"]))
+    template = catalogue().get(text.code)
+    return text if template is None else template.format(**{name: _value(one) for name, one in text.values.items()})
+
+
+def _value(value: Any) -> Any:
+    return translated(value) if isinstance(value, Notice | BaseException) else value
+
+
+@cache
+def catalogue() -> dict[str, str]:
+    found: dict[str, str] = json.loads(Path(__file__).with_name("ja.json").read_text(encoding="utf-8"))
+    return found
