@@ -62,7 +62,8 @@ async def test_the_database_reads_and_never_writes(tmp_path):
     connection.executescript("CREATE TABLE items (id INTEGER, name TEXT); INSERT INTO items VALUES (1, 'tea'), (2, '茶')")
     connection.close()
     before = (tmp_path / "shop.db").read_bytes()
-    database = DatabaseTool(tmp_path / "shop.db")
+    database = DatabaseTool(tmp_path / "shop.db", comments="refuse")
+    assert "without comments" in (await database.execute("SELECT 1 -- one")).error
     model = ScriptedModel(
         [call("database", sql="SELECT name FROM items ORDER BY id"), call("database", sql="DELETE FROM items"), "done"]
     )

@@ -120,7 +120,9 @@ async def test_of_two_processes_that_open_one_run_at_once_one_is_told(tmp_path):
     agents = [Agent(ScriptedModel(["hello"], pace=0.01), journal=journal) for journal in (one, other)]
     outcomes = await asyncio.gather(*[agent.run("go", run_id="r") for agent in agents], return_exceptions=True)
     kinds = sorted(type(outcome).__name__ for outcome in outcomes)
-    assert kinds in (["Result", "RunBusy"], ["JournalError", "Result"], ["Result", "RunExists"]), "the last: it came when all was over"
+    assert kinds in (["Result", "RunBusy"], ["JournalError", "Result"], ["Result", "RunExists"]), (
+        "the last: it came when all was over"
+    )
     assert (await one.runs(run_id="r"))[0].status == "completed"
     await one.close()
     await other.close()

@@ -1,5 +1,6 @@
 """The database tool against hostile and honest statements, on real engines."""
 
+import asyncio
 import hashlib
 import re
 import sqlite3
@@ -9,11 +10,11 @@ from time import monotonic
 import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, call
-from kaname.tools.database.engines.base import Column, Table
-from kaname.tools.database.names import Known
+from kaname.tools.database.engines.postgres_check import check
 from kaname.tools.database.sandbox.process import START, Workers
+from kaname.tools.database.statement import Refused
+from kaname.tools.database.tables import Column, Known, Table
 from kaname.tools.database.tool import DatabaseTool
-from kaname.tools.database.wall import Refused, check
 from tests.postgres import cluster, program
 
 SQL = Path(__file__).parents[1] / "corpora" / "sql"
@@ -61,21 +62,28 @@ def needs(engine, sources):
 
 
 def tool_for(sources, engine, **more):
+    """PostgreSQL with the most powerful role: what is refused is refused by us."""
     needs(engine, sources)
-    return DatabaseTool(sources[engine], **more)
+    return DatabaseTool(sources[engine], allow_superuser=True, **more)
+
+
+UNJUDGED = {
+    "sqlite": "import kaname.tools.database.engines.sqlite as one; one._Judge.__call__ = lambda *given: 0",
+    "duckdb": "import kaname.tools.database.engines.duckdb as one; one.check = lambda *given: None",
+    "postgres": "import kaname.tools.database.engines.postgres as one; one.check = lambda *given: None",
+}
 
 
 def without_the_first_wall(tool):
-    """A tool whose worker hands every statement to the engine as it is."""
-    unchecked = (
-        "import kaname.tools.database.session as session; session.check = lambda sql, known: sql.strip().removesuffix(';')"
-    )
-    tool._workers = Workers(tool._workers._opening, START.replace("main()", f"{unchecked}; main()"))
+    """A tool whose worker hands every statement to the engine without a look at it."""
+    tool._workers = Workers(tool._workers._opening, START.replace("main()", f"{UNJUDGED[tool._dialect]}; main()"))
     return tool
 
 
-def customers(dialect="postgres"):
-    return Known(dialect, [Table("customers", (Column("id", "integer"), Column("name", "text")), "", "public")])
+def customers():
+    tables = [Table("customers", (Column("id", "integer"), Column("name", "text")), "", "public")]
+    calls = {"pg_read_file", "pg_ls_dir", "pg_create_physical_replication_slot"}
+    return Known("postgres", tables, hidden=frozenset({"secrets", "pg_authid"}), calls=frozenset(calls))
 
 
 def contents(sources, engine):
@@ -104,7 +112,7 @@ async def test_honest_questions_are_all_answered(sources, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_hostile_statements_are_all_stopped(sources, engine):
     """Nothing is written, nothing outside is read, and whatever was let through has ended within its limits."""
-    tool, before = tool_for(sources, engine, timeout=0.15), contents(sources, engine)
+    tool, before = tool_for(sources, engine, timeout=0.15, comments="refuse"), contents(sources, engine)
     all_, answered = list(statements(f"hostile_{engine}.txt")), []
     for label, sql in all_:
         result = await tool.execute(sql)
@@ -125,7 +133,7 @@ async def test_the_second_wall_stands_alone(sources, engine):
     tried = [(label, sql) for label, sql in statements(f"hostile_{engine}.txt") if any(kind in label.lower() for kind in kinds)]
     assert len(tried) > 50
     told = [(await tool.execute(sql)).error or "" for _, sql in tried]
-    assert not [one for one in told if "not run" in one], "no parser was asked"
+    assert not [one for one in told if re.search("is not allowed here|there is no table|only SELECT is allowed, not", one)]
     assert contents(sources, engine) == before
 
 
@@ -154,8 +162,7 @@ async def test_comments_of_postgres_are_seen(sources):
         ("SELECT 1; SELECT 2", "exactly one statement"),
         ("SELECT load_extension('x')", "load_extension() is not allowed"),
         ("", "there is no statement"),
-        ("SELECT (((", "cannot be read as SQL"),
-        ("SELECT 'a\u200bb'", "U+200B"),
+        ("SELECT (((", "incomplete input"),
     ],
 )
 async def test_a_refusal_says_why_and_what_is_near(sources, sql, words):
@@ -188,9 +195,11 @@ async def test_limits(sources):
         "WITH secrets AS (SELECT * FROM secrets) SELECT * FROM secrets",
         "WITH pg_authid AS (SELECT * FROM pg_authid) SELECT * FROM pg_authid",
         "SELECT secrets.* FROM secrets, (WITH secrets AS (SELECT 1 a) SELECT * FROM secrets) x",
-        "WITH a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM a",
-        "SELECT repeat('x', 300*1000*1000)",
-        "SELECT array_fill(0, ARRAY[9000,9000])",
+        "WITH a AS (DELETE FROM customers RETURNING *) SELECT * FROM a",
+        "SELECT * INTO copy FROM customers",
+        "SELECT * FROM customers FOR UPDATE",
+        "SELECT * FROM customers WHERE id = $1",
+        "SELECT xmlforest(name) FROM customers",
     ],
 )
 def test_ways_round_the_first_wall_are_closed(sql):
@@ -210,11 +219,9 @@ def test_a_name_of_ones_own_can_be_seen_where_it_is_defined():
 
 async def test_parallel_questions(sources):
     """All of them are answered, also where an engine takes one at a time."""
-    import asyncio
-
     for engine in ENGINES:
         if engine in sources:
-            tool = DatabaseTool(sources[engine])
+            tool = tool_for(sources, engine)
             told = await asyncio.gather(*[tool.execute("SELECT count(*) AS n FROM customers") for _ in range(4)])
             assert [one.error for one in told] == [None] * 4
 
@@ -223,7 +230,7 @@ async def test_rows_as_they_are(sources):
     sql = "SELECT 1 AS id, 2 AS id, CAST('12345678901234567.89' AS DECIMAL(30, 2)) AS price, NULL AS nothing"
     for engine in ("postgres", "duckdb"):
         if engine in sources:
-            (row,) = (await DatabaseTool(sources[engine]).execute(sql)).output["rows"]
+            (row,) = (await tool_for(sources, engine).execute(sql)).output["rows"]
             assert list(row.values()) == [1, 2, "12345678901234567.89", None], "no column lost, no digit lost"
 
 
@@ -254,6 +261,47 @@ async def test_heavy_functions_of_sqlite(sources):
         assert monotonic() - start < 5
 
 
+@pytest.mark.parametrize("sql", ["SELECT 1 -- one", "/* lead */ SELECT 1", "SELECT /* a /* b */ c */ 1", "-- first\nSELECT 1;"])
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_comments_never_reach_the_engine(sources, engine, sql):
+    strict = tool_for(sources, engine, comments="refuse")
+    assert (await strict.execute(sql)).error == "not run: write it without comments"
+    result = await tool_for(sources, engine).execute(sql)
+    nested = engine == "sqlite" and "/* b" in sql  # there a comment ends at the first */
+    assert result.is_error if nested else list(result.output["rows"][0].values()) == [1]
+
+
+async def test_comments_in_quotes_are_none(sources):
+    tool = tool_for(sources, "sqlite", comments="refuse")
+    sql = "SELECT '--' AS \"a/*b\", '/*' AS [c--d], '''--' AS `e*/f`"
+    assert (await tool.execute(sql)).output == {"rows": [{"a/*b": "--", "c--d": "/*", "e*/f": "'--"}]}
+
+
+async def test_a_code_block_after_prose_is_the_statement(sources):
+    told = "Here is the query:\n\n```sql\nSELECT count(*) AS n FROM customers;\n```\nIt counts them."
+    assert (await DatabaseTool(sources["sqlite"]).execute(told)).output == {"rows": [{"n": 24}]}
+
+
+async def test_a_powerful_role_of_postgres_is_refused(sources):
+    needs("postgres", sources)
+    with pytest.raises(ConfigError, match="'kaname' may read files of the server.*allow_superuser=True"):
+        _ = DatabaseTool(sources["postgres"]).description
+    import psycopg
+
+    reader = sources["postgres"].replace("kaname@", "reader@")
+    with psycopg.connect(sources["postgres"], autocommit=True) as made:
+        made.execute("CREATE ROLE reader LOGIN; GRANT SELECT ON customers TO reader")
+        try:
+            tool = DatabaseTool(reader)
+            assert [table.name for table in tool.tables] == ["customers"]
+            assert (await tool.execute("SELECT count(*) AS n FROM customers")).output == {"rows": [{"n": 24}]}
+            made.execute("GRANT pg_read_server_files TO reader")
+            with pytest.raises(ConfigError, match="allow_superuser"):
+                await DatabaseTool(reader).execute("SELECT 1")
+        finally:
+            made.execute("REVOKE ALL ON customers FROM reader; DROP ROLE reader")
+
+
 async def test_in_a_run(sources):
     model = ScriptedModel([call("database", sql="SELECT count(*) AS n FROM customers"), "done"])
     result = await Agent(model, [DatabaseTool(sources["sqlite"])], journal=MemoryJournal()).run("How many?")
@@ -265,5 +313,5 @@ def test_mistakes_are_told_at_once(tmp_path):
         DatabaseTool(tmp_path / "none.db")
     with pytest.raises(ConfigError, match="did you mean 'postgresql'"):
         DatabaseTool("postgresq://x")
-    with pytest.raises(Refused):
-        check("SELECT * FROM nowhere", Known("sqlite", []))
+    with pytest.raises(ConfigError, match="comments is 'strip' or 'refuse'"):
+        DatabaseTool(__file__, comments="keep")

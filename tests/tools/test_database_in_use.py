@@ -18,12 +18,10 @@ from time import monotonic
 import pytest
 
 from kaname import ConfigError
-from kaname.tools.database.engines.base import Column, Limits, QueryFailed, Rows, Table, read_rows
-from kaname.tools.database.names import Known
-from kaname.tools.database.plain import plain
-from kaname.tools.database.proof import proofread
+from kaname.tools.database.engines.base import Limits, QueryFailed, Rows, read_rows, unique
+from kaname.tools.database.statement import Missing
+from kaname.tools.database.tables import Column, Table
 from kaname.tools.database.tool import DatabaseTool
-from kaname.tools.database.wall import Refused, check
 from tests.postgres import cluster, program
 from tests.tools.test_database import ENGINES, SQL, needs, statements, tool_for, without_the_first_wall
 
@@ -110,23 +108,17 @@ RANDOM = re.compile(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_is_run_means_what_was_written(sources, tools, engine):
-    """Every honest statement: the one that is generated gives the rows of the one that was written, under the same names."""
-    known = Known(engine, tools(engine).tables, calls=frozenset())
-    different = []
+async def test_rows_are_the_engines_own(sources, engine):
+    """Every honest statement: the rows of the tool are those of the statement on the engine itself."""
+    tool, different = tool_for(sources, engine, max_rows=1000), []
     with directly(sources, engine) as run:
         for _, sql in statements(f"honest_{engine}.txt"):
-            made = check(sql, known)
-            if RANDOM.search(sql):
+            if RANDOM.search(sql) or "mode(" in sql:
                 continue
-            (_, rows), (names_now, rows_now) = run(sql), run(made)
-            for _ in range(20 if "mode(" in sql else 0):  # of several that are as frequent, any one
-                rows = rows if same(rows, rows_now) else run(sql)[1]
-            names, _ = run(plain(sql, engine))  # SQLite has comments in its names
-            if not same(rows, rows_now) and not same(sorted(rows, key=repr), sorted(rows_now, key=repr)):
-                different.append((sql, made, rows[:3], rows_now[:3]))
-            if names != names_now and engine != "duckdb":  # which names columns by its own reading of them
-                different.append((sql, made, names, names_now))
+            names, rows = run(sql)
+            got = (await tool.execute(sql)).output["rows"]
+            if len(got) != len(rows) or (engine != "duckdb" and got and [*got[0]][: len(names)] != unique(names)):
+                different.append((sql, rows[:3], got[:3]))
     assert different == []
 
 
@@ -150,15 +142,12 @@ STOPPED = {
         "SELECT NULL::keys_hidden",
         "SELECT '1'::pg_lsn",
         "SELECT 1 OPERATOR(pg_catalog.+) 2",
-        "SELECT (c).name FROM customers c",
-        "SELECT pg_catalog.lower('A')",
         "SELECT \"pg_read_file\"('/etc/hostname')",
         "SELECT customers.leak FROM customers",
     ],
     "duckdb": [
         "SELECT true and\u1680$$, (SELECT apikey FROM keys_hidden) AS x$$",
         "WITH RECURSIVE keys_hidden AS (SELECT * FROM keys_hidden) SELECT * FROM keys_hidden",
-        "SELECT len(range(n)) AS l FROM (SELECT 1000000000 AS n) t",
         "SUMMARIZE keys_hidden",
         "DESCRIBE keys_hidden",
         "PIVOT keys_hidden ON apikey",
@@ -178,12 +167,10 @@ STOPPED = {
     ],
 }
 EVERYWHERE = [
-    "SELECT " + "date(" * 20 + "1" + ")" * 20,
     "WITH RECURSIVE\u00a0keys_hidden AS (SELECT 1) SELECT * FROM keys_hidden x, (SELECT * FROM keys_hidden) y JOIN main.keys_hidden z",
     "WITH a AS (SELECT 1) SELECT * FROM (WITH keys_hidden AS (SELECT 1) SELECT 1) x, keys_hidden",
     "WITH keys_hidden AS (SELECT * FROM keys_hidden) SELECT * FROM keys_hidden",
     "SELECT * FROM customers，orders",
-    "SELECT 'a' 'b'",
     "SELECT 1; SELECT 2",
     "SELECT /* not closed",
 ]
@@ -208,7 +195,7 @@ async def test_a_name_of_with_never_finds_a_table(tools, engine):
         "WITH keys_hidden(apikey) AS (SELECT 'mine') SELECT keys_hidden.apikey FROM keys_hidden",
     ):
         result = await tools(engine).execute(sql)
-        assert result.error is None
+        assert result.is_error == (engine != "sqlite"), "SQLite knows the one from the other; for the others it is refused"
         assert "HIDDEN-KEY" not in json.dumps(result.output)
 
 
@@ -221,69 +208,13 @@ async def test_the_engine_alone_writes_nothing_for_these(sources, engine):
     tool.close()
 
 
-def test_only_plain_text_is_run():
-    """The last reader takes nothing that an engine could read in another way."""
-    for text in (
-        "SELECT 1 -- x",
-        "SELECT 1 /* x */",
-        "SELECT 1; SELECT 2",
-        "SELECT $$x$$",
-        "SELECT $1",
-        "SELECT E'a'",
-        "SELECT U&'a'",
-        'SELECT U&"a"',
-        "SELECT N'a'",
-        "SELECT x'zz'",
-        "SELECT 'a\x00b'",
-        "SELECT\u00a01",
-        "SELECT 1\n",
-        "SELECT é",
-        "SELECT \\",
-        "SELECT 1_000",
-        "SELECT pg_read_file('x')",
-        "SELECT 'open",
-        'SELECT "open',
-        'SELECT 1 INTO "x"',
-        "SELECT CURRENT_USER",
-    ):
-        with pytest.raises(Refused):
-            proofread(text, {"lower"})
-    proofread(
-        """SELECT lower('it''s -- \\ ; $$ é') AS "a""b", x'00ff', 1.5e3 FROM "main"."t" WHERE "a" -> '$.x' = 1""", {"lower"}
-    )
-
-
-@pytest.mark.parametrize(
-    ("dialect", "written", "read"),
-    [
-        ("postgres", r"SELECT E'a\n\t\\\'\x41\u3042'", "SELECT 'a\n\t\\''Aあ'"),
-        ("postgres", r"SELECT U&'\3042\\'", "SELECT 'あ\\'"),
-        ("postgres", "SELECT $q$it's$q$", "SELECT 'it''s'"),
-        ("postgres", "SELECT 1;;", "SELECT 1"),
-        ("postgres", "SELECT 'a'\n  'b'", "SELECT 'ab'"),
-        ("sqlite", "SELECT [a--b], `c/*d`", "SELECT [a--b], `c/*d`"),
-        ("sqlite", "SELECT\u3000'\u3000'\u00a0", "SELECT '\u3000'"),
-        ("duckdb", "SELECT $$a$$, [1]", "SELECT 'a', [1]"),
-    ],
-)
-def test_every_way_to_write_a_text_becomes_one(dialect, written, read):
-    assert plain(written, dialect) == read
-
-
-@pytest.mark.parametrize(
-    "written", [r"SELECT E'\q'", r"SELECT E'\xff'", r"SELECT U&'\zz'", r"SELECT E'\u0000'", 'SELECT U&"a"']
-)
-def test_escapes_that_nobody_knows_are_refused(written):
-    with pytest.raises(Refused):
-        plain(written, "postgres")
-
-
 HONEST = {
     "postgres": [
         ("SELECT g.g FROM generate_series(1,3) g", [{"g": 1}, {"g": 2}, {"g": 3}]),
         ("SELECT timezone('Asia/Tokyo', timestamp '2024-01-01') AS t", None),
         ("SELECT ROW(1,'a') AS r", [{"r": {"f1": 1, "f2": "a"}}]),
-        ("SELECT t.nextval FROM (SELECT 7 AS nextval) t", [{"nextval": 7}]),
+        ("SELECT (c).name IS NULL AS n FROM customers c WHERE c.id = 1", [{"n": False}]),
+        ("SELECT pg_catalog.lower('A') AS x", [{"x": "a"}]),
         ("SELECT public.customers.id FROM public.customers WHERE public.customers.id = 1", [{"id": 1}]),
         ("SELECT count(*) AS n FROM generate_series(20240101,20240103)", [{"n": 3}]),
         ("SELECT count(*) AS n FROM generate_series(1700000000,1700000120,60)", [{"n": 3}]),
@@ -318,7 +249,7 @@ HONEST = {
         ("SELECT len(range(5)) AS n", [{"n": 5}]),
         ("SELECT '\\x00\\xFF'::BLOB AS b", [{"b": "\\x00ff"}]),
         ("SELECT from_json(j -> 'a', '[\"INTEGER\"]') AS a FROM (SELECT '{\"a\": [1]}'::JSON AS j)", [{"a": [1]}]),
-        ("PIVOT (SELECT 1 AS a, 'x' AS b) ON b USING sum(a)", [{"x": 1}]),
+        ("PIVOT (SELECT 1 AS a, 'x' AS b) ON b IN ('x') USING sum(a)", [{"x": 1}]),
         ("VALUES (1)", [{"col0": 1}]),
     ],
 }
@@ -345,12 +276,11 @@ async def test_honest_questions(tools, engine, sql, rows):
     [
         ("sqlite", "SELECT concat('a', 'b')", "write a || b"),
         ("sqlite", "SELECT naem FROM customers", "did you mean 'name'"),
-        ("postgres", "SELECT Repeat('x', id) FROM customers", "Repeat() is to make"),
         ("postgres", "SELECT * FROM custmers", "did you mean 'customers'"),
-        ("duckdb", "SELECT repeat('x', 100000000)", "too much for repeat()"),
-        ("duckdb", "SELECT printf('%99999999d', 1)", "too much for printf()"),
+        ("duckdb", "PIVOT customers ON name", "PIVOT only with its values"),
+        ("duckdb", "INSERT INTO customers VALUES (1)", "only SELECT is allowed"),
+        ("postgres", "INSERT INTO customers VALUES (1)", "only SELECT is allowed, not INSERT"),
         ("postgres", "SELECT price", 'column "price" does not exist'),
-        ("sqlite", "SELECT 1 FROM customers（", "outside of quotes"),
     ],
 )
 async def test_reasons(tools, engine, sql, words):
@@ -373,9 +303,6 @@ def test_what_the_model_is_told(tools):
 
 
 HEAVY = {
-    "date(": ("sqlite", "SELECT " + "date(abs(" * 20 + "1" + "))" * 20),
-    "text(": ("postgres", "SELECT " + "text(abs(" * 20 + "1" + "))" * 20),
-    "struct(": ("duckdb", "SELECT " + "struct(abs(" * 20 + "1" + "))" * 20),
     "[1]": ("postgres", "SELECT a" + "[1]" * 1200),
     "rows of megabytes": (
         "sqlite",
@@ -522,7 +449,7 @@ def archive(sources):
 
 
 async def test_options_of_the_address_are_kept(archive):
-    tool = DatabaseTool(archive + "&options=-c%20search_path%3Darchive,public")
+    tool = DatabaseTool(allow_superuser=True, source=archive + "&options=-c%20search_path%3Darchive,public")
     assert (await tool.execute("SELECT id FROM customers")).output == {"rows": [{"id": 7}]}
     assert (await tool.execute("SELECT count(*) AS n FROM public.customers")).output == {"rows": [{"n": 24}]}
     assert "\ncustomers(id integer, old text)" in tool.description
@@ -530,13 +457,15 @@ async def test_options_of_the_address_are_kept(archive):
     both = "SELECT customers.old, p.id FROM customers JOIN public.customers p ON p.id = customers.id"
     assert (await tool.execute(both)).output == {"rows": [{"old": "x", "id": 7}]}
     tool.close()
-    only = DatabaseTool(archive + "&options=-c%20search_path%3Darchive,public", tables=["public.customers"])
+    only = DatabaseTool(
+        allow_superuser=True, source=archive + "&options=-c%20search_path%3Darchive,public", tables=["public.customers"]
+    )
     assert [(table.schema, table.name) for table in only.tables] == [("public", "customers")]
     only.close()
 
 
 async def test_a_role_sees_the_columns_it_may_read(archive):
-    tool = DatabaseTool(archive + "&options=-c%20role%3Dclerk")
+    tool = DatabaseTool(allow_superuser=True, source=archive + "&options=-c%20role%3Dclerk")
     assert [(table.name, [column.name for column in table.columns]) for table in tool.tables] == [("customers", ["id", "name"])]
     assert (await tool.execute("SELECT id FROM customers WHERE id = 1")).output == {"rows": [{"id": 1}]}
     assert "permission denied" in (await tool.execute("SELECT * FROM customers")).error
@@ -544,7 +473,7 @@ async def test_a_role_sees_the_columns_it_may_read(archive):
 
 
 async def test_names_of_postgres_as_they_are(archive):
-    tool = DatabaseTool(archive, tables=["Mixed", "customers"])
+    tool = DatabaseTool(archive, allow_superuser=True, tables=["Mixed", "customers"])
     assert sorted([table.name for table in tool.tables]) == ["Mixed", "customers"]
     assert (await tool.execute('SELECT id FROM "Mixed"')).error is None
     assert "there is no table" in (await tool.execute("SELECT other FROM Mixed")).error
@@ -598,7 +527,9 @@ class Own:
     def tables(self):
         return [Table("items", (Column("name", "text"),))]
 
-    def run(self, sql, limits):
+    def run(self, sql, limits, known):
+        if known.find("items") is None or "other" in sql:
+            raise Missing("there is no table 'other'")
         self.asked.append((sql, os.getpid()))
         return Rows([{"name": "cup"}], False)
 
@@ -607,18 +538,10 @@ async def test_an_engine_of_ones_own_runs_here():
     engine = Own()
     tool = DatabaseTool(engine)
     assert (await tool.execute("SELECT name FROM items")).output == {"rows": [{"name": "cup"}]}
-    assert engine.asked == [('SELECT `name` FROM "items"', os.getpid())]
+    assert engine.asked == [("SELECT name FROM items", os.getpid())]
     assert "items(name text)" in tool.description
     assert (await tool.execute("SELECT name FROM main.items")).error is None
     assert "there is no table" in (await tool.execute("SELECT 1 FROM other")).error
-
-
-async def test_reasons_in_the_language_of_the_moment(sources, monkeypatch):
-    tool = DatabaseTool(sources["sqlite"])
-    assert "there is no table" in (await tool.execute("SELECT * FROM x")).error
-    monkeypatch.setenv("KANAME_LANG", "ja")
-    assert "テーブル 'x' はありません" in (await tool.execute("SELECT * FROM x")).error
-    tool.close()
 
 
 INNER = {
@@ -674,22 +597,21 @@ async def test_no_function_of_postgres_is_carried_by_the_name_of_an_argument(too
         ("duckdb", "SELECT CAST(DATE '2024-01-01' + INTERVAL 2 DAY AS VARCHAR) AS x, CAST(INTERVAL '1' DAY AS VARCHAR) AS y"),
         ("duckdb", "SELECT list(name ORDER BY name)[1] AS x, list(DISTINCT name ORDER BY name)[1:2] AS y FROM products"),
         ("duckdb", "SELECT id NOT IN (1, 2) = (id > 2) AS x FROM products ORDER BY id"),
+        ("duckdb", "SELECT last_value(name IGNORE NULLS) OVER (ORDER BY id) AS x FROM products"),
+        ("postgres", "SELECT DISTINCT ON (country) name FROM customers ORDER BY country, id"),
+        ("postgres", "SELECT id FROM customers ORDER BY country FETCH FIRST 2 ROWS WITH TIES"),
+        ("sqlite", "SELECT id FROM products WHERE id = price NOT IN (0)"),
+        ("postgres", "SELECT (INTERVAL '1.5' MONTH)::text AS x"),
         ("sqlite", "SELECT id, id NOT IN (1, 2) < id AS x, id NOT BETWEEN 1 AND 2 = 1 AS y FROM products ORDER BY id"),
     ],
 )
-async def test_what_the_parser_would_misread_is_answered_as_the_engine_does(tools, sources, engine, sql):
+async def test_answers_are_the_engines(tools, sources, engine, sql):
     needs(engine, sources)
     result = await tools(engine).execute(sql)
     with directly(sources, engine) as run:
         _, wanted = run(sql)
     assert result.error is None
     assert [list(row.values()) for row in result.output["rows"]] == [list(row) for row in wanted]
-
-
-@pytest.mark.parametrize("call", ["last_value(name IGNORE NULLS)", "lag(name IGNORE NULLS)"])
-async def test_what_would_be_left_out_is_not_run(tools, call):
-    result = await tools("duckdb").execute(f"SELECT {call} OVER (ORDER BY id) AS x FROM products")
-    assert "cannot be written plainly" in result.error
 
 
 async def test_a_function_or_operator_that_somebody_has_made_is_not_taken_for_the_servers(sources):
@@ -706,7 +628,7 @@ async def test_a_function_or_operator_that_somebody_has_made_is_not_taken_for_th
     with psycopg.connect(sources["postgres"], autocommit=True) as made:
         made.execute(own)
         try:
-            tool = DatabaseTool(sources["postgres"], tables=SEEN)
+            tool = tool_for(sources, "postgres", tables=SEEN)
             for sql in ("SELECT lower(5) AS x", "SELECT 'a'::text + 1 AS x"):
                 result = await tool.execute(sql)
                 assert result.is_error
@@ -800,7 +722,7 @@ async def test_no_own_function_by_a_dot_and_no_own_operator_by_a_word(sources):
     with psycopg.connect(sources["postgres"], autocommit=True) as made:
         made.execute(own)
         try:
-            tool = DatabaseTool(sources["postgres"], tables=SEEN)
+            tool = tool_for(sources, "postgres", tables=SEEN)
             for sql in (
                 "SELECT c.initcap FROM customers c",
                 "SELECT name FROM customers WHERE name IN (1)",
@@ -817,7 +739,7 @@ async def test_no_own_function_by_a_dot_and_no_own_operator_by_a_word(sources):
 async def test_the_servers_own_tables_are_not_seen_by_way_of_the_search_path(sources):
     needs("postgres", sources)
     joint = "&" if "?" in sources["postgres"] else "?"
-    tool = DatabaseTool(f"{sources['postgres']}{joint}options=-c%20search_path%3Dpublic,pg_catalog")
+    tool = DatabaseTool(f"{sources['postgres']}{joint}options=-c%20search_path%3Dpublic,pg_catalog", allow_superuser=True)
     assert "pg_authid" not in tool.description
     assert (await tool.execute("SELECT usename, passwd FROM pg_shadow")).is_error
     assert (await tool.execute("SELECT lower('A') || 'b' AS x, 1 + 1 AS y")).output == {"rows": [{"x": "ab", "y": 2}]}
@@ -857,19 +779,6 @@ async def test_keys_and_quantiles_are_what_the_engine_takes_them_for(tools, sour
     assert [[str(value) for value in row] for row in got] == [[str(value) for value in row] for row in wanted]
 
 
-@pytest.mark.parametrize(
-    ("engine", "sql"),
-    [
-        ("sqlite", "SELECT id FROM products WHERE id = price NOT IN (0)"),
-        ("postgres", "SELECT INTERVAL '1.5' MONTH AS x"),
-        ("duckdb", "SELECT 1 + 1 AS kaname_row_"),
-    ],
-)
-async def test_what_would_be_read_otherwise_is_refused(tools, sources, engine, sql):
-    needs(engine, sources)
-    assert (await tools(engine).execute(sql)).error.startswith("not run: ")
-
-
 async def test_a_tool_is_not_asked_for_its_description_to_see_whether_it_is_one():
     class Slow:
         name = "slow"
@@ -884,13 +793,3 @@ async def test_a_tool_is_not_asked_for_its_description_to_see_whether_it_is_one(
     from kaname.tools.registry import as_action
 
     assert as_action(Slow()).name == "slow"
-
-
-@pytest.mark.requirement("A11")
-@pytest.mark.parametrize(
-    "sql", ["SELECT 1 -- all", "/* first */ SELECT 1", "SELECT 1 /* not closed", "SELECT /* a /* b */ c */ 1"]
-)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_comments_are_refused(engine, sql):
-    with pytest.raises(Refused, match="without comments"):
-        check(sql, Known(engine, []))

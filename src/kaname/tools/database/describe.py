@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .engines.base import Column, Table
-from .names import Known
+from .tables import Column, Known, Table
 
 _LONGEST_SCHEMA = 6_000  # characters in the tool's description
 _CATEGORY = re.compile(

@@ -9,12 +9,12 @@ from ...core.notices import notice
 from .engines.base import BuiltIn
 
 
-def engine_for(source: str | Path) -> BuiltIn:
+def engine_for(source: str | Path, *, allow_superuser: bool = False) -> BuiltIn:
     text = str(source)
     if text.startswith(("postgres://", "postgresql://")):
         from .engines.postgres import PostgresEngine
 
-        return PostgresEngine(text)
+        return PostgresEngine(text, allow_superuser=allow_superuser)
     kind, found, rest = text.partition("://")
     path = Path(rest.removeprefix("/") if found else text)
     if found and kind not in ("sqlite", "duckdb", "file"):

@@ -1,4 +1,4 @@
-"""Session: an engine behind the wall, in this process for an engine of the user's own, else in the worker's."""
+"""Session: an engine and the tables it may read, in this process for an engine of the user's own, else in the worker's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 from collections.abc import Collection
 
 from ...core.errors import nearest
-from .engines.base import Engine, Limits, QueryFailed, Rows, Table
-from .names import Known, chosen, small
-from .plain import Missing
-from .wall import check
+from .engines.base import Engine, Limits, QueryFailed, Rows
+from .statement import Comments, Missing, cleaned
+from .tables import Known, Table, chosen, small
 
 _MISSING = re.compile(
     r"no such (table|column): ([\w.\"]+)|(relation|column) \"?([\w.]+)\"? does not exist"
@@ -27,8 +26,10 @@ _INSTEAD |= {"greatest": "max(a, b)", "least": "min(a, b)", "split_part": "subst
 class Session:
     """`only`: of the tables, these; `functions`: more that may be used."""
 
-    def __init__(self, engine: Engine, only: Collection[str] | None, functions: Collection[str]) -> None:
-        self._engine, self._only = engine, only
+    def __init__(
+        self, engine: Engine, only: Collection[str] | None, functions: Collection[str], comments: Comments = "strip"
+    ) -> None:
+        self._engine, self._only, self._comments = engine, only, comments
         self._functions = frozenset({small(name) for name in functions})
         self._known: Known | None = None
         self._changed = False
@@ -44,29 +45,31 @@ class Session:
             there = self._engine.tables()
             self.names = [table.name for table in there]
             tables, self.unknown = chosen(there, self._only, self._engine.dialect)
-            asked = getattr(self._engine, "names", None)
-            known = Known(self._engine.dialect, tables, self._functions)
-            self._known = known if asked is None else known._replace(**asked())
+            asked: dict[str, frozenset[str]] = getattr(self._engine, "names", dict)()
+            seen = {small(table.name) for table in tables}
+            hidden = ({small(name) for name in self.names} | asked.pop("hidden", frozenset())) - seen
+            self._known = Known(self._engine.dialect, tables, self._functions, frozenset(hidden), **asked)
         return self._known
 
     def query(self, sql: str, limits: Limits) -> Rows:
         """`Refused`, or `QueryFailed` with what is near to a name that is not there."""
+        statement = cleaned(sql, self._engine.dialect, self._comments)
         try:
-            return self._engine.run(self._checked(sql), limits)
+            return self._run(statement, limits)
         except QueryFailed as problem:
             raise QueryFailed(f"{problem}{self._hint(str(problem))}") from problem
 
-    def _checked(self, sql: str) -> str:
+    def _run(self, statement: str, limits: Limits) -> Rows:
         """What is missing is looked for once more among the tables of this moment."""
         before = self._all()
         try:
-            return check(sql, before)
+            return self._engine.run(statement, limits, before)
         except Missing:
             self._known = None
             if self._all().tables == before.tables:
                 raise
         self._changed = True
-        return check(sql, self._all())
+        return self._engine.run(statement, limits, self._all())
 
     def changed(self) -> bool:
         """Whether there are other tables than when this was last asked."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +14,12 @@ from ...core.events import Effect
 from ...core.messages import ToolResult
 from ...kernel.offload import off_loop
 from .describe import described
-from .engines.base import Engine, Limits, QueryFailed, Rows, Table, need
-from .names import no_such_tables
+from .engines.base import Engine, Limits, QueryFailed, Rows
 from .opening import engine_for
-from .plain import Refused, not_too_long
 from .sandbox.process import Call, Workers
 from .session import Session
+from .statement import Comments, Refused
+from .tables import Table, no_such_tables
 
 __all__ = ["DatabaseTool", "engine_for"]
 _PAUSE = 30.0  # seconds
@@ -29,15 +28,17 @@ _PAUSE = 30.0  # seconds
 class DatabaseTool:
     """`source`: a SQLite or DuckDB file, or `postgresql://…`. `tables`: only these; `functions`: more that may be used.
 
-    Three walls: a parser that lets one SELECT through, written anew from what it understood; the engine's own read-only means;
-    and a process of its own with limits on rows, size, time and memory. An `Engine` object of your own runs in this process.
+    `comments`: "strip" or "refuse". `allow_superuser`: let PostgreSQL be asked with a role that may read everything.
+    Three walls: the engine's own parser, of whose reading one SELECT over the tables is let through; the engine's own read-only
+    means; and a process of its own with limits on rows, size, time and memory. An `Engine` object of your own runs in this
+    process, and judges statements itself.
     """
 
     name = "database"
     effect: Effect = "pure"
     parameters: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"sql": {"type": "string", "description": "one SELECT statement, without comments"}},
+        "properties": {"sql": {"type": "string", "description": "one SELECT statement"}},
         "required": ["sql"],
     }
 
@@ -51,13 +52,16 @@ class DatabaseTool:
         max_memory: int = 1_000_000_000,
         tables: Collection[str] | None = None,
         functions: Collection[str] = (),
+        comments: Comments = "strip",
+        allow_superuser: bool = False,
         name: str = "database",
     ) -> None:
         if max_rows < 1 or max_characters < 100 or timeout <= 0 or max_memory < 1:
             raise ConfigError("max_rows, max_characters, timeout and max_memory are positive numbers")
         if isinstance(tables, str) or isinstance(functions, str):
             raise ConfigError("tables and functions are lists of names")
-        need("sqlglot", "database")
+        if comments not in ("strip", "refuse"):
+            raise ConfigError(f"comments is 'strip' or 'refuse', not {comments!r}")
         self.name = name
         self._limits = Limits(max_rows, max_characters, timeout)
         self._told: str | None = None
@@ -65,11 +69,17 @@ class DatabaseTool:
         self._workers: Workers | None = None
         if isinstance(source, str | Path):
             engine = engine_for(source)
-            chosen = None if tables is None else list(tables)
-            opening = {"source": engine.address, "memory": max_memory, "tables": chosen, "functions": list(functions)}
+            opening = {
+                "source": engine.address,
+                "memory": max_memory,
+                "tables": None if tables is None else list(tables),
+                "functions": list(functions),
+                "comments": comments,
+                "allow_superuser": allow_superuser,
+            }
             self._workers, self._dialect = Workers(opening), engine.dialect
         else:
-            self._session, self._dialect = Session(source, tables, functions), source.dialect
+            self._session, self._dialect = Session(source, tables, functions, comments), source.dialect
         self.timeout = timeout + 15.0  # the engine's own limit comes first; this is for one that does not answer
         if tables is not None:
             self._check_chosen()
@@ -122,7 +132,7 @@ class DatabaseTool:
 
     def _execute(self, sql: str, call: Call) -> ToolResult:
         try:
-            found = self._asked(not_too_long(_unfenced(sql)), call)
+            found = self._asked(sql, call)
         except Refused as problem:
             told = f"not run: {problem}"
             return ToolResult(error=told, retryable=False)
@@ -148,9 +158,3 @@ class DatabaseTool:
             self.__dict__.pop("tables", None)
             self._told = None
         return found
-
-
-def _unfenced(sql: str) -> str:
-    """Models like to put SQL into code blocks."""
-    block = re.fullmatch(r"\s*```(?:\w*)\n(.*?)\n?```\s*", sql, re.DOTALL)
-    return block[1] if block else sql

@@ -1,4 +1,4 @@
-"""Engine port: list the tables, and run one statement that was let through."""
+"""Engine port: list the tables, judge one statement, and run it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 from ....core.errors import ConfigError
 from ....core.notices import notice
+from ..tables import Known, Table
 
 ROW = "kaname_row_"  # what the statement is called inside ours; no column should have that name
-
-
-class Column(NamedTuple):
-    name: str
-    kind: str
-    comment: str = ""
-    samples: tuple[str, ...] = ()
-
-
-class Table(NamedTuple):
-    name: str
-    columns: tuple[Column, ...]
-    comment: str = ""
-    schema: str = ""
-    catalog: str = ""
 
 
 class Rows(NamedTuple):
@@ -49,7 +35,8 @@ class Engine(Protocol):
     dialect: str
 
     def tables(self) -> list[Table]: ...
-    def run(self, sql: str, limits: Limits) -> Rows: ...
+    def run(self, sql: str, limits: Limits, known: Known) -> Rows:
+        """`Refused` unless the statement does nothing but read what is known."""
 
 
 class BuiltIn(Engine, Protocol):

@@ -1,4 +1,6 @@
-"""PostgreSQL: one statement in a read-only transaction with a time limit; rows come as JSON that the server has cut to size."""
+"""PostgreSQL: one statement in a read-only transaction with a time limit; rows come as JSON that the server has cut to size.
+
+PostgreSQL's own parser (libpg_query, by postgast) says what a statement is made of: what is judged is what is run."""
 
 from __future__ import annotations
 
@@ -6,11 +8,16 @@ import os
 import re
 import socket
 from contextlib import suppress
+from importlib import import_module
 from threading import Event, Timer
 from typing import Any
 from urllib.parse import unquote
 
-from .base import ROW, Column, Limits, QueryFailed, Rows, Table, need, out_of_time, read_rows
+from ....core.errors import ConfigError
+from ....core.notices import notice
+from ..tables import Column, Known, Table
+from .base import ROW, Limits, QueryFailed, Rows, need, out_of_time, read_rows
+from .postgres_check import check
 
 _COLUMNS = """
 SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class'), a.attname, format_type(a.atttypid, a.atttypmod),
@@ -41,6 +48,12 @@ SELECT o.{name} FROM {table} o JOIN pg_namespace n ON n.oid = o.{schema}
 WHERE n.nspname = ANY (current_schemas(false)) AND n.nspname !~ '^(pg_|information_schema$)' AND NOT EXISTS (
     SELECT FROM pg_depend d WHERE d.classid = '{table}'::regclass AND d.objid = o.oid AND d.deptype = 'e')
 """
+_HIDDEN = "SELECT relname FROM pg_class WHERE relnamespace = ANY (current_schemas(true)::regnamespace[]::oid[])"
+_POWER = """
+SELECT rolname FROM pg_roles WHERE rolname = current_user AND (rolsuper
+    OR pg_has_role(oid, 'pg_read_server_files', 'USAGE') OR pg_has_role(oid, 'pg_write_server_files', 'USAGE')
+    OR pg_has_role(oid, 'pg_execute_server_program', 'USAGE'))
+"""
 _OWN_FUNCTIONS = _OWN.format(name="proname", table="pg_proc", schema="pronamespace")
 _OWN_OPERATORS = _OWN.format(name="oprname", table="pg_operator", schema="oprnamespace")
 
@@ -48,12 +61,14 @@ _OWN_OPERATORS = _OWN.format(name="oprname", table="pg_operator", schema="oprnam
 class PostgresEngine:
     dialect = "postgres"
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, allow_superuser: bool = False) -> None:
         need("psycopg", "postgres")
-        self.address = address
+        need("postgast", "postgres")
+        self.address, self._allow_superuser = address, allow_superuser
 
     def load(self) -> None:
-        import psycopg  # noqa: F401
+        import_module("postgast")
+        import_module("psycopg")
 
     def _open(self, limits: Limits) -> Any:
         import psycopg
@@ -86,7 +101,10 @@ class PostgresEngine:
 
     def tables(self) -> list[Table]:
         found: dict[tuple[str, str], tuple[list[Column], str, str]] = {}
-        for schema, table, told, column, kind, comment, samples, catalog in self._asked(_COLUMNS)[0]:
+        powerful, rows = self._asked(_POWER, _COLUMNS)
+        if powerful and not self._allow_superuser:
+            raise ConfigError(_too_powerful(powerful[0][0]))
+        for schema, table, told, column, kind, comment, samples, catalog in rows:
             columns, _, _ = found.setdefault((schema, table), ([], told or "", catalog))
             columns.append(Column(column, kind, comment or "", tuple((samples or [])[:6])))
         return [
@@ -94,9 +112,9 @@ class PostgresEngine:
         ]
 
     def names(self) -> dict[str, frozenset[str]]:
-        """What is a function after a dot; and types, functions and operators that users have made."""
-        found = self._asked(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS)
-        kinds = ("calls", "types", "own_functions", "own_operators")
+        """What is a function after a dot, what is a table; types, functions and operators that users have made."""
+        found = self._asked(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS, _HIDDEN)
+        kinds = ("calls", "types", "own_functions", "own_operators", "hidden")
         return {kind: frozenset({name for (name,) in rows}) for kind, rows in zip(kinds, found, strict=True)}
 
     def _asked(self, *questions: str) -> list[list[Any]]:
@@ -108,9 +126,10 @@ class PostgresEngine:
             except psycopg.Error as problem:
                 raise QueryFailed(_first_line(problem)) from problem
 
-    def run(self, sql: str, limits: Limits) -> Rows:
+    def run(self, sql: str, limits: Limits, known: Known) -> Rows:
         import psycopg
 
+        check(sql, known)
         wrapped = (
             f"SELECT left(row_to_json({ROW})::text, {limits.characters + 1}) FROM (\n{sql}\n) {ROW} LIMIT {limits.rows + 1}"
         )
@@ -145,3 +164,12 @@ def _first_line(problem: Exception) -> str:
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
     hint = next((line for line in lines if line.startswith("HINT:")), "")
     return f"{lines[0]} {hint}".strip()
+
+
+def _too_powerful(role: str) -> str:
+    return notice(
+        "database.superuser",
+        "the role {role!r} may read files of the server, or everything: give the database tool a role that may only read its "
+        "tables, or pass allow_superuser=True",
+        role=role,
+    )

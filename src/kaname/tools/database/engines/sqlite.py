@@ -1,4 +1,6 @@
-"""SQLite: opened read-only, with an authorizer that knows nothing but reading."""
+"""SQLite: opened read-only, with an authorizer that lets one SELECT read the tables it may see, with functions that calculate.
+
+SQLite asks the authorizer while it compiles the statement: what is judged is what is run."""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ from typing import Any
 from ....core.errors import ConfigError
 from ....core.notices import notice
 from ...results import to_json
-from .base import Column, Limits, QueryFailed, Rows, Table, as_hex, out_of_time, row_too_long, unique
+from ..statement import Missing, Refused
+from ..tables import Column, Known, Table, small
+from .base import Limits, QueryFailed, Rows, as_hex, out_of_time, row_too_long, unique
 
 _LONGEST_VALUE = 1_000_000
 _LOOKING = 3.0  # seconds for tables, columns and samples
 _CHECKED_EVERY = 2_000  # steps of SQLite's machine
-_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-_NEVER = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "zipfile", "fsdir", "eval", "sqlite_dbpage"}
+_OPERATORS = frozenset({"->", "->>", "like", "glob", "match"})
+_TABLES = frozenset({"json_each", "json_tree"})  # functions to read from
 
 
 class SqliteEngine:
@@ -78,63 +82,97 @@ class SqliteEngine:
                 found.append(Column(name, kind, "", samples))
         return found
 
-    def run(self, sql: str, limits: Limits) -> Rows:
+    def run(self, sql: str, limits: Limits, known: Known) -> Rows:
         connection = self._open()
+        judge = _Judge(known)
         try:
-            _fence(connection, limits)
+            judge.real = {small(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+            _fence(connection, limits, judge)
             cursor = connection.execute(sql)
-            names = unique([column[0] for column in cursor.description or ()])
-            made: list[dict[str, Any]] = []
-            size = 0
-            for row in cursor:
-                made.append(dict(zip(names, [_shown(value) for value in row], strict=True)))
-                length = len(str(made[-1]))
-                size += length
-                if length > limits.characters:
-                    raise row_too_long(limits)
-                if len(made) > limits.rows or size > limits.characters:
-                    break
-        except sqlite3.Warning as problem:
-            raise QueryFailed(str(problem)) from problem
-        except (sqlite3.Error, OverflowError) as problem:
+            if cursor.description is None:
+                raise Refused("only SELECT is allowed")
+            return _rows(cursor, limits)
+        except (sqlite3.Error, sqlite3.Warning, OverflowError) as problem:
+            if "one statement at a time" in str(problem):
+                raise Refused("write exactly one statement") from problem
+            if judge.refusal is not None:
+                raise judge.refusal from problem
             if "interrupted" in str(problem):
                 raise out_of_time(limits) from None
-            raise QueryFailed(_told(problem)) from problem
+            raise QueryFailed(str(problem)) from problem
         finally:
             connection.close()
-        return Rows(made[: limits.rows], len(made) > limits.rows or size > limits.characters)
+
+
+class _Judge:
+    """The authorizer. `real`: the names of all tables of this moment; `refusal`: why it said no."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self.real: set[str] = set()
+        self.refusal: Refused | None = None
+
+    def __call__(self, action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
+        try:
+            if action == sqlite3.SQLITE_READ:
+                if view is None:  # what a view reads is the view's affair; that it may be read has been asked before
+                    self._check_read(first or "", second or "")
+            elif action == sqlite3.SQLITE_FUNCTION:
+                if second not in _OPERATORS:
+                    self._known.check_function(second or "")
+            elif action not in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
+                raise Refused(f"only SELECT is allowed, not {_ACTIONS.get(action, 'this')}")
+        except Refused as refusal:
+            self.refusal = self.refusal or refusal
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    def _check_read(self, table: str, column: str) -> None:
+        """Without a column it may be a name of WITH, of which no column is used; then it is no table's."""
+        if self._known.find(table) is not None or small(table) in _TABLES:
+            return
+        if column or small(table) in self.real or small(table).startswith(("sqlite_", "pragma_")):
+            raise Missing(f"there is no table {table!r}")
+
+
+_ACTIONS = {
+    getattr(sqlite3, f"SQLITE_{name}"): name
+    for name in ["INSERT", "UPDATE", "DELETE", "PRAGMA", "ATTACH", "DETACH", "TRANSACTION", "SAVEPOINT", "ANALYZE", "REINDEX"]
+} | {
+    getattr(sqlite3, name): name.removeprefix("SQLITE_").partition("_")[0]
+    for name in dir(sqlite3)
+    if name.startswith(("SQLITE_CREATE_", "SQLITE_DROP_", "SQLITE_ALTER_"))
+}
+
+
+def _fence(connection: sqlite3.Connection, limits: Limits, judge: _Judge) -> None:
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for table in _TABLES:  # made now, because making one looks like writing to the authorizer
+        connection.execute(f"SELECT 1 FROM {table}('[]')")
+    end = monotonic() + limits.seconds
+    connection.set_progress_handler(lambda: int(monotonic() > end), _CHECKED_EVERY)
+    connection.set_authorizer(judge)
+
+
+def _rows(cursor: sqlite3.Cursor, limits: Limits) -> Rows:
+    names = unique([column[0] for column in cursor.description])
+    made: list[dict[str, Any]] = []
+    size = 0
+    for row in cursor:
+        made.append(dict(zip(names, [_shown(value) for value in row], strict=True)))
+        length = len(str(made[-1]))
+        size += length
+        if length > limits.characters:
+            raise row_too_long(limits)
+        if len(made) > limits.rows or size > limits.characters:
+            break
+    return Rows(made[: limits.rows], len(made) > limits.rows or size > limits.characters)
 
 
 def _shown(value: Any) -> Any:
     return as_hex(value) if isinstance(value, bytes) else to_json(value)
-
-
-def _told(problem: Exception) -> str:
-    text = str(problem)
-    if "prohibited" in text or "not authorized" in text:
-        return f"the database allows reading only: {text}"
-    return text
-
-
-def _fence(connection: sqlite3.Connection, limits: Limits) -> None:
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    for table in ("json_each", "json_tree"):  # made now, because making one looks like writing to the authorizer
-        connection.execute(f"SELECT 1 FROM {table}('[]')")
-    end = monotonic() + limits.seconds
-    connection.set_progress_handler(lambda: int(monotonic() > end), _CHECKED_EVERY)
-    connection.set_authorizer(_may)
-
-
-def _may(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
-    if action not in _READING:
-        return sqlite3.SQLITE_DENY
-    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _NEVER:
-        return sqlite3.SQLITE_DENY
-    if action == sqlite3.SQLITE_READ and (first or "").lower() in ("sqlite_dbpage", "dbstat", "sqlite_stmt"):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
 
 
 def _quoted(name: str) -> str:

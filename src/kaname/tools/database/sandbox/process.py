@@ -14,8 +14,9 @@ from typing import IO, Any
 from weakref import finalize
 
 from ....core.errors import ConfigError
-from ..engines.base import Column, Limits, QueryFailed, Rows, Table, out_of_time
-from ..plain import Refused
+from ..engines.base import Limits, QueryFailed, Rows, out_of_time
+from ..statement import Refused
+from ..tables import Column, Table
 
 _STARTING = 30.0  # seconds
 _LATE = 1.0  # seconds over the limit, in which the engine's own limit should have worked

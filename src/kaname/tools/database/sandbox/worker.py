@@ -17,8 +17,8 @@ from ....core.errors import ConfigError
 from ....kernel.boundary import Border
 from ..engines.base import Limits, QueryFailed, too_large
 from ..opening import engine_for
-from ..plain import Refused
 from ..session import Session
+from ..statement import Refused
 
 _LARGEST_FILE = 64_000_000  # bytes; SQLite may have to make the index of a write-ahead log
 _GRACE = 5.0  # seconds after which the alarm goes off, when the caller should long have
@@ -67,11 +67,11 @@ class _Work:
 
     def done(self, request: dict[str, Any]) -> dict[str, Any]:
         if "source" in request:
-            engine = engine_for(request["source"])
+            engine = engine_for(request["source"], allow_superuser=request["allow_superuser"])
             engine.load()
             self.most = _used() + request["memory"] // 3
             _limit(request["memory"])
-            self.session = Session(engine, request["tables"], request["functions"])
+            self.session = Session(engine, request["tables"], request["functions"], request["comments"])
             return {}
         _alarm(request["seconds"] + _GRACE)
         try:

@@ -1,4 +1,4 @@
-"""Functions that only calculate: those that are listed here, and no other. Engines have some that read files, or sleep."""
+"""Allow-list: the functions that only calculate, and no other. Engines have some that read files, or sleep."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What the parser knows by itself, without a call, and what tells more than the tables do
-REFUSED = {"CurrentUser", "SessionUser", "CurrentCatalog", "CurrentRole", "CurrentSchema", "CurrentDatabase", "NextValueFor"}
-
-ANY_ENGINE = words(
+_ANY_ENGINE = words(
     """
     abs ceil ceiling floor round trunc sign sqrt cbrt power pow exp ln log log2 log10 mod greatest least degrees
     radians sin cos tan asin acos atan atan2 sinh cosh tanh pi random lower upper length char_length
@@ -41,7 +38,7 @@ ANY_ENGINE = words(
     acosh asinh atanh cot regr_avgx regr_avgy regr_count regr_sxx regr_sxy regr_syy gen_random_uuid get_bit sha1 uuid exists
     """
 )
-BY_ENGINE = {
+_BY_ENGINE = {
     "sqlite": words(
         """
     likelihood likely unlikely substring_index jsonb jsonb_extract glob like zeroblob sqlite_version
@@ -49,7 +46,7 @@ BY_ENGINE = {
     ),
     "postgres": words(
         """
-    pg_typeof timezone row version jsonb_contains jsonb_exists like overlaps
+    similar_to_escape like_escape is_normalized pg_typeof timezone row version jsonb_contains jsonb_exists like overlaps
     jsonb_path_query_array quote_literal quote_ident quote_nullable
     factorial gcd lcm scale min_scale trim_scale div normalize string_to_table to_ascii convert_from sha224 sha384
     sha512 date_bin clock_timestamp statement_timestamp timeofday isfinite make_timestamptz lower_inc upper_inc
@@ -85,59 +82,22 @@ BY_ENGINE = {
     apply array_concat array_has array_has_all array_has_any array_intersect
     array_reverse array_reverse_sort current_localtimestamp dayofmonth filter from_hex from_json get_current_time
     list_cosine_distance list_distance reduce split to_binary
+    list_apply construct_array like_escape not_like_escape ilike_escape not_ilike_escape
     greatest_common_divisor gcd lcm factorial trunc fdiv fmod add subtract multiply divide
     """
     )
     - {"error"},
 }
-# Those that make as much as one of their arguments says, and which it is; of formats, the widths in them
-SIZED = {
-    **dict.fromkeys(words("zeroblob randomblob space"), 0),
-    **dict.fromkeys(words("repeat lpad rpad pad array_fill"), 1),
-    "bar": 3,
-    "printf": 0,
-    "format": 0,
-}
-MOST_MADE = 10_000
-# Those that make rows, or a list of them
-LISTS = words("generate_series range")
-MOST_ROWS = 10_000_000
-TABLE_FUNCTIONS = {
-    "sqlite": frozenset({"json_each", "json_tree"}),
-    "postgres": words(
-        """
-    generate_series unnest json_array_elements jsonb_array_elements
-    json_array_elements_text jsonb_array_elements_text json_each jsonb_each json_each_text jsonb_each_text
-    jsonb_object_keys json_object_keys regexp_split_to_table string_to_table regexp_matches jsonb_path_query
-    jsonb_to_recordset json_to_recordset generate_subscripts
-    """
-    ),
-    "duckdb": words("range generate_series unnest json_each json_tree"),
-}
-# Words that a bracket may follow, without being functions; and words that no plain question has
-BEFORE_BRACKETS = words(
-    """
-    all and any array as asc between by case cast cube desc distinct else end escape except exclude exists extract filter for
-    from group grouping having ilike in intersect interval is join lambda lateral left like limit map not nulls of offset on or
-    order outer over partition percent pivot position recursive replace rename right rollup rows select sets similar some
-    struct substring table tablesample then to trim try_cast union unnest unpivot using values when where window with within
-    decimal numeric varchar char bpchar character nchar timestamp timestamptz time timetz bit varbit float real double precision
-    text blob bernoulli system reservoir regexp glob match qualify positional asof anti semi cross inner natural full
-    materialized ordinality overlay placing columns include ignore respect sample repeatable zone returning union_type enum
-    integer int bigint smallint varying first last
-    """
-)
-NEVER = words(
-    """
-    into current_user session_user user current_role current_catalog current_schema system_user insert update delete merge
-    create drop alter truncate grant revoke attach detach pragma copy vacuum install load call execute prepare operator
-    """
-)
-# PostgreSQL's types that its parser does not know, and that hold nothing but values
+
+FUNCTIONS = {dialect: _ANY_ENGINE | own for dialect, own in _BY_ENGINE.items()}
+# DuckDB's that make rows; others read files, or tell of what is hidden
+TABLE_FUNCTIONS = words("range generate_series unnest json_each json_tree")
+# PostgreSQL's types that hold nothing but values: a cast to a table's type, or to regclass, tells of what is hidden
 TYPES = words(
     """
-    tsvector tsquery point box circle line lseg path polygon macaddr macaddr8 cidr inet bit varbit oid bpchar citext hstore
-    int4range int8range numrange tsrange tstzrange daterange int4multirange int8multirange nummultirange tsmultirange
-    tstzmultirange datemultirange jsonpath money name text record
+    bool boolean int2 int4 int8 smallint int integer bigint numeric decimal float4 float8 float real money text varchar char
+    bpchar name citext date time timetz timestamp timestamptz interval json jsonb jsonpath uuid bytea bit varbit oid record
+    tsvector tsquery point box circle line lseg path polygon macaddr macaddr8 cidr inet hstore int4range int8range numrange
+    tsrange tstzrange daterange int4multirange int8multirange nummultirange tsmultirange tstzmultirange datemultirange
     """
 )

@@ -1,12 +1,13 @@
-"""Names as the engine reads them, and the tables that a statement may name."""
+"""Tables: what a statement may name, and what it must not."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...core.errors import ConfigError, nearest
-from .engines.base import Table
+from .allowed import FUNCTIONS
+from .statement import Missing, Refused
 
 _SMALL = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
 
@@ -16,36 +17,63 @@ def small(text: str) -> str:
     return text.translate(_SMALL)
 
 
+class Column(NamedTuple):
+    name: str
+    kind: str
+    comment: str = ""
+    samples: tuple[str, ...] = ()
+
+
+class Table(NamedTuple):
+    name: str
+    columns: tuple[Column, ...]
+    comment: str = ""
+    schema: str = ""
+    catalog: str = ""
+
+
 class Known(NamedTuple):
-    """What there is: the tables in the order in which a bare name finds them; `functions`: more that may be used; `calls`:
-    names that are functions when they stand after a dot, in PostgreSQL (`None`: nobody knows); `types`, `own_functions` and
-    `own_operators`: that somebody has made in this database, beside the server's and those of its extensions."""
+    """The tables in the order in which a bare name finds them, and more functions that may be used.
+
+    `hidden`: names of other tables. `calls`: names that are functions when they stand after a dot, in PostgreSQL. `types`,
+    `own_functions`, `own_operators`: made by users of this database, beside the server's and those of its extensions.
+    """
 
     dialect: str
     tables: Sequence[Table]
     functions: frozenset[str] = frozenset()
-    calls: frozenset[str] | None = None
+    hidden: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     own_functions: frozenset[str] = frozenset()
     own_operators: frozenset[str] = frozenset()
 
-    def folded(self, identifier: Any) -> str:
-        """An identifier of the parser as the engine compares it: PostgreSQL takes quoted names exactly, the others no case."""
-        text = str(identifier.name)
-        if self.dialect == "postgres":  # which cuts long names
-            text = text.encode("utf-8", "replace")[:63].decode("utf-8", "ignore")
-        return text if self.dialect == "postgres" and identifier.args.get("quoted") else small(text)
-
-    def table(self, parts: Sequence[str]) -> Table | None:
-        """The table of these folded parts: [catalog,] [schema,] name."""
-        wanted = list(reversed(parts))
+    def find(self, *parts: str) -> Table | None:
+        """The table of these parts: [catalog,] [schema,] name; empty ones do not count. PostgreSQL has folded names itself."""
+        fold = str if self.dialect == "postgres" else small
+        wanted = [fold(part) for part in reversed(parts) if part]
         for table in self.tables:
             own = [table.name, table.schema or ("public" if self.dialect == "postgres" else "main"), table.catalog]
-            if self.dialect != "postgres":
-                own = [small(part) for part in own]
-            if wanted == own[: len(wanted)]:
+            if wanted == [fold(part) for part in own][: len(wanted)]:
                 return table
         return None
+
+    def check_table(self, parts: Sequence[str], named: Collection[str]) -> None:
+        """`named`: what the statement has named itself, with WITH. None of these may be the name of a hidden table: then it
+        does not matter which of the two the engine takes it for."""
+        if self.find(*parts) is None and not (small(parts[-1]) in named and not any(parts[:-1])):
+            written = ".".join([part for part in parts if part])
+            raise Missing(f"there is no table {written!r}" + nearest(written, self.spelled()))
+
+    def check_named(self, name: str) -> None:
+        if small(name) in self.hidden:
+            raise Refused(f"choose another name than {name!r} in WITH")
+
+    def check_function(self, name: str) -> None:
+        if small(name) not in self.functions | FUNCTIONS[self.dialect]:
+            raise Refused(f"the function {name}() is not allowed here")
+        if small(name) in self.own_functions - self.functions:
+            raise Refused(f'{name}() is also a function of this database\'s own; allow it with functions=["{name}"]')
 
     def spelled(self) -> list[str]:
         """The tables' names as one writes them; with the schema only where the bare name means another."""

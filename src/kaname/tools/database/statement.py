@@ -1,0 +1,71 @@
+"""Statement: what the model wrote, without its code block, its comments and its last semicolon.
+
+Nothing rests on this for safety: each engine's own parser judges the text that it is given."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Comments = Literal["strip", "refuse"]
+
+LONGEST = 50_000  # characters
+_FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
+_TEXT, _NAME = "'(?:[^']|'')*'", '"(?:[^"]|"")*"'
+_ESCAPED = r"(?<![\w$])[eE]'(?:[^'\\]|''|\\.)*'"
+_DOLLAR = r"(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
+_COMMENT = r"(?P<line>--[^\n]*)|(?P<block>/\*)"
+_QUOTES = {
+    "sqlite": rf"{_TEXT}|{_NAME}|`(?:[^`]|``)*`|\[[^\]]*\]",
+    "postgres": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
+    "duckdb": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
+}
+_PIECES = {dialect: re.compile(f"{quotes}|{_COMMENT}", re.DOTALL) for dialect, quotes in _QUOTES.items()}
+_WIDE = re.compile("[\u3000\u00a0]")  # spaces that people type without seeing it
+
+
+class Refused(ValueError):
+    """Why a statement is not run, in words for the model that wrote it."""
+
+
+class Missing(Refused):
+    """There is no such table or column; it may have been made since."""
+
+
+def cleaned(sql: str, dialect: str, comments: Comments) -> str:
+    """The statement that is run."""
+    if len(sql) > LONGEST:
+        raise Refused(f"the statement is longer than {LONGEST:,} characters")
+    if "\0" in sql:
+        raise Refused("it contains the character U+0000")
+    block = _FENCE.search(sql)
+    made = _without_comments(block[1] if block else sql, _PIECES[dialect], comments).strip()
+    while made.endswith(";"):
+        made = made[:-1].rstrip()
+    if not made:
+        raise Refused("there is no statement")
+    return made
+
+
+def _without_comments(sql: str, pieces: re.Pattern[str], comments: Comments) -> str:
+    made, place = [], 0
+    while found := pieces.search(sql, place):
+        made.append(_WIDE.sub(" ", sql[place : found.start()]))
+        place = found.end()
+        if found["line"] is None and found["block"] is None:
+            made.append(found[0])
+            continue
+        if comments == "refuse":
+            raise Refused("write it without comments")
+        place = place if found["block"] is None else _end_of_block(sql, place, nested="`" not in pieces.pattern)
+        made.append(" ")
+    return "".join([*made, _WIDE.sub(" ", sql[place:])])
+
+
+def _end_of_block(sql: str, place: int, *, nested: bool) -> int:
+    depth = 1
+    for sign in re.compile(r"/\*|\*/").finditer(sql, place):
+        depth += 1 if nested and sign[0] == "/*" else -1 if sign[0] == "*/" else 0
+        if depth == 0:
+            return sign.end()
+    raise Refused("a comment is not closed")
