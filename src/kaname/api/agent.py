@@ -208,7 +208,7 @@ class Agent(Generic[OutputT]):
         if configuration is not None and not hasattr(configuration, "applied_to"):
             raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")
         recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
-        beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._told, recipe), self._recent)
+        beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
         run, begin = self._beginning(beginning, user_input, session_id, user_id, run_id, turns=False)
         return AgentStepSequence(run, begin, self._view)
 
@@ -275,7 +275,7 @@ class Agent(Generic[OutputT]):
         self, journal: Journal, recipe: Recipe, run_id: str, given: Input, answers: Mapping[str, Any], parent: tuple[str, str]
     ) -> Run[OutputT]:
         """Start or resume a run inside another's tool call, on its journal: what `ToolContext.run_child` does."""
-        beginning = Beginnings(recipe, journal, self.sinks, partial(self._told, recipe), Recent())
+        beginning = Beginnings(recipe, journal, self.sinks, partial(self._description, recipe), Recent())
         either = partial(beginning.either, run_id, as_message(given), "", "", answers, False, parent=parent)
         return Run(run_id, lambda channel: self._remembering(either(channel=channel)), self._view, journal)
 
@@ -313,7 +313,7 @@ class Agent(Generic[OutputT]):
         changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
         changes |= {} if instructions is None else {"instructions": instructions}
         recipe = self.recipe.altered(**changes)
-        beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._told, recipe), self._recent)
+        beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
         message = None if user_input is None else as_message(user_input)
         new = new_run_id()
         return Run(
@@ -364,9 +364,9 @@ class Agent(Generic[OutputT]):
 
     @cached_property
     def _begin(self) -> Beginnings:
-        return Beginnings(self.recipe, self.journal, self.sinks, partial(self._told, self.recipe), self._recent)
+        return Beginnings(self.recipe, self.journal, self.sinks, partial(self._description, self.recipe), self._recent)
 
-    def _told(self, recipe: Recipe) -> Mapping[str, Any]:
+    def _description(self, recipe: Recipe) -> Mapping[str, Any]:
         return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)
 
     def _view(self, run_id: str, state: State) -> Result[OutputT]:

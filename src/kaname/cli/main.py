@@ -25,9 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return import_module(f"kaname.cli.{given.command}").main(given)  # type: ignore[no-any-return]
     except ConfigError as problem:
-        return _told(problem, USAGE)
+        return _fail(problem, USAGE)
     except AgentError as problem:
-        return _told(problem, FAILED)
+        return _fail(problem, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe has seen enough
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except OSError as problem:
         _let_go_of_output()
-        return _told(problem, FAILED)
+        return _fail(problem, FAILED)
 
 
 def _let_go_of_output() -> None:
@@ -43,7 +43,7 @@ def _let_go_of_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _told(problem: Exception, code: int) -> int:
+def _fail(problem: Exception, code: int) -> int:
     if sys.stderr is not None:  # it may be closed
         with suppress(OSError):
             sys.stderr.write(f"kaname: {translated(problem)}\n")

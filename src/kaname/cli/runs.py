@@ -42,12 +42,12 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
     try:
         if given.action == "list":
             return await _list(journal, given, screen)
-        run = await _found(journal, given.run, given.action)
+        run = await _find(journal, given.run, given.action)
         if given.action == "show":
             await tell(journal, run, screen, as_json=given.json)
             return DONE
         if given.action == "diff":
-            return await _diff(journal, run, await _found(journal, given.other, "diff LAST"), screen)
+            return await _diff(journal, run, await _find(journal, given.other, "diff LAST"), screen)
         if given.action == "follow":
             return await _follow(journal, run, screen, as_json=given.json)
         if given.action == "stop":
@@ -84,7 +84,7 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
     return DONE
 
 
-async def _found(journal: Journal, wanted: str | None, action: str) -> RunInfo:
+async def _find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     if not wanted:
         raise ConfigError(
             say(f"which run? for example: kaname runs {action} last", f"どの実行ですか? 例: kaname runs {action} last")

@@ -60,15 +60,15 @@ class Record(Mutable):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[T]) -> type[T]:
-    return _made(cls, Record)
+    return _make_class(cls, Record)
 
 
 @dataclass_transform(field_specifiers=(field,))
 def mutable(cls: type[T]) -> type[T]:
-    return _made(cls, Mutable)
+    return _make_class(cls, Mutable)
 
 
-def _made(cls: type[T], base: type) -> type[T]:
+def _make_class(cls: type[T], base: type) -> type[T]:
     own = tuple(get_annotations(cls))
     given = {name: cls.__dict__[name] for name in own if name in cls.__dict__}
     slots = (*own, *cls.__dict__.get("_unnamed_", ()))  # places beside the fields, for what is worked out from them

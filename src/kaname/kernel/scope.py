@@ -91,7 +91,7 @@ class Scope:
         if ends and self.running:
             cancelled = await _unbroken(self.cancel_running())
         if self._writing is not None:
-            cancelled = (await _unbroken(self._written()) if ends else await self._written()) or cancelled
+            cancelled = (await _unbroken(self._reply_is_written()) if ends else await self._reply_is_written()) or cancelled
         now, name, events = self.clock(), agent or self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
@@ -120,7 +120,7 @@ class Scope:
     async def settle(self) -> None:
         """Write what waits for the next fact: for whoever goes on without one."""
         if self._writing is not None:
-            await self._written()
+            await self._reply_is_written()
         if self._unwritten:
             await self._append(self._with_unwritten([]))
 
@@ -137,7 +137,7 @@ class Scope:
             self._writing = asyncio.create_task(self._append(self._with_unwritten([])))
             self._writing.add_done_callback(_heard)  # a failure is told by the next fact
 
-    async def _written(self) -> bool:
+    async def _reply_is_written(self) -> bool:
         """Wait for a reply that is being written. If it cannot be, nothing more is: not a tool's intent, and not the end."""
         writing = self._writing
         if writing is not None and writing is not asyncio.current_task():  # a sink's trouble is told while it is being written

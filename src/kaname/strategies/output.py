@@ -31,12 +31,12 @@ class Output:
         return TypeAdapter(self.kind)
 
     @cached_property
-    def _plain(self) -> Mapping[str, Any]:
+    def _own_schema(self) -> Mapping[str, Any]:
         return self._adapter.json_schema()
 
     @cached_property
     def _wrapped(self) -> bool:
-        shape = self._plain
+        shape = self._own_schema
         if "$ref" in shape:  # a type that refers to itself
             shape = shape["$defs"][shape["$ref"].rpartition("/")[2]]
         return shape.get("type") != "object"
@@ -52,12 +52,12 @@ class Output:
     @cached_property
     def schema(self) -> Mapping[str, Any]:
         if not self._wrapped:
-            return self._plain
-        inner = {key: value for key, value in self._plain.items() if key != "$defs"}
+            return self._own_schema
+        inner = {key: value for key, value in self._own_schema.items() if key != "$defs"}
         outer: dict[str, Any] = {"type": "object", "properties": {_WRAP: inner}, "required": [_WRAP]}
         outer["additionalProperties"] = False
-        if "$defs" in self._plain:
-            outer["$defs"] = self._plain["$defs"]
+        if "$defs" in self._own_schema:
+            outer["$defs"] = self._own_schema["$defs"]
         return outer
 
     def decode(self, text: str) -> Any:

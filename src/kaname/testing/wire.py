@@ -48,13 +48,13 @@ def reply(
 ) -> Answer:
     """An answer in OpenAI's stream: text in pieces, calls in fragments by index, then the finish reason and the usage."""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": part} for part in _cut(thinking, pieces)]
-    deltas += [{"content": part} for part in _cut(text, pieces)]
+    deltas += [{"reasoning_content": part} for part in _pieces(thinking, pieces)]
+    deltas += [{"content": part} for part in _pieces(text, pieces)]
     for index, (name, args) in enumerate(calls):
         arguments = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
         function = {"name": name, "arguments": ""}
         deltas.append({"tool_calls": [{"index": index, "id": f"call_{index}", "type": "function", "function": function}]})
-        deltas += [{"tool_calls": [{"index": index, "function": {"arguments": part}}]} for part in _cut(arguments, pieces)]
+        deltas += [{"tool_calls": [{"index": index, "function": {"arguments": part}}]} for part in _pieces(arguments, pieces)]
     reason = ("tool_calls" if calls else "stop") if finish == "" else finish
     events = [_event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas]
     if reason is not None:
@@ -91,15 +91,15 @@ def anthropic_reply(
         index += 1
 
     if thinking:
-        thoughts = [{"type": "thinking_delta", "thinking": part} for part in _cut(thinking, pieces)]
+        thoughts = [{"type": "thinking_delta", "thinking": part} for part in _pieces(thinking, pieces)]
         block({"type": "thinking", "thinking": ""}, [*thoughts, {"type": "signature_delta", "signature": signature}])
     for other in blocks:
         block(other, [])
     if text:
-        block({"type": "text", "text": ""}, [{"type": "text_delta", "text": part} for part in _cut(text, pieces)])
+        block({"type": "text", "text": ""}, [{"type": "text_delta", "text": part} for part in _pieces(text, pieces)])
     for number, (name, args) in enumerate(calls):
         arguments = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
-        parts = [{"type": "input_json_delta", "partial_json": part} for part in _cut(arguments, pieces)]
+        parts = [{"type": "input_json_delta", "partial_json": part} for part in _pieces(arguments, pieces)]
         block({"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": {}}, parts)
     if done:
         reason = stop or ("tool_use" if calls else "end_turn")
@@ -115,7 +115,7 @@ def status(code: int, message: str = "no", **headers: Any) -> Answer:
     return Answer(status=code, headers=(("content-type", "application/json"), *named), body=body)
 
 
-def _cut(text: str, pieces: int) -> list[str]:
+def _pieces(text: str, pieces: int) -> list[str]:
     size = max(1, -(-len(text) // pieces))
     return [text[start : start + size] for start in range(0, len(text), size)]
 

@@ -189,7 +189,7 @@ async def run_function(
     if inspect.isawaitable(value):
         value = await value
     if inspect.isasyncgen(value):
-        value = _joined([await _shown(piece, context) async for piece in value])
+        value = _joined([await _report(piece, context) async for piece in value])
     elif inspect.isgenerator(value):
         value = await _run_generator(value, context)
     return to_result(value)
@@ -223,10 +223,10 @@ async def _run_generator(generator: Any, context: ToolContext | None) -> Any:
         piece = await off_loop(step)
         if ended:
             return _joined(pieces) if ended[0] is None else ended[0]
-        pieces.append(await _shown(piece, context))
+        pieces.append(await _report(piece, context))
 
 
-async def _shown(piece: Any, context: ToolContext | None) -> Any:
+async def _report(piece: Any, context: ToolContext | None) -> Any:
     if context is not None:
         await context.progress(piece if isinstance(piece, str) else str(piece))
     return piece

@@ -16,7 +16,7 @@ def _mapping(told: str, properties: dict[str, Any], **more: Any) -> dict[str, An
     return _a("object", told, properties=properties, additionalProperties=False, **more)
 
 
-def _named(told: str, each: dict[str, Any]) -> dict[str, Any]:
+def _map_of(told: str, each: dict[str, Any]) -> dict[str, Any]:
     return _a("object", told, additionalProperties=each)
 
 
@@ -40,7 +40,7 @@ _SERVER = _mapping(
         "library": _a("boolean", "its resources and prompts as tools for the model"),
     },
 )
-_SERVERS = _named("Tool servers (MCP) by name.", _SERVER)
+_SERVERS = _map_of("Tool servers (MCP) by name.", _SERVER)
 _PROVIDER = _mapping(
     "How to reach a provider.",
     {
@@ -77,7 +77,7 @@ _GUARDRAILS = _mapping(
         "window": _a("integer", "characters that a check is sure to see as a whole (500)"),
         "longest_match": _a("integer", "characters held back at most while a pattern may match (4000)"),
         "check_seconds": _a("number", "how long a check may take (60)"),
-        "tools": _named(
+        "tools": _map_of(
             "Rules by tool; * for all others.",
             _mapping(
                 "",
@@ -126,8 +126,8 @@ SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "agents": _named("Agents by name; the first is the one that is meant where none is named.", _AGENT),
-        "models": _named("Keys and addresses by provider.", _PROVIDER),
+        "agents": _map_of("Agents by name; the first is the one that is meant where none is named.", _AGENT),
+        "models": _map_of("Keys and addresses by provider.", _PROVIDER),
         "llm": {
             "type": "object",
             "description": "The short form, for one agent: a provider, and a block with its name.",

@@ -71,7 +71,7 @@ class ReActPlanner:
             messages += [reply.message, user(reply.note)]
         thought, text = reply.message.thinking, reply.message.text
         for call in reply.message.calls:
-            return PlanResult(thought, call.name, _plain(call))
+            return PlanResult(thought, call.name, _input_text(call))
         return PlanResult(thought, final_answer=text)
 
 
@@ -98,7 +98,7 @@ def _specs(tools: Iterable[Any] | ToolRegistry) -> tuple[ToolSpec, ...]:
     return (*named, *(_specs(others) if others else ()))
 
 
-def _plain(call: ToolCall) -> str:
+def _input_text(call: ToolCall) -> str:
     """The input as the smallest tools take it: one text."""
     if isinstance(call.args, dict) and len(call.args) == 1:
         return plain_text(*call.args.values())

@@ -69,7 +69,7 @@ class Place:
         try:
             if self._files is None:
                 _check_indexes(connection, self.path)
-                self._files = self._found()
+                self._files = self._inodes()
         except BaseException:
             disconnect(connection, self.path)
             raise
@@ -77,7 +77,7 @@ class Place:
 
     def check(self) -> None:
         """A file that was removed or replaced still takes what is written, and nobody will ever read it."""
-        if self._found() != self._files:
+        if self._inodes() != self._files:
             raise JournalError(removed(str(self.path)))
 
     def check_to_write(self) -> None:
@@ -89,7 +89,7 @@ class Place:
                 self._owner_seen = now
                 self.owner.restore()
 
-    def _found(self) -> list[int]:
+    def _inodes(self) -> list[int]:
         try:
             return [os.stat(name).st_ino for name in self._names]
         except FileNotFoundError:

@@ -77,7 +77,7 @@ class Http:
         """Leaving early, by an error or a cancellation, closes the connection at once."""
         pool, route = await self._pool(), route_to(url)
         try:
-            connection = await self._asked(pool, route, _request("POST", route, headers, body))
+            connection = await self._send(pool, route, _request("POST", route, headers, body))
         except OSError as problem:
             raise _explained(problem, url, route, who) from problem
         try:
@@ -87,7 +87,7 @@ class Http:
         finally:
             pool.put_back(route, connection)
 
-    async def _asked(self, pool: _Pool, route: Route, request: bytes) -> Connection:
+    async def _send(self, pool: _Pool, route: Route, request: bytes) -> Connection:
         """A kept connection may have been closed by the server at this very moment: then once more, on a new one."""
         connection = pool.take(route)
         while True:

@@ -59,9 +59,11 @@ def wheel_of(name: str, version: str) -> Source:
             )
         ) from problem
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise NoSource(notice("local.no_registry_page", "{plain} is no page of a registry", plain=_plain(page))) from problem
+        raise NoSource(
+            notice("local.no_registry_page", "{url} is no page of a registry", url=_without_password(page))
+        ) from problem
     if found is None:
-        where = _plain(page)
+        where = _without_password(page)
         raise NoSource(notice("local.no_release", "{where} has no {name} {version}", where=where, name=name, version=version))
     return Source(urljoin(page, found.url), found.sha256)
 
@@ -80,7 +82,7 @@ def _listed(name: str, version: str, kind: str, text: str) -> Source | None:
     return None
 
 
-def _plain(url: str) -> str:
+def _without_password(url: str) -> str:
     """Without the name and the word that it may hold."""
     return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
 
@@ -92,7 +94,7 @@ def _opened(url: str, headers: dict[str, str]) -> Any:
     except ValueError:  # no port, or no IPv6 address
         sound = False
     if not sound:
-        shown = _plain(url)
+        shown = _without_password(url)
         raise ConfigError(notice("local.bad_url", "{shown!r} is no web address", shown=shown))
     if parts.username:  # a registry with a name and a word in its address
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -105,7 +107,7 @@ def _opened(url: str, headers: dict[str, str]) -> Any:
         problem.close()
         if problem.code >= 500 or problem.code in (408, 429, _NOT_THERE):
             raise OSError(problem.code, f"{parts.hostname} answers {problem.code}") from problem
-        where = _plain(url)
+        where = _without_password(url)
         raise NoSource(notice("local.download_status", "{where} answers {code_}", where=where, code_=problem.code)) from problem
 
 

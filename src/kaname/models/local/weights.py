@@ -73,7 +73,7 @@ def pull(
         _room_for(target.parent)
         joined = target.with_suffix(".partial")
         if source is not None:
-            _taken(source, joined)
+            _copy_from(source, joined)
         else:
             _fetched(parts, joined, progress)
         os.replace(joined, target)
@@ -112,7 +112,7 @@ def _room_for(place: Path) -> None:
 # --- from a folder: nothing in it is changed ---
 
 
-def _taken(source: Path, joined: Path) -> None:
+def _copy_from(source: Path, joined: Path) -> None:
     file = source if source.is_file() else source / FILE
     if not source.exists():
         raise ConfigError(notice("local.no_folder", "there is no folder {source}", source=source))

@@ -32,7 +32,7 @@ def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
     names = {call.id: call for message in request.messages for call in message.calls}
     for message in request.messages:
         if message.role == "assistant" and (message.calls or message.text):
-            out.append(assistant("\n".join(_written(message, answer))))
+            out.append(assistant("\n".join(_as_choices(message, answer))))
         elif message.role == "tool":
             results = [part for part in message.parts if isinstance(part, ToolResult)]
             pictures = [media for part in results for media in part.media]
@@ -46,7 +46,7 @@ def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
     return tuple(out)
 
 
-def _written(message: Message, answer: str) -> list[str]:
+def _as_choices(message: Message, answer: str) -> list[str]:
     calls = [dump({"tool": call.name, "args": call.args}) for call in message.calls]
     return calls or [dump({"tool": answer, "text": message.text})]
 

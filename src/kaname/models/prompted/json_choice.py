@@ -41,7 +41,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelR
 
         schema = choice_schema(offer.tools, offer.name if offer.answer else "")
         said: ModelReply = await ask(
-            replace(request, messages=messages, tools=(), schema=schema, settings=_plain(request)), show
+            replace(request, messages=messages, tools=(), schema=schema, settings=_settings(request)), show
         )
         usage = usage + said.usage
         part, problem = chosen(said, turn, offer, asked_back=left < _ASKED_AGAIN)
@@ -66,7 +66,7 @@ def _thoughts(said: ModelReply) -> tuple[Part, ...]:
     return tuple([part for part in said.message.parts if not isinstance(part, Text | ToolCall)])
 
 
-def _plain(request: ModelRequest) -> dict[str, Any]:
+def _settings(request: ModelRequest) -> dict[str, Any]:
     return {name: value for name, value in request.settings.items() if name not in ("tool_choice", "parallel_tool_calls")}
 
 

@@ -17,7 +17,7 @@ _BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "mor
 
 def described(tool: ToolSpec) -> str:
     """One line for the tool, and one for each argument; what an argument consists of stands indented below it."""
-    lines = list(islice(_fields(_plain(tool.parameters, tool.parameters), tool.parameters, 1), _MOST_FIELDS + 1))
+    lines = list(islice(_fields(_resolve(tool.parameters, tool.parameters), tool.parameters, 1), _MOST_FIELDS + 1))
     if len(lines) > _MOST_FIELDS:
         lines = [*lines[:_MOST_FIELDS], "  …"]
     return "\n".join([f"- {tool.name}: {tool.description}", *lines])
@@ -27,7 +27,7 @@ def _fields(schema: Mapping[str, Any], root: Mapping[str, Any], level: int) -> I
     required = schema.get("required") or []
     named = schema.get("properties")
     for name, held in (named if isinstance(named, Mapping) else {}).items():
-        field = _plain(held, root)
+        field = _resolve(held, root)
         optional = "" if name in required else " (optional)"
         told = [_kind(field, root), _default(field), str(field.get("description") or "")]
         yield f"{'  ' * level}{name}{optional}: {', '.join([one for one in told if one])}"
@@ -36,7 +36,7 @@ def _fields(schema: Mapping[str, Any], root: Mapping[str, Any], level: int) -> I
                 yield from _fields(inner, root, level + 1)
 
 
-def _plain(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a reference stands for; what is said beside it goes over it. A lone `allOf` is the same as what it holds."""
     for _ in range(8):  # a reference to a reference; one to itself ends here
         if not isinstance(schema, Mapping):
@@ -69,7 +69,7 @@ def _inside(field: Mapping[str, Any], root: Mapping[str, Any], level: int = 0) -
         yield field
     for held in (field.get("items"), field.get("additionalProperties"), *_choices(field)):
         if isinstance(held, Mapping) and level < _DEEPEST:
-            yield from _inside(_plain(held, root), root, level + 1)
+            yield from _inside(_resolve(held, root), root, level + 1)
 
 
 def _choices(field: Mapping[str, Any]) -> list[Any]:
@@ -86,7 +86,7 @@ def _kind(field: Mapping[str, Any], root: Mapping[str, Any], level: int = 0) -> 
     if level > _DEEPEST:
         return "any"
     if choices := _choices(field):
-        kinds = [_kind(_plain(one, root), root, level + 1) for one in choices]
+        kinds = [_kind(_resolve(one, root), root, level + 1) for one in choices]
         return " or ".join(dict.fromkeys(kinds))
     kind = field.get("type")
     if isinstance(kind, list):
@@ -94,14 +94,14 @@ def _kind(field: Mapping[str, Any], root: Mapping[str, Any], level: int = 0) -> 
     if kind == "array":
         return _list(field, root, level)
     if kind == "object" and isinstance(field.get("additionalProperties"), Mapping) and not field.get("properties"):
-        return f"object of {_kind(_plain(field['additionalProperties'], root), root, level + 1)} by name"
+        return f"object of {_kind(_resolve(field['additionalProperties'], root), root, level + 1)} by name"
     return str(kind or ("object" if field.get("properties") else "any")) + _limits(field)
 
 
 def _list(field: Mapping[str, Any], root: Mapping[str, Any], level: int) -> str:
     if isinstance(field.get("prefixItems"), list):
-        return "list: " + ", ".join([_kind(_plain(one, root), root, level + 1) for one in field["prefixItems"]])
-    inner = _kind(_plain(field["items"], root), root, level + 1) if isinstance(field.get("items"), Mapping) else "any"
+        return "list: " + ", ".join([_kind(_resolve(one, root), root, level + 1) for one in field["prefixItems"]])
+    inner = _kind(_resolve(field["items"], root), root, level + 1) if isinstance(field.get("items"), Mapping) else "any"
     return f"list, each {inner}" if inner.startswith("one of") else f"list of {inner}"
 
 

@@ -96,7 +96,7 @@ class LiteLLM:
             async with aclosing(stream):
                 chunks = aiter(stream)
                 while (chunk := await self._next(chunks)) is not None:
-                    await pieces.take(_plain(chunk), emit)
+                    await pieces.take(_as_json(chunk), emit)
         return pieces.reply(ended=True)
 
     async def _next(self, chunks: AsyncIterator[Any]) -> Any:
@@ -154,7 +154,7 @@ class LiteLLM:
         kinds = litellm.exceptions
         if isinstance(problem, TimeoutError | kinds.Timeout):
             return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, self.who)
-        text = _said(problem)
+        text = _provider_message(problem)
         for kind, ours in (
             (kinds.ContextWindowExceededError, ContextTooLong),
             (kinds.ContentPolicyViolationError, ContentFiltered),
@@ -247,7 +247,7 @@ def _shapes(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     return shapes
 
 
-def _plain(chunk: Any) -> dict[str, Any]:
+def _as_json(chunk: Any) -> dict[str, Any]:
     """As a server would have sent it. Picked by hand: pydantic's own way takes a millisecond a chunk."""
     choices = []
     for choice in chunk.choices:
@@ -276,7 +276,7 @@ async def _loaded() -> Any:
     return litellm
 
 
-def _said(problem: Any) -> str:
+def _provider_message(problem: Any) -> str:
     """What the provider said, without LiteLLM's own words around it and without a key."""
     text = str(problem).partition(" Original exception:")[0].partition(" Handle with `litellm.")[0]
     text = re.sub(r"^(litellm\.)?(\w+: )?(litellm\.)?(\w+: )*(\w+Exception - )?", "", text).strip()

@@ -94,15 +94,15 @@ class Guardrails(Policy):
     # What can be asked without a run: limits, patterns, and those checks that are no coroutines
 
     def check_input(self, text: str) -> GuardrailResult:
-        return over_limit(text, self.max_input_tokens, "input") or self._plain(text, self.input_checks)
+        return over_limit(text, self.max_input_tokens, "input") or self._judge_now(text, self.input_checks)
 
     def check_output(self, text: str) -> GuardrailResult:
-        worst = over_limit(text, self.max_output_tokens, "output") or self._plain(text, self.output_checks)
+        worst = over_limit(text, self.max_output_tokens, "output") or self._judge_now(text, self.output_checks)
         for meant in dict.fromkeys([spelt_out(text), "\n".join(as_meant(text))]):
-            worst = worse(worst, self._plain(meant, self.output_checks)) if meant not in ("", text) else worst
+            worst = worse(worst, self._judge_now(meant, self.output_checks)) if meant not in ("", text) else worst
         return worst
 
-    def _plain(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
+    def _judge_now(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
         found = self._matched(Scan(self.blocked), text) or self._matched(Scan(self.warned), text)
         worst = found[0] if found else ALLOWED
         for check in checks:

@@ -132,7 +132,7 @@ class DatabaseTool:
 
     def _execute(self, sql: str, call: Call) -> ToolResult:
         try:
-            found = self._asked(sql, call)
+            found = self._query(sql, call)
         except Refused as problem:
             told = f"not run: {problem}"
             return ToolResult(error=told, retryable=False)
@@ -149,7 +149,7 @@ class DatabaseTool:
             output["note"] = f"only the first {len(rows)} rows are shown; there are more"
         return ToolResult(output)
 
-    def _asked(self, sql: str, call: Call) -> Rows:
+    def _query(self, sql: str, call: Call) -> Rows:
         if self._workers is not None:
             found, changed = self._workers.query(sql, self._limits, call)
         else:

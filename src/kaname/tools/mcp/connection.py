@@ -64,7 +64,7 @@ class Connection:
     async def open(self) -> tuple[Any, list[Any]]:
         """What the server can do, and its tools."""
         await self.client.__aenter__()
-        self.client.session.validate_tool_result = _taken  # what does not fit is told beside the result, instead of losing it
+        self.client.session.validate_tool_result = _accept_any  # what does not fit is told beside the result, not lost
         able = self.client.server_capabilities
         return able, await self.client.list_tools() if getattr(able, "tools", None) is not None else []
 
@@ -111,7 +111,7 @@ class Connection:
         return broken or not self.client.is_connected() or any(words in text for words in _DISCONNECTED)
 
 
-async def _taken(name: str, result: Any) -> None:
+async def _accept_any(name: str, result: Any) -> None:
     """In the place of the client's own check, which throws a result away that breaks its schema."""
 
 

@@ -23,10 +23,10 @@ class Names:
         kept = {key: name for key, name in self._given.items() if name not in own}
         taken = {*own, *self._given.values()}
         fresh = [key for key in dict.fromkeys(wanted) if key not in kept]
-        count = Counter([_plain(tool) for _, tool in fresh])
+        count = Counter([_safe_name(tool) for _, tool in fresh])
         for key in fresh:
             server, tool = key
-            plain = _plain(tool)
+            plain = _safe_name(tool)
             if not plain.strip("_-"):
                 name = _numbered(f"{_server(server)}_tool", taken)
             elif plain not in taken and count[plain] == 1:
@@ -49,15 +49,15 @@ class Names:
 
 def says_little(tool: str) -> bool:
     """Whether some of its name is lost, so that the description has to tell it."""
-    return not tool.isascii() or not _plain(tool).strip("_-")
+    return not tool.isascii() or not _safe_name(tool).strip("_-")
 
 
-def _plain(name: str) -> str:
+def _safe_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST]
 
 
 def _server(name: str) -> str:
-    return _plain(name) if _plain(name).strip("_-") else "mcp"
+    return _safe_name(name) if _safe_name(name).strip("_-") else "mcp"
 
 
 def _prefixed(server: str, tool: str) -> str:

@@ -110,7 +110,7 @@ class OwnedProcess(ClientTransport):
                 pieces = [rest]
                 for line in filter(bytes.strip, lines):
                     await to_session.send(_message(line))
-            await _gone(process, 1.0)  # the exit code comes a moment after the end of the output
+            await _has_ended(process, 1.0)  # the exit code comes a moment after the end of the output
             await self._is_over(to_session)
 
     async def _is_over(self, to_session: Any) -> None:
@@ -133,7 +133,7 @@ class OwnedProcess(ClientTransport):
                 process.stdin.write(line + b"\n")
                 await process.stdin.drain()
         except OSError:
-            await _gone(process, 1.0)
+            await _has_ended(process, 1.0)
             await self._is_over(to_session)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return  # the session ended first
@@ -175,16 +175,16 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     try:
         if process.stdin is not None:
             process.stdin.close()
-        if (task is None or not task.cancelling()) and not await _gone(process, _GRACE):
+        if (task is None or not task.cancelling()) and not await _has_ended(process, _GRACE):
             kill_group(process.pid, signal.SIGTERM)
-            await _gone(process, _GRACE)
+            await _has_ended(process, _GRACE)
     finally:
         kill_group(process.pid)
-    await _gone(process, 1.0)
+    await _has_ended(process, 1.0)
     process._transport.close()  # type: ignore[attr-defined] # our ends of the pipes, even if a survivor holds the others
 
 
-async def _gone(process: asyncio.subprocess.Process, seconds: float) -> bool:
+async def _has_ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await process.wait()

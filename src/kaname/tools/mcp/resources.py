@@ -49,11 +49,11 @@ async def _held_by(server: McpServer) -> list[Held]:
         if isinstance(listed, Failure):
             getLogger("kaname").warning("%s", listed.error)
             break
-        found += [_held(server.name, kind, one) for one in listed]
+        found += [_entry(server.name, kind, one) for one in listed]
     return found
 
 
-def _held(server: str, kind: str, one: Any) -> Held:
+def _entry(server: str, kind: str, one: Any) -> Held:
     address = str(getattr(one, "uri", None) or getattr(one, "uri_template", None) or "")
     wanted = tuple([argument.name for argument in getattr(one, "arguments", None) or ()])
     return Held(server, kind, one.name, address, one.description or "", wanted)

@@ -93,8 +93,8 @@ class UseTool:
 
 def _words(text: str) -> set[str]:
     """Words of any script, the parts of camelCase too; and for languages that do not divide words, pairs of letters."""
-    whole = _WORD.findall(_plain(text))
-    parts = [*whole, *_WORD.findall(_plain(_HUMP.sub(" ", text)))]
+    whole = _WORD.findall(_folded(text))
+    parts = [*whole, *_WORD.findall(_folded(_HUMP.sub(" ", text)))]
     found = {word for word in parts if len(word) > 1 or ord(word) > 0x2E80}
     for word in whole:
         letters = [char for char in word if ord(char) > 0x2E80]
@@ -102,7 +102,7 @@ def _words(text: str) -> set[str]:
     return found
 
 
-def _plain(text: str) -> str:
+def _folded(text: str) -> str:
     """Without case, and without the accents that people leave out."""
     return "".join([char for char in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(char)])
 

@@ -66,7 +66,7 @@ class McpServer:
 
     async def _start(self) -> Connection:
         begun, limit = monotonic(), self.entry.start_timeout
-        parts = (self.entry, self._ended, self._heard, self._questions.asked)
+        parts = (self.entry, self._on_end, self._heard, self._questions.asked)
         made = await attempt(asyncio.to_thread, Connection, *parts, passing=(ConfigError,))
         if isinstance(made, Failure):
             raise self._not_started(reason(made.error), begun)
@@ -127,16 +127,16 @@ class McpServer:
         self._changed()
         return connection
 
-    def _lost(self, connection: Connection) -> None:
+    def _drop(self, connection: Connection) -> None:
         if self._live is connection:
             self._live = None
             self._later(connection.close())
             self._failed()
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         if self._live is not None and self._live.process is self._process:
             getLogger("kaname").warning("the tool server %s ended: %s", self.name, self._process.epitaph)
-            self._lost(self._live)
+            self._drop(self._live)
 
     def forget(self) -> None:
         """The loop that it lived in is gone, and nobody can wait for its end."""
@@ -172,8 +172,8 @@ class McpServer:
                 return outcome if isinstance(outcome, ToolResult) else to_result(outcome, schema)
             if last or not connection.refused(outcome.error):
                 break
-            self._lost(connection)
-        return self._told(connection, tool, outcome.error)
+            self._drop(connection)
+        return self._call_error(connection, tool, outcome.error)
 
     async def _sent(
         self, connection: Connection, tool: str, args: Mapping[str, Any], progress: Callable[[str], Awaitable[None]], pure: bool
@@ -193,12 +193,12 @@ class McpServer:
             if self._calls == 0:  # nobody is left for whom an answer would be of use
                 self._questions.call_off()
 
-    def _told(self, connection: Connection, tool: str, problem: BaseException) -> ToolResult:
+    def _call_error(self, connection: Connection, tool: str, problem: BaseException) -> ToolResult:
         let_go = self._live is not connection and getattr(getattr(problem, "error", None), "code", -32000) == -32000
         if not let_go and not connection.over(problem):
             return ToolResult(error=connection.error(problem))
         died = connection.why(problem) or notice("mcp.connection_lost", "connection lost")
-        self._lost(connection)
+        self._drop(connection)
         if connection.unreached(problem) or connection.refused(problem):
             return ToolResult(
                 error=f"the tool server {self.name!r} cannot be reached ({died}); the call of {tool} was not sent"
@@ -225,7 +225,7 @@ class McpServer:
                 return outcome
             if last or not connection.over(outcome.error):
                 raise AgentConnectionError(connection.error(outcome.error)) from outcome.error
-            self._lost(connection)
+            self._drop(connection)
         return None
 
     # What it tells by itself

@@ -56,12 +56,12 @@ def _parts(block: Block) -> Iterator[Block]:
     part, begun = "", 0
     for start, joint, sentence in _sentences(block.text, len(head)):
         if part and width(part) + width(sentence) > SIZE:
-            yield _cut(block, head + part, begun)
+            yield _part_of(block, head + part, begun)
             part = ""
         begun = begun if part else start
         part = part + joint + sentence if part else sentence
     if part:
-        yield _cut(block, head + part, begun)
+        yield _part_of(block, head + part, begun)
 
 
 def _head(block: Block) -> str:
@@ -99,7 +99,7 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
         yield start, text[start:end]
 
 
-def _cut(block: Block, text: str, start: int) -> Block:
+def _part_of(block: Block, text: str, start: int) -> Block:
     """A part says in which line it begins."""
     place = block.place
     if place.startswith("line "):

@@ -49,9 +49,9 @@ def hit(index: Index, number: int, passage: list[Stored], score: float, similari
 
 def short_name(path: str, index: Index) -> str:
     """A README says more with its folder."""
-    whole = _plain(path)
+    whole = _normal(path)
     parts = whole.split("/")[1:]
-    others = [_plain(other) for other in index.same_name(path) if other != path]
+    others = [_normal(other) for other in index.same_name(path) if other != path]
     least = 2 if parts[-1].lower().startswith(("readme", "index")) else 1
     for count in range(least, len(parts)):
         end = "/".join(parts[-count:])
@@ -60,7 +60,7 @@ def short_name(path: str, index: Index) -> str:
     return whole[0 if path.startswith("/") else 1 :]
 
 
-def _plain(path: str) -> str:
+def _normal(path: str) -> str:
     """With slashes, one before it too, and letters as they are typed: file systems may keep their dots apart."""
     return "/" + unicodedata.normalize("NFC", path.replace(os.sep, "/")).lstrip("/")
 
@@ -97,5 +97,7 @@ def cited(key: str, index: Index) -> Hit:
 def _meant(name: str, index: Index) -> list[str]:
     """A whole path, or the end of one."""
     named = index.same_name(name)
-    wanted = {_plain(name), _plain(str(Path(name).expanduser().resolve()))}
-    return [path for path in named if _plain(path) in wanted] or [path for path in named if _plain(path).endswith(_plain(name))]
+    wanted = {_normal(name), _normal(str(Path(name).expanduser().resolve()))}
+    return [path for path in named if _normal(path) in wanted] or [
+        path for path in named if _normal(path).endswith(_normal(name))
+    ]

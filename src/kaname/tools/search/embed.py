@@ -63,10 +63,10 @@ class ServedEmbeddings:
     def embed(self, texts: Sequence[str]) -> Any:
         vectors: list[Any] = []
         for start in range(0, len(texts), _BATCH):
-            vectors += self._asked(list(texts[start : start + _BATCH]))
+            vectors += self._post(list(texts[start : start + _BATCH]))
         return vectors
 
-    def _asked(self, texts: list[str]) -> list[Any]:
+    def _post(self, texts: list[str]) -> list[Any]:
         """Again after a moment if the server is busy or stumbles, a few times."""
         for pause in (*_PAUSES, None):
             try:
@@ -127,19 +127,19 @@ def checked(made: Any, name: str, count: int, *, zeros: bool = False) -> Any:
         )
     bad = numpy.flatnonzero(~numpy.isfinite(vectors).all(axis=1))
     if len(bad):
-        raise BadVector(_told(name, notice("search.vector_not_finite", "NaN or infinity in vector {value}", value=bad[0] + 1)))
+        raise BadVector(_unusable(name, notice("search.vector_not_finite", "NaN or infinity in vector {n}", n=bad[0] + 1)))
     lengths = numpy.linalg.norm(vectors.astype(numpy.float64), axis=1, keepdims=True)
     if not zeros and not lengths.all():
         place = int(numpy.flatnonzero(lengths == 0)[0]) + 1
-        raise BadVector(_told(name, notice("search.vector_zero", "only zeros in vector {place}", place=place)))
+        raise BadVector(_unusable(name, notice("search.vector_zero", "only zeros in vector {place}", place=place)))
     return (vectors / numpy.maximum(lengths, 1e-300)).astype(numpy.float32)
 
 
 def _no_vectors(name: str, what: str) -> ConfigError:
-    return ConfigError(_told(name, what))
+    return ConfigError(_unusable(name, what))
 
 
-def _told(name: str, what: str) -> str:
+def _unusable(name: str, what: str) -> str:
     return notice("search.embeddings_gave", "the embeddings {name} gave {what}", name=name, what=what)
 
 

@@ -31,7 +31,7 @@ class Looked:
 
     def look(self, paths: list[Path]) -> None:
         for path in paths:
-            kind = self._kind(path) if self._named(path) else "unseen"
+            kind = self._kind(path) if self._name_is_utf8(path) else "unseen"
             if kind == "file":
                 self.files.append(path)
             elif kind == "folder":
@@ -119,7 +119,7 @@ class Looked:
             told += (folder.rstrip(os.sep) + os.sep,)
         self._kept += told
 
-    def _named(self, path: Path) -> bool:
+    def _name_is_utf8(self, path: Path) -> bool:
         """What is stored is UTF-8."""
         shown = str(path).encode("utf-8", "replace").decode()
         if shown != str(path):
@@ -130,7 +130,7 @@ class Looked:
         if path.suffix.lower() not in READERS:
             self.passed[path.suffix.lower() or notice("search.without_ending", "without ending")] += 1
             return False
-        return self._named(path) and not self._leads_out(path, top)
+        return self._name_is_utf8(path) and not self._leads_out(path, top)
 
     def _leads_out(self, path: Path, top: Path) -> bool:
         out = os.path.islink(path) and os.path.exists(path) and not Path(os.path.realpath(path)).is_relative_to(top)

@@ -28,7 +28,7 @@ _COMMON = frozenset(_WORDS.split())  # short ones, which have no stem but themse
 
 def terms(text: str) -> list[str]:
     """Words, and of Japanese every pair of letters, except where both are hiragana that many sentences end with."""
-    text = "".join(map(_plain, unicodedata.normalize("NFKC", text).casefold()))
+    text = "".join(map(_without_accent, unicodedata.normalize("NFKC", text).casefold()))
     found = []
     for word in _SPACED.findall(text):
         found.append(_stem(word))
@@ -41,7 +41,7 @@ def terms(text: str) -> list[str]:
 
 
 @cache
-def _plain(char: str) -> str:
+def _without_accent(char: str) -> str:
     """Without its accent, if it is Latin, Greek or Cyrillic; vowels that are marks on other letters are left out."""
     if char.isascii() or char in "\u3099\u309a":
         return char

@@ -68,10 +68,10 @@ class SearchTool:
         if not input_text.strip():
             return ToolResult(error="say what to look for", retryable=False)
         hits = await off_loop(lambda: self.pipeline.search(input_text, self.top_k))
-        return ToolResult(_shown(hits, self.max_characters))
+        return ToolResult(_passages(hits, self.max_characters))
 
 
-def _shown(hits: list[Hit], most: int) -> dict[str, Any]:
+def _passages(hits: list[Hit], most: int) -> dict[str, Any]:
     passages: list[dict[str, Any]] = []
     left, cut = most, False
     for hit in hits:

@@ -92,14 +92,14 @@ def json_call(text: str, tools: Tools) -> Call | None:
     held: Any = value[given] if given else rest or {}
     alone = not given or not set(rest) - {given}
     certain = bool(given) and named != "name" and alone
-    return Call(value[named].strip(), _held(held, value[named], tools), thought, alone, certain)
+    return Call(value[named].strip(), _arguments_in(held, value[named], tools), thought, alone, certain)
 
 
 def _is_schema(given: Any) -> bool:
     return isinstance(given, Mapping) and given.get("type") == "object" and isinstance(given.get("properties"), Mapping)
 
 
-def _held(held: Any, name: str, tools: Tools) -> Mapping[str, Any] | str:
+def _arguments_in(held: Any, name: str, tools: Tools) -> Mapping[str, Any] | str:
     schema = tools.get(tool_named(name, tools))
     if is_end(name, tools):
         return answer_in(plain_text(held))

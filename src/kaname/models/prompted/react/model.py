@@ -25,7 +25,6 @@ from ....core.messages import (
     ToolSpec,
     assistant,
 )
-from ....core.notices import notice
 from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
@@ -81,17 +80,8 @@ class Stops:
         room = _MOST_STOPS - len(STOPS)
         if len(theirs) > room and not self._warned:
             self._warned = True
-            getLogger("kaname").warning(
-                notice(
-                    "model.too_many_stops",
-                    "only {room} of your stop sequences go with tools as text, {theirs} do not: providers take "
-                    "{most_stops}, and {count} keep the model from making up observations",
-                    room=room,
-                    theirs=theirs[room:],
-                    most_stops=_MOST_STOPS,
-                    count=len(STOPS),
-                )
-            )
+            text = "only %s of your stop sequences go with tools as text, without %s: providers take %s in all"
+            getLogger("kaname").warning(text, room, theirs[room:], _MOST_STOPS)
         return {**settings, self._setting: [*STOPS, *theirs[:room]]}
 
 
@@ -119,7 +109,7 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: S
     if request.schema is not None:
         return await _reply_in_schema(ask, replace(request, messages=told(request)), emit)
     sections = Sections()
-    said = await _asked(ask, request, sections, emit, stops or Stops())
+    said = await _ask(ask, request, sections, emit, stops or Stops())
     if said.message.calls:  # it could, after all
         return said
     for piece, kind in sections.finish():
@@ -165,7 +155,7 @@ async def _reply_in_schema(ask: Any, request: ModelRequest, emit: Emit) -> Model
     return replace(said, message=Message("assistant", (*kept, Text(answer))))
 
 
-async def _asked(ask: Any, request: ModelRequest, sections: Sections, emit: Emit, stops: Stops) -> ModelReply:
+async def _ask(ask: Any, request: ModelRequest, sections: Sections, emit: Emit, stops: Stops) -> ModelReply:
     """A server that takes no stop sequences says so before anything was shown, and is asked again without them."""
     heard = False
 
@@ -252,7 +242,7 @@ def told(request: ModelRequest) -> tuple[Message, ...]:
     out = [Message("system", (Text("\n\n".join(instructions)),))] if instructions else []
     for message in request.messages:
         if message.role == "assistant":
-            if written := _written(message, request.tools):  # an empty message is refused by some servers
+            if written := _render(message, request.tools):  # an empty message is refused by some servers
                 out.append(assistant(written))
         elif message.role == "tool":
             results = [part for part in message.parts if isinstance(part, ToolResult)]
@@ -269,7 +259,7 @@ def told(request: ModelRequest) -> tuple[Message, ...]:
     return tuple(out)
 
 
-def _written(message: Message, tools: tuple[ToolSpec, ...]) -> str:
+def _render(message: Message, tools: tuple[ToolSpec, ...]) -> str:
     if (unread := _as_written(message)) is not None:
         return unread
     lines = [f"Thought: {message.thinking}"] if message.thinking else []

@@ -71,7 +71,7 @@ def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) 
     if found[0].kind != "bare" and any(section.kind in ("thought", "input") for section in found):
         return Reading(thoughts, problem="there was neither an action nor a final answer")
     bare = "\n".join([section.text for section in found if section.kind == "bare"])
-    reading = _bare(bare, sections.raw, tools, careful)
+    reading = _read_unlabelled(bare, sections.raw, tools, careful)
     return replace(reading, thought=reading.thought or thoughts)
 
 
@@ -90,7 +90,7 @@ def _labelled(found: list[Section], first: Section, raw: str, tools: Tools, care
         if answer:
             return Reading(thoughts, answer=answer)
         if prose:
-            return _told(raw, tools)  # the word has another meaning here
+            return _read_prose(raw, tools)  # the word has another meaning here
         if call is None:
             broken = is_broken(unfenced(first.text))
             return Reading(thoughts, problem="the JSON was not valid" if broken else "the action named no tool")
@@ -141,7 +141,7 @@ def _args(given: str, name: str, tools: Tools) -> Mapping[str, Any] | str:
     return answer_in(given) if is_end(name, tools) else arguments_for(given, tools.get(tool_named(name, tools)))
 
 
-def _bare(text: str, raw: str, tools: Tools, careful: Collection[str]) -> Reading:
+def _read_unlabelled(text: str, raw: str, tools: Tools, careful: Collection[str]) -> Reading:
     """No label: a call, if it is the whole of the text; else the answer."""
     whole = unfenced(text)
     if whole[:1] in ("{", "["):
@@ -156,10 +156,10 @@ def _bare(text: str, raw: str, tools: Tools, careful: Collection[str]) -> Readin
     call = bracket_call(text, tools)
     if call is not None and (is_end(call.name, tools) or (call.alone and tool_named(call.name, tools))):
         return _run(call, tools, careful)
-    return _told(raw, tools)
+    return _read_prose(raw, tools)
 
 
-def _told(text: str, tools: Tools) -> Reading:
+def _read_prose(text: str, tools: Tools) -> Reading:
     """The answer, unless a call stands in it that is neither in the protocol's form nor clearly talked about."""
     lines = [line.strip("> \t") for line in text.split("\n")]
     if any(_is_call(piece, tools) for piece in (*_objects(text), *lines)) or text.startswith("```tool_code"):
@@ -210,10 +210,7 @@ def _run(call: Call, tools: Tools, careful: Collection[str]) -> Reading:
     if isinstance(call.args, str) and is_broken(call.args):
         return Reading(call.thought, problem="the input was not valid JSON")
     if name in careful and not (call.alone and _fits(call.args, tools.get(name) or {})):
-        return Reading(
-            call.thought,
-            problem=_UNCLEAR,
-        )
+        return Reading(call.thought, problem=_UNCLEAR)
     return Reading(call.thought, name, call.args)
 
 

@@ -68,7 +68,7 @@ class DuckEngine:
         try:
             return duckdb.connect(str(self._path), read_only=True, config=_SETTINGS)
         except duckdb.Error as problem:
-            raise QueryFailed(_told(problem)) from problem
+            raise QueryFailed(_message(problem)) from problem
 
     def tables(self) -> list[Table]:
         import duckdb
@@ -84,7 +84,7 @@ class DuckEngine:
                 samples = _samples(connection, table, column) if wanted else ()
                 columns.append(Column(column, kind, comment or "", samples))
         except duckdb.Error as problem:
-            raise QueryFailed(_told(problem)) from problem
+            raise QueryFailed(_message(problem)) from problem
         finally:
             connection.close()
         return [Table(name, tuple(columns), told, "main", catalog) for name, (columns, told, catalog) in found.items()]
@@ -98,7 +98,7 @@ class DuckEngine:
             made = {small(name) for (name,) in connection.execute(_MACROS).fetchall()}
             system = {small(name) for (name,) in connection.execute(_SYSTEM).fetchall()}
         except duckdb.Error as problem:
-            raise QueryFailed(_told(problem)) from problem
+            raise QueryFailed(_message(problem)) from problem
         finally:
             connection.close()
         if hidden := sorted([name for name in made if name in _WITHOUT_A_CALL or not name.isidentifier()]):
@@ -123,7 +123,7 @@ class DuckEngine:
         except duckdb.OutOfMemoryException:
             raise too_large() from None
         except (duckdb.Error, RuntimeError, ValueError) as problem:
-            raise QueryFailed(_told(problem)) from problem
+            raise QueryFailed(_message(problem)) from problem
         finally:
             alarm.cancel()
             connection.close()
@@ -204,5 +204,5 @@ def _samples(connection: Any, table: str, column: str) -> tuple[str, ...]:
     return tuple([str(value) for (value,) in rows if value is not None])
 
 
-def _told(problem: Exception) -> str:
+def _message(problem: Exception) -> str:
     return str(problem).strip().split("\n\nLINE")[0].split("\nLINE")[0][:1_000]

@@ -101,7 +101,7 @@ class PostgresEngine:
 
     def tables(self) -> list[Table]:
         found: dict[tuple[str, str], tuple[list[Column], str, str]] = {}
-        powerful, rows = self._asked(_POWER, _COLUMNS)
+        powerful, rows = self._select(_POWER, _COLUMNS)
         if powerful and not self._allow_superuser:
             raise ConfigError(_too_powerful(powerful[0][0]))
         for schema, table, told, column, kind, comment, samples, catalog in rows:
@@ -113,11 +113,11 @@ class PostgresEngine:
 
     def names(self) -> dict[str, frozenset[str]]:
         """What is a function after a dot, what is a table; types, functions and operators that users have made."""
-        found = self._asked(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS, _HIDDEN)
+        found = self._select(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS, _HIDDEN)
         kinds = ("calls", "types", "own_functions", "own_operators", "hidden")
         return {kind: frozenset({name for (name,) in rows}) for kind, rows in zip(kinds, found, strict=True)}
 
-    def _asked(self, *questions: str) -> list[list[Any]]:
+    def _select(self, *questions: str) -> list[list[Any]]:
         import psycopg
 
         with self._open(Limits(0, 0, 10.0)) as connection:

@@ -161,7 +161,7 @@ def _rows(cursor: sqlite3.Cursor, limits: Limits) -> Rows:
     made: list[dict[str, Any]] = []
     size = 0
     for row in cursor:
-        made.append(dict(zip(names, [_shown(value) for value in row], strict=True)))
+        made.append(dict(zip(names, [_json_value(value) for value in row], strict=True)))
         length = len(str(made[-1]))
         size += length
         if length > limits.characters:
@@ -171,7 +171,7 @@ def _rows(cursor: sqlite3.Cursor, limits: Limits) -> Rows:
     return Rows(made[: limits.rows], len(made) > limits.rows or size > limits.characters)
 
 
-def _shown(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return as_hex(value) if isinstance(value, bytes) else to_json(value)
 
 

@@ -43,7 +43,7 @@ class Child:
             raise QueryFailed(told) from problem
         self.made_by = os.getpid()
         self._answers: SimpleQueue[bytes] = SimpleQueue()
-        self.end = finalize(self, _ended, self._process, self.made_by)
+        self.end = finalize(self, _end, self._process, self.made_by)
         self._killed = False
         Thread(target=_listen, args=[self._process.stdout, self._answers], name="kaname-database", daemon=True).start()
         self._send([str(Path(entry or ".").absolute()) for entry in sys.path])
@@ -71,7 +71,7 @@ class Child:
             self.kill()
             raise Late from None
         if not line:
-            raise QueryFailed(self._gone())
+            raise QueryFailed(self._why_ended())
         said: dict[str, Any] = json.loads(line)
         self._killed = self._killed or said["last"]
         for kind, error in (("refused", Refused), ("failed", QueryFailed), ("config", ConfigError)):
@@ -79,7 +79,7 @@ class Child:
                 raise error(said[kind])
         return said
 
-    def _gone(self) -> str:
+    def _why_ended(self) -> str:
         code = self._process.wait()
         return (
             f"the database's process has ended ({code}): the query asked for too much memory or broke the engine; ask for less"
@@ -93,7 +93,7 @@ def _listen(answers: IO[bytes], heard: SimpleQueue[bytes]) -> None:
     heard.put(b"")
 
 
-def _ended(process: Popen[bytes], made_by: int) -> None:
+def _end(process: Popen[bytes], made_by: int) -> None:
     if made_by != os.getpid():  # in a fork: it is our parent's
         return
     process.kill()
@@ -138,13 +138,13 @@ class Workers:
 
     def tables(self, limits: Limits) -> tuple[list[Table], list[str], list[str]]:
         """And the chosen ones that are not there, and the names of all that are."""
-        said = self._asked({"seconds": limits.seconds}, limits, Call())
+        said = self._ask({"seconds": limits.seconds}, limits, Call())
         tables = [Table(name, tuple([_column(*one) for one in columns]), *rest) for name, columns, *rest in said["tables"]]
         return tables, said["unknown"], said["names"]
 
     def query(self, sql: str, limits: Limits, call: Call) -> tuple[Rows, bool]:
         """And whether there are other tables now."""
-        said = self._asked({"sql": sql, **limits._asdict()}, limits, call)
+        said = self._ask({"sql": sql, **limits._asdict()}, limits, call)
         return Rows(said["rows"], said["more"]), said["changed"]
 
     def close(self) -> None:
@@ -153,11 +153,11 @@ class Workers:
         for child in children:
             child.end()
 
-    def _asked(self, request: dict[str, Any], limits: Limits, call: Call) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], limits: Limits, call: Call) -> dict[str, Any]:
         with self._free:
             if call.is_off:  # before its turn came
                 raise QueryFailed("called off")
-            child = self._taken()
+            child = self._take()
             call.holds(child)
             try:
                 return child.ask(request, limits.seconds + _LATE)
@@ -165,9 +165,9 @@ class Workers:
                 raise out_of_time(limits) from None
             finally:
                 call.holds(None)
-                self._kept(child)
+                self._keep(child)
 
-    def _taken(self) -> Child:
+    def _take(self) -> Child:
         with self._lock:
             child = self._idle.pop() if self._idle else None
         if child is not None and child.alive():
@@ -178,7 +178,7 @@ class Workers:
             told = "the database's process does not start"
             raise QueryFailed(told) from None
 
-    def _kept(self, child: Child) -> None:
+    def _keep(self, child: Child) -> None:
         with self._lock:
             if keep := child.alive() and not self._idle:
                 self._idle.append(child)

@@ -93,10 +93,10 @@ class _Html(HTMLParser):
         if self._cells is None:
             self._cells = []
         else:
-            self._cells.append(self._written())
+            self._cells.append(self._joined_text())
         self._held = []
 
-    def _written(self) -> _Written:
+    def _joined_text(self) -> _Written:
         parts: list[str] = []
         lines: list[tuple[int, int]] = []
         length, last = 0, " "
@@ -110,7 +110,7 @@ class _Html(HTMLParser):
         return _Written("".join(parts).rstrip(), tuple(lines))
 
     def _end(self) -> None:
-        written = self._written() if self._cells is None else _row([*self._cells, self._written()])
+        written = self._joined_text() if self._cells is None else _row([*self._cells, self._joined_text()])
         place = f"line {written.lines[0][1]}" if written.lines else ""
         if written.text and self._level:
             self.named = self.named or self._level == 1

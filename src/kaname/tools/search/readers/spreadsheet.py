@@ -60,12 +60,12 @@ def _shared(archive: ZipFile) -> list[str]:
     with opened(archive, "xl/sharedStrings.xml", _LARGEST) as file:
         for _, node in ElementTree.iterparse(file):
             if node.tag == f"{_S}si":
-                found.append(_written(node))
+                found.append(_text(node))
                 node.clear()
     return found
 
 
-def _written(node: Element) -> str:
+def _text(node: Element) -> str:
     """Without the readings that a Japanese Excel keeps beside the words."""
     runs = [one for child in node if child.tag != f"{_S}rPh" for one in child.iter(f"{_S}t")]
     return "".join([one.text or "" for one in runs]).strip()
@@ -107,7 +107,7 @@ def _column(cell: Element, number: int) -> int:
 def _cell(cell: Element, book: _Book) -> str:
     value = cell.find(f"{_S}v")
     if (written := cell.find(f"{_S}is")) is not None:
-        return _written(written)
+        return _text(written)
     if value is None or value.text is None:
         return ""
     kind = cell.get("t", "n")
