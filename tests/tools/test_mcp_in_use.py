@@ -606,6 +606,11 @@ def test_ctrl_c_ends_a_question(tmp_path):
 T = [{"calls": [{"name": "t"}]}, "fin"]
 
 
+def without_nohup():
+    """The suite may have been started with `nohup`, which programs inherit, and heed."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("signals", "code"),
     [([signal.SIGTERM], 143), ([signal.SIGHUP], 129), ([signal.SIGKILL], -9), ([signal.SIGINT] * 2, None)],
@@ -614,7 +619,9 @@ T = [{"calls": [{"name": "t"}]}, "fin"]
 def test_no_server_outlives_us(tmp_path, signals, code):
     note = tmp_path / "pid"
     command, environment = kaname(tmp_path, T, {"s": raw("pid", note)}, "run", "go")
-    running = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    running = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=without_nohup
+    )
     seen = b""
     while b"t()" not in seen:
         seen += os.read(running.stdout.fileno(), 1000)
