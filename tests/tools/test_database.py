@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, call
-from kaname.tools.database.engines.postgres_check import check
+from kaname.tools.database.check import check
 from kaname.tools.database.sandbox.process import START, Workers
 from kaname.tools.database.statement import Refused
 from kaname.tools.database.tables import Column, Known, Table
@@ -67,23 +67,19 @@ def tool_for(sources, engine, **more):
     return DatabaseTool(sources[engine], allow_superuser=True, **more)
 
 
-UNJUDGED = {
-    "sqlite": "import kaname.tools.database.engines.sqlite as one; one._Judge.__call__ = lambda *given: 0",
-    "duckdb": "import kaname.tools.database.engines.duckdb as one; one.check = lambda *given: None",
-    "postgres": "import kaname.tools.database.engines.postgres as one; one.check = lambda *given: None",
-}
+UNJUDGED = "import kaname.tools.database.session as session; session.check = lambda sql, known: None"
 
 
 def without_the_first_wall(tool):
     """A tool whose worker hands every statement to the engine without a look at it."""
-    tool._workers = Workers(tool._workers._opening, START.replace("main()", f"{UNJUDGED[tool._dialect]}; main()"))
+    tool._workers = Workers(tool._workers._opening, START.replace("main()", f"{UNJUDGED}; main()"))
     return tool
 
 
 def customers():
     tables = [Table("customers", (Column("id", "integer"), Column("name", "text")), "", "public")]
     calls = {"pg_read_file", "pg_ls_dir", "pg_create_physical_replication_slot"}
-    return Known("postgres", tables, hidden=frozenset({"secrets", "pg_authid"}), calls=frozenset(calls))
+    return Known("postgres", tables, calls=frozenset(calls))
 
 
 def contents(sources, engine):

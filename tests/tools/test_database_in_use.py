@@ -19,7 +19,6 @@ import pytest
 
 from kaname import ConfigError
 from kaname.tools.database.engines.base import Limits, QueryFailed, Rows, read_rows, unique
-from kaname.tools.database.statement import Missing
 from kaname.tools.database.tables import Column, Table
 from kaname.tools.database.tool import DatabaseTool
 from tests.postgres import cluster, program
@@ -144,6 +143,9 @@ STOPPED = {
         "SELECT 1 OPERATOR(pg_catalog.+) 2",
         "SELECT \"pg_read_file\"('/etc/hostname')",
         "SELECT customers.leak FROM customers",
+        "WITH a AS (SELECT * FROM keys_hidden), keys_hidden AS (SELECT 1) SELECT * FROM a",
+        "SELECT 1 OPERATOR(pg_catalog.=) ANY (SELECT 2)",
+        "SELECT '(1,2)'::other.point",
     ],
     "duckdb": [
         "SELECT true and\u1680$$, (SELECT apikey FROM keys_hidden) AS x$$",
@@ -155,6 +157,9 @@ STOPPED = {
         "SELECT * FROM 'keys_hidden'",
         "SELECT * FROM '/etc/hostname'",
         "SELECT * FROM query('SELECT 1')",
+        "WITH a AS (SELECT * FROM keys_hidden), keys_hidden AS (SELECT 1) SELECT * FROM a",
+        "FROM x.y.main.customers",
+        "WITH d AS (COPY keys_hidden TO 'x') SELECT * FROM d",
     ],
     "sqlite": [
         "SELECT id FROM customers WHERE (id,'HIDDEN-KEY') IN keys_hidden",
@@ -164,9 +169,19 @@ STOPPED = {
         "SELECT * FROM [keys_hidden]",
         "SELECT * FROM `keys_hidden`",
         "SELECT * FROM sqlite_master",
+        "WITH x AS (SELECT name FROM sqlite_master) SELECT * FROM x",
+        "SELECT count(*) FROM pragma_table_info('keys_hidden')",
     ],
 }
 EVERYWHERE = [
+    "WITH x AS (SELECT apikey FROM keys_hidden) SELECT * FROM x",
+    "WITH x AS (SELECT (SELECT apikey FROM keys_hidden) AS k) SELECT * FROM x",
+    "WITH x AS MATERIALIZED (SELECT count(*) FROM keys_hidden) SELECT * FROM x",
+    "WITH RECURSIVE x(k) AS (SELECT apikey FROM keys_hidden UNION SELECT 'a') SELECT * FROM x",
+    "WITH order_totals AS (SELECT apikey FROM keys_hidden) SELECT * FROM order_totals",
+    "SELECT * FROM (WITH keys_hidden AS (SELECT 1) SELECT 1) x, keys_hidden",
+    "SELECT (WITH keys_hidden AS (SELECT 1) SELECT 1), (SELECT apikey FROM keys_hidden)",
+    "WITH d AS (DELETE FROM customers RETURNING *) SELECT * FROM d",
     "WITH RECURSIVE\u00a0keys_hidden AS (SELECT 1) SELECT * FROM keys_hidden x, (SELECT * FROM keys_hidden) y JOIN main.keys_hidden z",
     "WITH a AS (SELECT 1) SELECT * FROM (WITH keys_hidden AS (SELECT 1) SELECT 1) x, keys_hidden",
     "WITH keys_hidden AS (SELECT * FROM keys_hidden) SELECT * FROM keys_hidden",
@@ -195,7 +210,7 @@ async def test_a_name_of_with_never_finds_a_table(tools, engine):
         "WITH keys_hidden(apikey) AS (SELECT 'mine') SELECT keys_hidden.apikey FROM keys_hidden",
     ):
         result = await tools(engine).execute(sql)
-        assert result.is_error == (engine != "sqlite"), "SQLite knows the one from the other; for the others it is refused"
+        assert result.error is None
         assert "HIDDEN-KEY" not in json.dumps(result.output)
 
 
@@ -484,6 +499,78 @@ async def test_names_of_postgres_as_they_are(archive):
     tool.close()
 
 
+async def test_a_hidden_name_of_other_case_is_not_one_of_with(archive):
+    tool = DatabaseTool(archive, allow_superuser=True, tables=["mixed"])
+    assert "there is no table 'Mixed'" in (await tool.execute('WITH mixed AS (SELECT 1) SELECT * FROM "Mixed"')).error
+    tool.close()
+
+
+async def test_a_hidden_table_made_meanwhile_is_not_one_of_with(tmp_path):
+    made = sqlite3.connect(tmp_path / "a.db")
+    made.executescript("CREATE TABLE a (x); INSERT INTO a VALUES (1)")
+    tool = DatabaseTool(tmp_path / "a.db", tables=["a"])
+    assert (await tool.execute("SELECT x FROM a")).output == {"rows": [{"x": 1}]}
+    made.executescript("CREATE TABLE later (k); INSERT INTO later VALUES ('HIDDEN-KEY')")
+    result = await tool.execute("SELECT * FROM (WITH later AS (SELECT 1) SELECT 1) x, later")
+    assert "there is no table 'later'" in result.error
+    tool.close()
+    made.close()
+
+
+async def test_full_text_tables_can_be_searched(tmp_path):
+    made = sqlite3.connect(tmp_path / "notes.db")
+    made.executescript(
+        "CREATE VIRTUAL TABLE notes USING fts5(title, body); INSERT INTO notes VALUES ('Tea', 'green tea from Uji'), ('Rice', 'new')"
+    )
+    made.close()
+    tool = DatabaseTool(tmp_path / "notes.db", tables=["notes"])
+    sql = "SELECT title, snippet(notes, 1, '[', ']', '…', 5) AS s FROM notes WHERE notes MATCH 'uji' ORDER BY bm25(notes), rank"
+    assert (await tool.execute(sql)).output == {"rows": [{"title": "Tea", "s": "green tea from [Uji]"}]}
+    tool.close()
+
+
+async def test_a_view_is_read_for_what_it_shows(tmp_path):
+    made = sqlite3.connect(tmp_path / "v.db")
+    made.executescript(
+        "CREATE TABLE people (name, secret); INSERT INTO people VALUES ('Ken', 'HIDDEN-KEY');"
+        "CREATE VIEW inner_view AS SELECT name, upper(name) AS u FROM people; CREATE VIEW names AS SELECT u FROM inner_view"
+    )
+    made.close()
+    tool = DatabaseTool(tmp_path / "v.db", tables=["names"])
+    assert (await tool.execute("WITH x AS (SELECT * FROM names) SELECT u FROM x")).output == {"rows": [{"u": "KEN"}]}
+    for sql in (
+        "SELECT * FROM people",
+        "SELECT * FROM inner_view",
+        "WITH names AS (SELECT secret FROM people) SELECT * FROM names",
+    ):
+        assert "there is no table" in (await tool.execute(sql)).error
+    tool.close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_long_statements_are_read(tools, sources, engine):
+    needs(engine, sources)
+    for sql in (
+        f"SELECT {' || '.join(['name'] * 200)} AS x FROM customers WHERE id = 1",
+        f"SELECT id FROM customers WHERE {' OR '.join([f'id = {number}' for number in range(300)])}",
+        f"SELECT 1 AS x {'UNION ALL SELECT 1 ' * 100}",
+        "SELECT * FROM (" * 9 + "SELECT id FROM customers" + ") q" * 9,
+    ):
+        result = await tools(engine).execute(sql)
+        assert result.error is None, (sql[:60], result.error)
+
+
+async def test_a_code_block_in_a_text_is_text(tools):
+    result = await tools("sqlite").execute("SELECT '```\nSELECT 2 AS x\n```' AS x")
+    assert result.output == {"rows": [{"x": "```\nSELECT 2 AS x\n```"}]}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_half_a_character_is_refused(tools, sources, engine):
+    needs(engine, sources)
+    assert (await tools(engine).execute("SELECT '\ud800'")).error.startswith("not run: it contains")
+
+
 async def test_a_table_made_meanwhile(tmp_path):
     made = sqlite3.connect(tmp_path / "a.db")
     made.execute("CREATE TABLE a (x)")
@@ -527,9 +614,7 @@ class Own:
     def tables(self):
         return [Table("items", (Column("name", "text"),))]
 
-    def run(self, sql, limits, known):
-        if known.find("items") is None or "other" in sql:
-            raise Missing("there is no table 'other'")
+    def run(self, sql, limits):
         self.asked.append((sql, os.getpid()))
         return Rows([{"name": "cup"}], False)
 
@@ -598,6 +683,11 @@ async def test_no_function_of_postgres_is_carried_by_the_name_of_an_argument(too
         ("duckdb", "SELECT list(name ORDER BY name)[1] AS x, list(DISTINCT name ORDER BY name)[1:2] AS y FROM products"),
         ("duckdb", "SELECT id NOT IN (1, 2) = (id > 2) AS x FROM products ORDER BY id"),
         ("duckdb", "SELECT last_value(name IGNORE NULLS) OVER (ORDER BY id) AS x FROM products"),
+        (
+            "postgres",
+            "WITH d AS (SELECT id AS date, count(*) AS n FROM customers GROUP BY 1) SELECT d.date, d.n FROM d ORDER BY 1",
+        ),
+        ("duckdb", "SELECT count(*) AS n FROM shop.customers"),
         ("postgres", "SELECT DISTINCT ON (country) name FROM customers ORDER BY country, id"),
         ("postgres", "SELECT id FROM customers ORDER BY country FETCH FIRST 2 ROWS WITH TIES"),
         ("sqlite", "SELECT id FROM products WHERE id = price NOT IN (0)"),

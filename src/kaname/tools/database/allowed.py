@@ -41,7 +41,7 @@ _ANY_ENGINE = words(
 _BY_ENGINE = {
     "sqlite": words(
         """
-    likelihood likely unlikely substring_index jsonb jsonb_extract glob like zeroblob sqlite_version
+    likelihood likely unlikely randomblob subtype substring_index jsonb jsonb_extract glob like zeroblob sqlite_version
     """
     ),
     "postgres": words(
@@ -56,6 +56,11 @@ _BY_ENGINE = {
     regexp_split_to_table unaccent similarity json_populate_record jsonb_array_elements jsonb_to_recordset
     json_to_recordset xmlagg point box circle line lseg path polygon area center diameter height npoints radius
     width host masklen family inet_same_family network
+    jsonb_path_query_first jsonb_path_match jsonb_insert jsonb_object json_object jsonb_set_lax json_to_record
+    jsonb_to_record json_populate_recordset jsonb_populate_recordset jsonb_populate_record array_to_json
+    transaction_timestamp enum_range enum_first enum_last range_agg range_intersect_agg upper_inf lower_inf convert_to
+    get_byte set_byte set_bit bit_count sind cosd tand cotd asind acosd atand atan2d unistr parse_ident pg_size_pretty
+    setweight ts_delete ts_filter numnode hashtext
     """
     ),
     "duckdb": words(
@@ -82,6 +87,16 @@ _BY_ENGINE = {
     apply array_concat array_has array_has_all array_has_any array_intersect
     array_reverse array_reverse_sort current_localtimestamp dayofmonth filter from_hex from_json get_current_time
     list_cosine_distance list_distance reduce split to_binary
+    levenshtein damerau_levenshtein jaccard jaro_similarity jaro_winkler_similarity mean sem wavg arbitrary list_reverse
+    list_intersect list_select list_where list_resize list_first list_last list_median list_mode list_product
+    list_string_agg list_stddev_pop list_stddev_samp list_var_pop list_var_samp array_unique array_push_back
+    array_push_front array_pop_back array_pop_front array_value array_distance array_cosine_similarity
+    array_cosine_distance array_inner_product array_dot_product array_cross_product struct_keys struct_values
+    struct_update struct_concat map_contains map_contains_entry map_contains_value map_concat json_value json_exists
+    json_contains json_structure json_transform json_pretty json_merge_patch array_to_json try_strptime make_timestamptz
+    transaction_timestamp get_current_timestamp isoyear julian days_in_month to_quarters to_decades to_centuries
+    round_even enum_range enum_code pg_typeof parse_filename parse_dirname left_grapheme right_grapheme
+    substring_grapheme length_grapheme uuidv7 histogram_exact
     list_apply construct_array like_escape not_like_escape ilike_escape not_ilike_escape
     greatest_common_divisor gcd lcm factorial trunc fdiv fmod add subtract multiply divide
     """

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 
 from ...core.errors import nearest
+from .check import check
 from .engines.base import Engine, Limits, QueryFailed, Rows
 from .statement import Comments, Missing, cleaned
 from .tables import Known, Table, chosen, small
@@ -46,9 +47,10 @@ class Session:
             self.names = [table.name for table in there]
             tables, self.unknown = chosen(there, self._only, self._engine.dialect)
             asked: dict[str, frozenset[str]] = getattr(self._engine, "names", dict)()
-            seen = {small(table.name) for table in tables}
-            hidden = ({small(name) for name in self.names} | asked.pop("hidden", frozenset())) - seen
-            self._known = Known(self._engine.dialect, tables, self._functions, frozenset(hidden), **asked)
+            known = Known(self._engine.dialect, tuple(tables), self._functions, **asked)
+            first = {known.folded(table.name): table for table in reversed(there)}
+            hidden = {name for name, table in first.items() if table not in tables}
+            self._known = known._replace(elsewhere=known.elsewhere | hidden)
         return self._known
 
     def query(self, sql: str, limits: Limits) -> Rows:
@@ -63,13 +65,14 @@ class Session:
         """What is missing is looked for once more among the tables of this moment."""
         before = self._all()
         try:
-            return self._engine.run(statement, limits, before)
+            check(statement, before)
         except Missing:
             self._known = None
             if self._all().tables == before.tables:
                 raise
-        self._changed = True
-        return self._engine.run(statement, limits, self._all())
+            self._changed = True
+            check(statement, self._all())
+        return self._engine.run(statement, limits)
 
     def changed(self) -> bool:
         """Whether there are other tables than when this was last asked."""

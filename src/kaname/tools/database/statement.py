@@ -11,6 +11,7 @@ Comments = Literal["strip", "refuse"]
 
 LONGEST = 50_000  # characters
 _FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
+_BEGINS = re.compile(r"[\s(]*(?:select|with|values|from|table|explain|show|describe|summarize|pivot)\b", re.IGNORECASE)
 _TEXT, _NAME = "'(?:[^']|'')*'", '"(?:[^"]|"")*"'
 _ESCAPED = r"(?<![\w$])[eE]'(?:[^'\\]|''|\\.)*'"
 _DOLLAR = r"(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
@@ -36,14 +37,16 @@ def cleaned(sql: str, dialect: str, comments: Comments) -> str:
     """The statement that is run."""
     if len(sql) > LONGEST:
         raise Refused(f"the statement is longer than {LONGEST:,} characters")
-    if "\0" in sql:
-        raise Refused("it contains the character U+0000")
-    block = _FENCE.search(sql)
+    if "\0" in sql or (not sql.isascii() and sql.encode(errors="replace").decode() != sql):
+        raise Refused("it contains U+0000, or half a character")
+    block = None if _BEGINS.match(sql) else _FENCE.search(sql)
     made = _without_comments(block[1] if block else sql, _PIECES[dialect], comments).strip()
     while made.endswith(";"):
         made = made[:-1].rstrip()
     if not made:
         raise Refused("there is no statement")
+    if "kaname_row_" in made.lower():
+        raise Refused("choose another name than kaname_row_")
     return made
 
 

@@ -33,41 +33,43 @@ class Table(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The tables in the order in which a bare name finds them, and more functions that may be used.
+    """The visible tables, in the order in which a bare name finds them, and more functions that may be used.
 
-    `hidden`: names of other tables. `calls`: names that are functions when they stand after a dot, in PostgreSQL. `types`,
-    `own_functions`, `own_operators`: made by users of this database, beside the server's and those of its extensions.
+    `elsewhere`: names that mean another table where they stand alone, because it is found first. `calls`: names that are
+    functions when they stand after a dot, in PostgreSQL. `types`, `own_functions`, `own_operators`: made by users of this
+    database, beside the server's and those of its extensions.
     """
 
     dialect: str
     tables: Sequence[Table]
     functions: frozenset[str] = frozenset()
-    hidden: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     own_functions: frozenset[str] = frozenset()
     own_operators: frozenset[str] = frozenset()
 
+    def folded(self, name: str) -> str:
+        """As the engine compares names. PostgreSQL's parser has folded them already."""
+        return name if self.dialect == "postgres" else small(name)
+
     def find(self, *parts: str) -> Table | None:
-        """The table of these parts: [catalog,] [schema,] name; empty ones do not count. PostgreSQL has folded names itself."""
-        fold = str if self.dialect == "postgres" else small
-        wanted = [fold(part) for part in reversed(parts) if part]
+        """The table of these parts: [catalog,] [schema,] name; empty ones do not count."""
+        wanted = [self.folded(part) for part in reversed(parts) if part]
+        if len(wanted) > 3 or (len(wanted) == 1 and wanted[0] in self.elsewhere):
+            return None
         for table in self.tables:
             own = [table.name, table.schema or ("public" if self.dialect == "postgres" else "main"), table.catalog]
-            if wanted == [fold(part) for part in own][: len(wanted)]:
+            if wanted == [self.folded(part) for part in own][: len(wanted)]:
                 return table
         return None
 
     def check_table(self, parts: Sequence[str], named: Collection[str]) -> None:
-        """`named`: what the statement has named itself, with WITH. None of these may be the name of a hidden table: then it
-        does not matter which of the two the engine takes it for."""
-        if self.find(*parts) is None and not (small(parts[-1]) in named and not any(parts[:-1])):
-            written = ".".join([part for part in parts if part])
+        """`named`: the names of WITH that can be seen from there."""
+        given = [part for part in parts if part]
+        if self.find(*given) is None and not (len(given) == 1 and self.folded(given[0]) in named):
+            written = ".".join(given)
             raise Missing(f"there is no table {written!r}" + nearest(written, self.spelled()))
-
-    def check_named(self, name: str) -> None:
-        if small(name) in self.hidden:
-            raise Refused(f"choose another name than {name!r} in WITH")
 
     def check_function(self, name: str) -> None:
         if small(name) not in self.functions | FUNCTIONS[self.dialect]:

@@ -31,7 +31,7 @@ class DatabaseTool:
     `comments`: "strip" or "refuse". `allow_superuser`: let PostgreSQL be asked with a role that may read everything.
     Three walls: the engine's own parser, of whose reading one SELECT over the tables is let through; the engine's own read-only
     means; and a process of its own with limits on rows, size, time and memory. An `Engine` object of your own runs in this
-    process, and judges statements itself.
+    process, behind the first wall.
     """
 
     name = "database"

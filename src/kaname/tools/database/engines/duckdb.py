@@ -1,25 +1,19 @@
-"""DuckDB: opened read-only, without a way to files or networks, its configuration locked.
-
-DuckDB's own parser says what a statement is made of (`json_serialize_sql`): what is judged is what is run."""
+"""DuckDB: opened read-only, without a way to files or networks, its configuration locked."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
 from ....core.errors import ConfigError
 from ....core.notices import notice
-from ..allowed import TABLE_FUNCTIONS, words
-from ..statement import Refused
-from ..tables import Column, Known, Table, small
+from ..allowed import words
+from ..tables import Column, Table, small
 from .base import ROW, Limits, QueryFailed, Rows, need, out_of_time, read_rows, too_large
 
-_SETTINGS: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -39,7 +33,6 @@ _WITHOUT_A_CALL = words(  # functions that are called by signs and words
     like_escape ilike_escape add subtract multiply divide mod concat array_slice element_at row cast try_cast
     """
 )
-_SYSTEM = "SELECT view_name FROM duckdb_views() WHERE internal AND schema_name <> 'information_schema'"
 _MOST_SAMPLED = 200  # columns: each is a query
 _COLUMNS = """
 SELECT c.table_name, c.column_name, c.data_type, c.comment, t.comment, t.table_name IS NOT NULL, c.database_name
@@ -66,7 +59,7 @@ class DuckEngine:
         import duckdb
 
         try:
-            return duckdb.connect(str(self._path), read_only=True, config=_SETTINGS)
+            return duckdb.connect(str(self._path), read_only=True, config=SETTINGS)
         except duckdb.Error as problem:
             raise QueryFailed(_message(problem)) from problem
 
@@ -90,13 +83,12 @@ class DuckEngine:
         return [Table(name, tuple(columns), told, "main", catalog) for name, (columns, told, catalog) in found.items()]
 
     def names(self) -> dict[str, frozenset[str]]:
-        """Macros that somebody has made: one of the engine's own name would be called in its place. And the system's views."""
+        """Macros that somebody has made: one of the engine's own name would be called in its place."""
         import duckdb
 
         connection = self._open()
         try:
             made = {small(name) for (name,) in connection.execute(_MACROS).fetchall()}
-            system = {small(name) for (name,) in connection.execute(_SYSTEM).fetchall()}
         except duckdb.Error as problem:
             raise QueryFailed(_message(problem)) from problem
         finally:
@@ -104,12 +96,11 @@ class DuckEngine:
         if hidden := sorted([name for name in made if name in _WITHOUT_A_CALL or not name.isidentifier()]):
             told = f"this database has macros in the place of the engine's own signs or words: {', '.join(hidden)}"
             raise QueryFailed(told)
-        return {"own_functions": frozenset(made), "hidden": frozenset(system)}
+        return {"own_functions": frozenset(made)}
 
-    def run(self, sql: str, limits: Limits, known: Known) -> Rows:
+    def run(self, sql: str, limits: Limits) -> Rows:
         import duckdb
 
-        check(sql, known)
         connection = self._open()
         alarm = Timer(limits.seconds, connection.interrupt)
         alarm.daemon = True
@@ -130,64 +121,9 @@ class DuckEngine:
         return read_rows([text for (text,) in rows], limits)
 
 
-@cache
-def _parser() -> Any:
-    import duckdb
-
-    return duckdb.connect(":memory:", config={**_SETTINGS, "threads": "1"})
-
-
-def check(sql: str, known: Known) -> None:
-    """`Refused` unless it is one SELECT over known tables, with functions that calculate."""
-    parsed = _parser().execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0]
-    if '"error":true' in parsed[:20]:
-        raise Refused(_why(json.loads(parsed)))
-    statements = json.loads(parsed)["statements"]
-    if len(statements) != 1:
-        raise Refused("write exactly one statement")
-    nodes = list(_nodes(statements[0]))
-    named = {small(one["key"]) for node in nodes for one in node.get("cte_map", {}).get("map", ())}
-    for name in named:
-        known.check_named(name)
-    for node in nodes:
-        kind = node.get("type")
-        if kind == "BASE_TABLE":
-            known.check_table((node["catalog_name"], node["schema_name"], node["table_name"]), named)
-        elif kind == "SHOW_REF" and node.get("query") is None:
-            known.check_table((node["catalog_name"], node["schema_name"], node["table_name"]), ())
-        elif kind == "TABLE_FUNCTION" and small(node["function"]["function_name"]) not in TABLE_FUNCTIONS:
-            raise Refused(f"{node['function']['function_name']}() cannot be read from here")
-        if "function_name" in node:
-            _check_function(node, known)
-
-
-def _check_function(node: dict[str, Any], known: Known) -> None:
-    name = node["function_name"]  # whatever its schema: x.lower() is lower(x)
-    if not node.get("is_operator") or small(name) in known.own_functions:
-        known.check_function(name)
-
-
-def _why(answer: dict[str, Any]) -> str:
-    told = str(answer["error_message"]).split("\n\nLINE")[0].split("\nLINE")[0]
-    if answer["error_type"] == "parser":
-        return f"it cannot be read as SQL: {told}"
-    return "only SELECT is allowed; PIVOT only with its values: ON x IN (…)"
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    waiting = [tree]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield one
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
-
-
 def _with_hex(connection: Any, sql: str) -> str:
     """Bytes as PostgreSQL shows them: in JSON, DuckDB has a way of its own."""
-    described = connection.execute(f"DESCRIBE (\n{sql}\n)").fetchall() if "PIVOT" not in sql else []
+    described = connection.execute(f"DESCRIBE (\n{sql}\n)").fetchall()
     times = Counter([row[0].lower() for row in described])
     mine = [row[0].replace('"', '""') for row in described if row[1] == "BLOB" and times[row[0].lower()] == 1]
     if not mine:

@@ -1,6 +1,4 @@
-"""PostgreSQL: one statement in a read-only transaction with a time limit; rows come as JSON that the server has cut to size.
-
-PostgreSQL's own parser (libpg_query, by postgast) says what a statement is made of: what is judged is what is run."""
+"""PostgreSQL: one statement in a read-only transaction with a time limit; rows come as JSON that the server has cut to size."""
 
 from __future__ import annotations
 
@@ -15,9 +13,8 @@ from urllib.parse import unquote
 
 from ....core.errors import ConfigError
 from ....core.notices import notice
-from ..tables import Column, Known, Table
+from ..tables import Column, Table
 from .base import ROW, Limits, QueryFailed, Rows, need, out_of_time, read_rows
-from .postgres_check import check
 
 _COLUMNS = """
 SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class'), a.attname, format_type(a.atttypid, a.atttypmod),
@@ -48,7 +45,7 @@ SELECT o.{name} FROM {table} o JOIN pg_namespace n ON n.oid = o.{schema}
 WHERE n.nspname = ANY (current_schemas(false)) AND n.nspname !~ '^(pg_|information_schema$)' AND NOT EXISTS (
     SELECT FROM pg_depend d WHERE d.classid = '{table}'::regclass AND d.objid = o.oid AND d.deptype = 'e')
 """
-_HIDDEN = "SELECT relname FROM pg_class WHERE relnamespace = ANY (current_schemas(true)::regnamespace[]::oid[])"
+_SYSTEM = "SELECT relname FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace"  # found before any other of that name
 _POWER = """
 SELECT rolname FROM pg_roles WHERE rolname = current_user AND (rolsuper
     OR pg_has_role(oid, 'pg_read_server_files', 'USAGE') OR pg_has_role(oid, 'pg_write_server_files', 'USAGE')
@@ -112,9 +109,9 @@ class PostgresEngine:
         ]
 
     def names(self) -> dict[str, frozenset[str]]:
-        """What is a function after a dot, what is a table; types, functions and operators that users have made."""
-        found = self._select(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS, _HIDDEN)
-        kinds = ("calls", "types", "own_functions", "own_operators", "hidden")
+        """What is a function after a dot; types, functions and operators that users have made; the server's tables."""
+        found = self._select(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS, _SYSTEM)
+        kinds = ("calls", "types", "own_functions", "own_operators", "elsewhere")
         return {kind: frozenset({name for (name,) in rows}) for kind, rows in zip(kinds, found, strict=True)}
 
     def _select(self, *questions: str) -> list[list[Any]]:
@@ -126,10 +123,9 @@ class PostgresEngine:
             except psycopg.Error as problem:
                 raise QueryFailed(_first_line(problem)) from problem
 
-    def run(self, sql: str, limits: Limits, known: Known) -> Rows:
+    def run(self, sql: str, limits: Limits) -> Rows:
         import psycopg
 
-        check(sql, known)
         wrapped = (
             f"SELECT left(row_to_json({ROW})::text, {limits.characters + 1}) FROM (\n{sql}\n) {ROW} LIMIT {limits.rows + 1}"
         )

@@ -1,0 +1,67 @@
+"""Judge a statement for DuckDB by its own parser, which tells what it is made of (`json_serialize_sql`)."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from ..allowed import TABLE_FUNCTIONS
+from ..engines.duckdb import SETTINGS
+from ..statement import Refused
+from ..tables import Known, small
+from .tree import Definition, Names, walk
+
+_QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+
+
+@cache
+def _parser() -> Any:
+    import duckdb
+
+    return duckdb.connect(":memory:", config={**SETTINGS, "threads": "1"})
+
+
+def check(sql: str, known: Known) -> None:
+    answer = json.loads(_parser().execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()[0])
+    if answer["error"]:
+        raise Refused(_why(answer))
+    if len(answer["statements"]) != 1:
+        raise Refused("write exactly one statement")
+    for node, seen in walk(answer["statements"][0], "cte_map", _definitions):
+        kind = str(node.get("type"))
+        if kind.endswith("_NODE") and kind not in _QUERIES:
+            raise Refused(f"only SELECT is allowed, not {kind.partition('_')[0]}")
+        if kind == "BASE_TABLE" or (kind == "SHOW_REF" and node.get("query") is None):
+            _check_table(node, seen, known)
+        elif kind == "TABLE_FUNCTION" and small(node["function"]["function_name"]) not in TABLE_FUNCTIONS:
+            raise Refused(f"{node['function']['function_name']}() cannot be read from here")
+        if "function_name" in node:  # whatever its schema: x.lower() is lower(x)
+            name = node["function_name"]
+            if not node.get("is_operator") or small(name) in known.own_functions:
+                known.check_function(name)
+
+
+def _definitions(held: dict[str, Any]) -> list[Definition]:
+    """A name sees those before it, and itself if it is recursive."""
+    made = []
+    for place, one in enumerate(held["map"]):
+        query = one["value"].get("query_node") or one["value"].get("query")
+        recursive = "RECURSIVE_CTE_NODE" in (query.get("type"), (query.get("node") or {}).get("type"))
+        made.append(Definition(small(one["key"]), query, place + recursive))
+    return made
+
+
+def _check_table(node: dict[str, Any], seen: Names, known: Known) -> None:
+    path = (node.get("qualified_name") or {}).get("path") or [node["catalog_name"], node["schema_name"], node["table_name"]]
+    path = [part for part in path if part]
+    if len(path) == 2 and known.find(*path) is None:  # the database's name, without a schema
+        path = [path[0], "main", path[1]]
+    known.check_table(path, seen)
+
+
+def _why(answer: dict[str, Any]) -> str:
+    told = str(answer["error_message"]).split("\n\nLINE")[0].split("\nLINE")[0]
+    if answer["error_type"] == "parser":
+        return f"it cannot be read as SQL: {told}"
+    return "only SELECT is allowed; PIVOT only with its values: ON x IN (…)"

@@ -1,0 +1,151 @@
+"""Judge a statement for PostgreSQL by its own parser, as a library: libpg_query, which `postgast` brings along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ....core.errors import nearest
+from ..allowed import FUNCTIONS, TYPES, words
+from ..statement import Missing, Refused
+from ..tables import Known
+from .tree import Definition, walk
+
+# What a SELECT may be made of. Anything else is refused: other statements, locks, parameters, XML
+_NODES = words(
+    """
+    Node ParseResult RawStmt SelectStmt ResTarget ColumnRef A_Const A_Star String Integer Float Boolean BitString List A_Expr
+    BoolExpr NullTest BooleanTest CaseExpr CaseWhen CoalesceExpr MinMaxExpr SubLink RowExpr A_ArrayExpr A_Indices
+    A_Indirection TypeCast TypeName CollateClause FuncCall NamedArgExpr SQLValueFunction SetToDefault WindowDef SortBy
+    GroupingSet GroupingFunc RangeVar RangeSubselect RangeFunction RangeTableSample JoinExpr Alias WithClause
+    CommonTableExpr CTESearchClause CTECycleClause ColumnDef JsonTable JsonTableColumn JsonTablePathSpec JsonValueExpr
+    JsonFormat JsonReturning JsonOutput JsonBehavior JsonFuncExpr JsonKeyValue JsonObjectConstructor
+    JsonArrayConstructor JsonArrayQueryConstructor JsonObjectAgg JsonArrayAgg JsonAggConstructor JsonIsPredicate
+    JsonArgument JsonParseExpr JsonScalarExpr JsonSerializeExpr
+    """
+)
+
+
+def check(sql: str, known: Known) -> None:
+    statements = _parsed(sql)
+    if len(statements) != 1:
+        raise Refused("write exactly one statement")
+    for node, seen in walk(statements, "withClause", _definitions):
+        if "intoClause" in node:
+            raise Refused("only SELECT is allowed, not INTO")
+        if "typeName" in node:
+            _check_type(node["typeName"], known)
+        for kind in node:
+            if kind[0].isupper():  # objects say what they are by a name; fields begin with small letters
+                if kind not in _NODES:
+                    raise Refused(f"only SELECT is allowed, not {kind.removesuffix('Stmt').upper()}")
+                if kind == "RangeVar":
+                    named = node[kind]
+                    known.check_table((named.get("catalogname", ""), named.get("schemaname", ""), named["relname"]), seen)
+                elif judge := _JUDGES.get(kind):
+                    judge(node[kind], known)
+
+
+def _parsed(sql: str) -> list[Any]:
+    """As JSON, and not as the messages that postgast makes of it: these may not be nested more than a hundred deep."""
+    library, errors = import_module("postgast.native").lib, import_module("postgast.errors")
+    result = library.pg_query_parse(sql.encode())
+    try:
+        errors.check_error(result)
+        return list(json.loads(result.parse_tree).get("stmts", []))
+    except errors.PgQueryError as problem:
+        raise Refused(f"it cannot be read as SQL: {problem}") from None
+    finally:
+        library.pg_query_free_parse_result(result)
+
+
+def _definitions(held: dict[str, Any]) -> list[Definition]:
+    """A name sees those before it; of a recursive WITH, all."""
+    found = [one["CommonTableExpr"] for one in held["ctes"]]
+    every = held.get("recursive", False)
+    return [Definition(one["ctename"], one, len(found) if every else place) for place, one in enumerate(found)]
+
+
+def _names(parts: list[Any]) -> list[str]:
+    return [part.get("String", {}).get("sval", "") for part in parts]
+
+
+def _check_dots(names: list[str], known: Known) -> None:
+    """`f.pg_read_file` is `pg_read_file(f)` where `f` has no such column."""
+    columns = known.columns()
+    for name in names:
+        called = name in known.calls - FUNCTIONS["postgres"] - TYPES - columns
+        if called or name in known.own_functions - known.functions:
+            raise Missing(f"there is no column {name!r}" + nearest(name, columns))
+
+
+def _check_column(node: Any, known: Known) -> None:
+    _check_dots(_names(node["fields"])[1:], known)
+
+
+def _check_field(node: Any, known: Known) -> None:
+    _check_dots(_names(node["indirection"]), known)
+
+
+def _check_function(node: Any, known: Known) -> None:
+    *schema, name = _names(node["funcname"])
+    if schema not in ([], ["pg_catalog"]):  # the parser writes the server's own so, where a word stands for a function
+        raise Refused(f"write {name}() without a schema")
+    known.check_function(name)
+
+
+def _check_type(node: Any, known: Known) -> None:
+    *schema, name = _names(node["names"])
+    own = schema in ([], ["public"]) and name in known.types
+    if not own and (schema not in ([], ["pg_catalog"]) or name.removeprefix("_") not in TYPES):
+        raise Refused(f"a cast to {name} is not allowed here")
+
+
+def _check_operator(node: Any, known: Known) -> None:
+    _check_own(node["name"], known, between="BETWEEN" in node["kind"])
+
+
+def _check_own(parts: list[Any], known: Known, *, between: bool = False) -> None:
+    *schema, name = _names(parts) or [""]
+    if schema:
+        raise Refused("write the operator without OPERATOR()")
+    if own := ({">=", "<="} if between else {name}) & known.own_operators:
+        raise Refused(f"{', '.join(sorted(own))} is an operator of this database's own")
+
+
+_EQUALS = [{"String": {"sval": "="}}]
+
+
+def _check_case(node: Any, known: Known) -> None:
+    _check_own(_EQUALS if "arg" in node else [], known)
+
+
+def _check_join(node: Any, known: Known) -> None:
+    _check_own(_EQUALS if node.get("isNatural") or node.get("usingClause") else [], known)
+
+
+def _check_sample(node: Any, known: Known) -> None:
+    if _names(node["method"]) not in (["system"], ["bernoulli"]):
+        raise Refused("TABLESAMPLE is SYSTEM or BERNOULLI")
+
+
+def _check_value(node: Any, known: Known) -> None:
+    if "DATE" not in node["op"] and "TIME" not in node["op"]:
+        raise Refused("who is asking is not told")
+
+
+_JUDGES: dict[str, Callable[[Any, Known], None]] = {
+    "ColumnRef": _check_column,
+    "A_Indirection": _check_field,
+    "FuncCall": _check_function,
+    "TypeName": _check_type,
+    "A_Expr": _check_operator,
+    "SubLink": lambda node, known: _check_own(node.get("operName", []), known),
+    "SortBy": lambda node, known: _check_own(node.get("useOp", []), known),
+    "CaseExpr": _check_case,
+    "JoinExpr": _check_join,
+    "RangeTableSample": _check_sample,
+    "SQLValueFunction": _check_value,
+}

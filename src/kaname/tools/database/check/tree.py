@@ -1,0 +1,31 @@
+"""Walk a parsed statement, knowing which names of WITH can be seen from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+Names = frozenset[str]
+
+
+class Definition(NamedTuple):
+    """One name of a WITH. `sees`: how many of the names of that WITH can be seen from inside it."""
+
+    name: str
+    query: Any
+    sees: int
+
+
+def walk(tree: Any, key: str, definitions: Callable[[Any], list[Definition]]) -> Iterator[tuple[dict[str, Any], Names]]:
+    """Every object of the tree, and the names of WITH that it can see. `key`: under which an object holds its WITH."""
+    waiting: list[tuple[Any, Names]] = [(tree, frozenset())]
+    while waiting:
+        one, seen = waiting.pop()
+        if isinstance(one, list):
+            waiting += [(item, seen) for item in one]
+        elif isinstance(one, dict):
+            yield one, seen
+            found = definitions(one[key]) if key in one else []
+            names = [definition.name for definition in found]
+            waiting += [(definition.query, seen.union(names[: definition.sees])) for definition in found]
+            waiting += [(value, seen.union(names)) for name, value in one.items() if name != key]
