@@ -159,6 +159,10 @@ STOPPED = {
         "SELECT * FROM query('SELECT 1')",
         "WITH a AS (SELECT * FROM keys_hidden), keys_hidden AS (SELECT 1) SELECT * FROM a",
         "FROM x.y.main.customers",
+        "WITH RECURSIVE keys_hidden AS (SELECT apikey FROM keys_hidden UNION ALL SELECT apikey FROM keys_hidden WHERE false) "
+        "SELECT * FROM keys_hidden",
+        "WITH __show_tables_expanded AS (SELECT 1) FROM (SHOW ALL TABLES)",
+        'WITH """tables""" AS (SELECT 1) FROM (SHOW TABLES)',
         "WITH d AS (COPY keys_hidden TO 'x') SELECT * FROM d",
     ],
     "sqlite": [
@@ -171,6 +175,7 @@ STOPPED = {
         "SELECT * FROM sqlite_master",
         "WITH x AS (SELECT name FROM sqlite_master) SELECT * FROM x",
         "SELECT count(*) FROM pragma_table_info('keys_hidden')",
+        "SELECT 1 -explain-1 AS x, (SELECT apikey FROM keys_hidden) AS v\nFROM (SELECT 1 AS explain)",
     ],
 }
 EVERYWHERE = [
@@ -205,8 +210,8 @@ async def test_ways_to_what_is_hidden_are_closed(tools, engine, sql):
 async def test_a_name_of_with_never_finds_a_table(tools, engine):
     """Whatever the engine makes of it, the hidden table's row is not what comes back."""
     for sql in (
-        "WITH RECURSIVE\u00a0keys_hidden AS (SELECT 1) SELECT * FROM keys_hidden",
-        "WITH RECURSIVE\u3000keys_hidden AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM keys_hidden WHERE a < 3) SELECT * FROM keys_hidden",
+        "WITH RECURSIVE keys_hidden AS (SELECT 1) SELECT * FROM keys_hidden",
+        "WITH RECURSIVE keys_hidden AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM keys_hidden WHERE a < 3) SELECT * FROM keys_hidden",
         "WITH keys_hidden(apikey) AS (SELECT 'mine') SELECT keys_hidden.apikey FROM keys_hidden",
     ):
         result = await tools(engine).execute(sql)
@@ -254,7 +259,6 @@ HONEST = {
         ("SELECT max(id) FROM customers", [{"max(id)": 24}]),
         ('SELECT count(*) AS n FROM customers WHERE city = "東京"', [{"n": 3}]),
         ("VALUES (1)", [{"column1": 1}]),
-        ("SELECT\u3000id FROM customers\u00a0WHERE id = 1", [{"id": 1}]),
     ],
     "duckdb": [
         ("SELECT weighted_avg(price, 1) > 0 AS w FROM products", [{"w": True}]),
@@ -560,6 +564,40 @@ async def test_long_statements_are_read(tools, sources, engine):
         assert result.error is None, (sql[:60], result.error)
 
 
+@pytest.mark.parametrize(
+    ("engine", "sql"),
+    [
+        ("sqlite", "-- c\nSELECT count(*) AS n FROM customers WHERE name <> '```\nSELECT 9 AS n\n```'"),
+        ("postgres", "SELECT 1 -- x\r + 1 AS n"),
+        ("duckdb", "SELECT 1 -- x\r + 1 AS n"),
+        ("postgres", "SELECT E'a'\n'\\' -- x\n' AS s"),
+        ("postgres", "SELECT 1 AS ★$$, ' $$ -- not gone\n' AS b"),
+        ("sqlite", "SELECT b\u00a0c AS n FROM (SELECT 1 AS b, 2 AS b\u00a0c)"),
+        ("sqlite", "SELECT id AS explain FROM customers WHERE id = 1"),
+    ],
+)
+async def test_cleaning_a_statement_does_not_change_its_rows(tools, sources, engine, sql):
+    needs(engine, sources)
+    result = await tools(engine).execute(sql)
+    with directly(sources, engine) as run:
+        _, wanted = run(sql)
+    assert result.error is None
+    assert [list(row.values()) for row in result.output["rows"]] == [list(row) for row in wanted]
+
+
+async def test_tables_named_like_functions_and_generated_columns(tmp_path):
+    made = sqlite3.connect(tmp_path / "odd.db")
+    made.executescript(
+        "CREATE TABLE json_each (key, value); INSERT INTO json_each VALUES (1, 'HIDDEN-KEY');"
+        "CREATE TABLE g (a, b AS (a * 2)); INSERT INTO g VALUES (4)"
+    )
+    made.close()
+    tool = DatabaseTool(tmp_path / "odd.db", tables=["g"])
+    assert "there is no table" in (await tool.execute("SELECT key, value FROM json_each")).error
+    assert (await tool.execute("SELECT b FROM g")).output == {"rows": [{"b": 8}]}
+    tool.close()
+
+
 async def test_a_code_block_in_a_text_is_text(tools):
     result = await tools("sqlite").execute("SELECT '```\nSELECT 2 AS x\n```' AS x")
     assert result.output == {"rows": [{"x": "```\nSELECT 2 AS x\n```"}]}
@@ -790,6 +828,11 @@ async def test_macros_of_duckdb_are_not_taken_for_the_engines(tmp_path):
     assert (await tool.execute("SELECT upper(name) AS x FROM seen")).output == {"rows": [{"x": "A"}]}
     tool.close()
     with duckdb.connect(str(tmp_path / "own.duckdb")) as made:
+        made.execute('CREATE MACRO "current_date"() AS (SELECT max(apikey) FROM keys_hidden)')
+    tool = DatabaseTool(tmp_path / "own.duckdb", tables=["seen"])
+    assert "macros in the place of the engine's own" in (await tool.execute("SELECT current_date AS x")).error
+    tool.close()
+    with duckdb.connect(str(tmp_path / "own.duckdb")) as made:
         made.execute('CREATE MACRO "+"(a, b) AS (SELECT max(apikey) FROM keys_hidden)')
     tool = DatabaseTool(tmp_path / "own.duckdb", tables=["seen"])
     result = await tool.execute("SELECT id + 1 AS x FROM seen")
@@ -816,6 +859,7 @@ async def test_no_own_function_by_a_dot_and_no_own_operator_by_a_word(sources):
             for sql in (
                 "SELECT c.initcap FROM customers c",
                 "SELECT name FROM customers WHERE name IN (1)",
+                "SELECT name FROM customers WHERE name IN (SELECT 1)",
                 "SELECT name FROM customers WHERE name LIKE 1",
                 "SELECT CASE name WHEN 1 THEN 2 END AS x FROM customers",
                 "SELECT nullif(name, 1) AS x FROM customers",

@@ -48,9 +48,9 @@ class Session:
             tables, self.unknown = chosen(there, self._only, self._engine.dialect)
             asked: dict[str, frozenset[str]] = getattr(self._engine, "names", dict)()
             known = Known(self._engine.dialect, tuple(tables), self._functions, **asked)
-            first = {known.folded(table.name): table for table in reversed(there)}
-            hidden = {name for name, table in first.items() if table not in tables}
-            self._known = known._replace(elsewhere=known.elsewhere | hidden)
+            first = getattr(self._engine, "found_first", dict)() or {known.folded(one.name): one.schema for one in there[::-1]}
+            seen = {(known.folded(table.name), table.schema) for table in tables}
+            self._known = known._replace(elsewhere=frozenset([name for name in first if (name, first[name]) not in seen]))
         return self._known
 
     def query(self, sql: str, limits: Limits) -> Rows:

@@ -11,18 +11,25 @@ Comments = Literal["strip", "refuse"]
 
 LONGEST = 50_000  # characters
 _FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
-_BEGINS = re.compile(r"[\s(]*(?:select|with|values|from|table|explain|show|describe|summarize|pivot)\b", re.IGNORECASE)
+_BEGINS = re.compile(
+    r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(?:select|with|values|from|table|explain|show|describe|summarize|pivot)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _TEXT, _NAME = "'(?:[^']|'')*'", '"(?:[^"]|"")*"'
-_ESCAPED = r"(?<![\w$])[eE]'(?:[^'\\]|''|\\.)*'"
-_DOLLAR = r"(?<![\w$])\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
-_COMMENT = r"(?P<line>--[^\n]*)|(?P<block>/\*)"
+_WORD = r"(?<![\w$\x80-\U0010ffff])"  # what stands before is no part of a name
+_ESCAPE = r"'(?:[^'\\]|''|\\.)*'"
+_ESCAPED = rf"{_WORD}[eE]{_ESCAPE}(?:\s*[\n\r]\s*{_ESCAPE})*"  # it may go on in the next line
+_DOLLAR = _WORD + r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
+_LINE = {"sqlite": r"--[^\n]*", "postgres": r"--[^\n\r]*", "duckdb": r"--[^\n\r]*"}
 _QUOTES = {
     "sqlite": rf"{_TEXT}|{_NAME}|`(?:[^`]|``)*`|\[[^\]]*\]",
     "postgres": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
     "duckdb": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
 }
-_PIECES = {dialect: re.compile(f"{quotes}|{_COMMENT}", re.DOTALL) for dialect, quotes in _QUOTES.items()}
-_WIDE = re.compile("[\u3000\u00a0]")  # spaces that people type without seeing it
+_PIECES = {
+    dialect: re.compile(rf"{quotes}|(?P<line>{_LINE[dialect]})|(?P<block>/\*)", re.DOTALL)
+    for dialect, quotes in _QUOTES.items()
+}
 
 
 class Refused(ValueError):
@@ -53,7 +60,7 @@ def cleaned(sql: str, dialect: str, comments: Comments) -> str:
 def _without_comments(sql: str, pieces: re.Pattern[str], comments: Comments) -> str:
     made, place = [], 0
     while found := pieces.search(sql, place):
-        made.append(_WIDE.sub(" ", sql[place : found.start()]))
+        made.append(sql[place : found.start()])
         place = found.end()
         if found["line"] is None and found["block"] is None:
             made.append(found[0])
@@ -62,7 +69,7 @@ def _without_comments(sql: str, pieces: re.Pattern[str], comments: Comments) -> 
             raise Refused("write it without comments")
         place = place if found["block"] is None else _end_of_block(sql, place, nested="`" not in pieces.pattern)
         made.append(" ")
-    return "".join([*made, _WIDE.sub(" ", sql[place:])])
+    return "".join([*made, sql[place:]])
 
 
 def _end_of_block(sql: str, place: int, *, nested: bool) -> int:

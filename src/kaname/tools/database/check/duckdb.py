@@ -32,8 +32,10 @@ def check(sql: str, known: Known) -> None:
         kind = str(node.get("type"))
         if kind.endswith("_NODE") and kind not in _QUERIES:
             raise Refused(f"only SELECT is allowed, not {kind.partition('_')[0]}")
-        if kind == "BASE_TABLE" or (kind == "SHOW_REF" and node.get("query") is None):
+        if kind == "BASE_TABLE":
             _check_table(node, seen, known)
+        elif kind == "SHOW_REF" and node.get("query") is None:
+            _check_table(node, frozenset(), known)
         elif kind == "TABLE_FUNCTION" and small(node["function"]["function_name"]) not in TABLE_FUNCTIONS:
             raise Refused(f"{node['function']['function_name']}() cannot be read from here")
         if "function_name" in node:  # whatever its schema: x.lower() is lower(x)
@@ -43,12 +45,16 @@ def check(sql: str, known: Known) -> None:
 
 
 def _definitions(held: dict[str, Any]) -> list[Definition]:
-    """A name sees those before it, and itself if it is recursive."""
+    """A name sees those before it; the second part of a recursive one also itself."""
     made = []
     for place, one in enumerate(held["map"]):
-        query = one["value"].get("query_node") or one["value"].get("query")
-        recursive = "RECURSIVE_CTE_NODE" in (query.get("type"), (query.get("node") or {}).get("type"))
-        made.append(Definition(small(one["key"]), query, place + recursive))
+        rest = dict(one["value"])
+        query = rest.pop("query_node", None) or rest.pop("query")["node"]
+        trees: list[tuple[Any, int]] = [(rest, place), (query, place)]
+        if query["type"] == "RECURSIVE_CTE_NODE":
+            first = {name: value for name, value in query.items() if name != "right"}
+            trees = [(rest, place), (first, place), (query["right"], place + 1)]
+        made.append(Definition(small(one["key"]), trees))
     return made
 
 

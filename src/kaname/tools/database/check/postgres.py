@@ -39,6 +39,10 @@ def check(sql: str, known: Known) -> None:
             _check_type(node["typeName"], known)
         for kind in node:
             if kind[0].isupper():  # objects say what they are by a name; fields begin with small letters
+                if kind.startswith("Json") and any(name.startswith("json") for name in known.own_functions):
+                    raise Refused(
+                        "JSON functions are not allowed here: this database has own ones"
+                    )  # an older server takes these
                 if kind not in _NODES:
                     raise Refused(f"only SELECT is allowed, not {kind.removesuffix('Stmt').upper()}")
                 if kind == "RangeVar":
@@ -65,7 +69,7 @@ def _definitions(held: dict[str, Any]) -> list[Definition]:
     """A name sees those before it; of a recursive WITH, all."""
     found = [one["CommonTableExpr"] for one in held["ctes"]]
     every = held.get("recursive", False)
-    return [Definition(one["ctename"], one, len(found) if every else place) for place, one in enumerate(found)]
+    return [Definition(one["ctename"], [(one, len(found) if every else place)]) for place, one in enumerate(found)]
 
 
 def _names(parts: list[Any]) -> list[str]:
@@ -98,7 +102,7 @@ def _check_function(node: Any, known: Known) -> None:
 
 def _check_type(node: Any, known: Known) -> None:
     *schema, name = _names(node["names"])
-    own = schema in ([], ["public"]) and name in known.types
+    own = not schema and name in known.types
     if not own and (schema not in ([], ["pg_catalog"]) or name.removeprefix("_") not in TYPES):
         raise Refused(f"a cast to {name} is not allowed here")
 
@@ -116,6 +120,10 @@ def _check_own(parts: list[Any], known: Known, *, between: bool = False) -> None
 
 
 _EQUALS = [{"String": {"sval": "="}}]
+
+
+def _meant(node: Any) -> list[Any]:
+    return _EQUALS if node["subLinkType"] in ("ANY_SUBLINK", "ALL_SUBLINK") else []  # x IN (SELECT …)
 
 
 def _check_case(node: Any, known: Known) -> None:
@@ -142,7 +150,7 @@ _JUDGES: dict[str, Callable[[Any, Known], None]] = {
     "FuncCall": _check_function,
     "TypeName": _check_type,
     "A_Expr": _check_operator,
-    "SubLink": lambda node, known: _check_own(node.get("operName", []), known),
+    "SubLink": lambda node, known: _check_own(node.get("operName") or _meant(node), known),
     "SortBy": lambda node, known: _check_own(node.get("useOp", []), known),
     "CaseExpr": _check_case,
     "JoinExpr": _check_join,

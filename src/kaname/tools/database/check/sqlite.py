@@ -26,7 +26,8 @@ def check(sql: str, known: Known) -> None:
     connection, judge = _empty(tuple(known.tables)), _Judge(known)
     connection.set_authorizer(judge)
     try:
-        connection.execute(f"EXPLAIN {_EXPLAIN.sub('', sql, count=1)}").close()
+        given = _EXPLAIN.match(sql)
+        connection.execute(f"EXPLAIN {sql[given.end() :] if given else sql}").close()
     except (sqlite3.Error, sqlite3.Warning, OverflowError) as problem:
         if judge.refusal is not None:
             raise judge.refusal from problem
@@ -62,7 +63,7 @@ class _Judge:
 
     def _check_read(self, table: str, column: str) -> None:
         """Without a column it is perhaps a name of WITH, of which no column is used."""
-        if self._known.find(table) is not None or small(table) in _TABLES:
+        if self._known.find(table) is not None or small(table) in _TABLES - self._known.elsewhere:
             return
         if column or small(table).startswith(("sqlite_", "pragma_", "dbstat")):
             raise Missing(f"there is no table {table!r}")

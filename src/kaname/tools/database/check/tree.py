@@ -9,11 +9,10 @@ Names = frozenset[str]
 
 
 class Definition(NamedTuple):
-    """One name of a WITH. `sees`: how many of the names of that WITH can be seen from inside it."""
+    """One name of a WITH, and the trees that define it, each with the number of names of that WITH that it can see."""
 
     name: str
-    query: Any
-    sees: int
+    trees: list[tuple[Any, int]]
 
 
 def walk(tree: Any, key: str, definitions: Callable[[Any], list[Definition]]) -> Iterator[tuple[dict[str, Any], Names]]:
@@ -27,5 +26,5 @@ def walk(tree: Any, key: str, definitions: Callable[[Any], list[Definition]]) ->
             yield one, seen
             found = definitions(one[key]) if key in one else []
             names = [definition.name for definition in found]
-            waiting += [(definition.query, seen.union(names[: definition.sees])) for definition in found]
+            waiting += [(tree, seen.union(names[:sees])) for definition in found for tree, sees in definition.trees]
             waiting += [(value, seen.union(names)) for name, value in one.items() if name != key]

@@ -45,7 +45,11 @@ SELECT o.{name} FROM {table} o JOIN pg_namespace n ON n.oid = o.{schema}
 WHERE n.nspname = ANY (current_schemas(false)) AND n.nspname !~ '^(pg_|information_schema$)' AND NOT EXISTS (
     SELECT FROM pg_depend d WHERE d.classid = '{table}'::regclass AND d.objid = o.oid AND d.deptype = 'e')
 """
-_SYSTEM = "SELECT relname FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace"  # found before any other of that name
+_FIRST = """
+SELECT DISTINCT ON (c.relname) c.relname, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = ANY (current_schemas(true)) AND c.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
+ORDER BY c.relname, array_position(current_schemas(true), n.nspname)
+"""
 _POWER = """
 SELECT rolname FROM pg_roles WHERE rolname = current_user AND (rolsuper
     OR pg_has_role(oid, 'pg_read_server_files', 'USAGE') OR pg_has_role(oid, 'pg_write_server_files', 'USAGE')
@@ -108,10 +112,14 @@ class PostgresEngine:
             Table(name, tuple(columns), told, schema, catalog) for (schema, name), (columns, told, catalog) in found.items()
         ]
 
+    def found_first(self) -> dict[str, str]:
+        """The schema in which a table's bare name is found."""
+        return dict(self._select(_FIRST)[0])
+
     def names(self) -> dict[str, frozenset[str]]:
-        """What is a function after a dot; types, functions and operators that users have made; the server's tables."""
-        found = self._select(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS, _SYSTEM)
-        kinds = ("calls", "types", "own_functions", "own_operators", "elsewhere")
+        """What is a function after a dot; types, functions and operators that users have made."""
+        found = self._select(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS)
+        kinds = ("calls", "types", "own_functions", "own_operators")
         return {kind: frozenset({name for (name,) in rows}) for kind, rows in zip(kinds, found, strict=True)}
 
     def _select(self, *questions: str) -> list[list[Any]]:

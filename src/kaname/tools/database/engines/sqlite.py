@@ -69,7 +69,9 @@ class SqliteEngine:
         """A view that is broken or slow has columns nobody can tell, and does not stand in the way of the others."""
         found: list[Column] = []
         with suppress(sqlite3.Error):
-            for _, name, kind, *_ in connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall():
+            for _, name, kind, *_, hidden in connection.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall():
+                if hidden == 1:  # of a virtual table; 2 and 3 are generated
+                    continue
                 samples: tuple[str, ...] = ()
                 if of == "table" and (not kind or "CHAR" in kind.upper() or "TEXT" in kind.upper()):
                     some = f"SELECT {_quoted(name)} FROM {_quoted(table)} LIMIT 500"

@@ -53,8 +53,10 @@ def _answer(work: _Work, request: dict[str, Any]) -> dict[str, Any]:
             return {"failed": str(problem)}
         except ConfigError as problem:
             return {"config": str(problem)}
-        except (MemoryError, RecursionError):
+        except MemoryError:
             return {"failed": str(too_large())}
+        except RecursionError:
+            return {"refused": "it is nested too deeply"}
     return {"failed": str(border.failure)}
 
 
