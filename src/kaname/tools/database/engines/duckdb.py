@@ -31,7 +31,8 @@ _WITHOUT_A_CALL = words(  # functions that are called by signs and words
     """
     list_value struct_pack map date_part power pow list_extract array_extract list_slice struct_extract not_like_escape
     like_escape ilike_escape current_date current_time current_timestamp localtime localtimestamp current_role current_user
-    session_user user current_schema current_catalog current_database add subtract multiply divide mod concat array_slice element_at row cast try_cast
+    session_user user current_schema current_catalog current_database
+    add subtract multiply divide mod concat array_slice element_at row cast try_cast
     """
 )
 _MOST_SAMPLED = 200  # columns: each is a query
