@@ -17,6 +17,7 @@ _HOMES = {
     "api.designs.step_sequence": ("AgentConfiguration", "AgentStepSequence"),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
+    "api.open_run": ("SharedSession",),
     "core.errors": (
         "AgentConnectionError",
         "AgentError",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from .api.designs.step_sequence import AgentConfiguration as AgentConfiguration
     from .api.designs.step_sequence import AgentStepSequence as AgentStepSequence
     from .api.judge import Judge as Judge
+    from .api.open_run import SharedSession as SharedSession
     from .api.result import Result as Result
     from .api.run import Run as Run
     from .context.history import AgentState as AgentState

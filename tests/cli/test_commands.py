@@ -242,3 +242,19 @@ def test_markdown_in_any_pieces(size):
         "\x1b[1;35m# Head\x1b[0m\nplain \x1b[1mbold\x1b[0m and \x1b[36mcode **not bold**\x1b[0m\n"
         "\x1b[36mx = 1 # **no**\n\x1b[0mend *"
     )
+
+
+def test_what_is_piped_in_goes_with_the_task(terminal, tmp_path):
+    (tmp_path / "echo.json").write_text('["done"]')
+    (tmp_path / "note.txt").write_text("tea: 300 yen\n")
+    command = [sys.executable, "-m", "kaname.cli.main", "run", "-m", "scripted/echo.json", "--json", "Summarise this"]
+    with (tmp_path / "note.txt").open() as note:
+        done = subprocess.run(command, stdin=note, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    listed = subprocess.run(
+        [*command[:3], "runs", "show", "last", "--json"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "Summarise this" in listed.stdout
+    assert "tea: 300 yen" in listed.stdout
+    done = subprocess.run(command, input=b"\xff\xfe", cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, b"not text" in done.stderr) == (2, True)

@@ -285,3 +285,18 @@ def test_money():
     for wrong in ("1€", "much", -1, True):
         with pytest.raises(ConfigError):
             dollars(wrong)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("{'a': 'it''s'}", "two strings stand side by side"),
+        ("{'sql': 'SELECT * FROM t WHERE name = ''Ken'''}", "two strings stand side by side"),
+        ("{'a':\n 'x'\n 'y'}", "two strings stand side by side"),
+        ('{"n": 1} # {"n": 2}', "is no part of it"),
+        ("{'n': 1,  # one\n 'm': 2}", "is no part of it"),
+    ],
+)
+def test_read_json_does_not_choose_between_two_readings(written, told):
+    with pytest.raises(ValueError, match=told):
+        read_json(written)

@@ -151,7 +151,15 @@ def test_which_journal_is_used(tmp_path, monkeypatch):
     assert isinstance(choose("memory"), MemoryJournal)
     first = choose(tmp_path / "a.db")
     assert choose(str(tmp_path / "a.db")) is first, "one writer thread a file"
-    assert str(choose(None).path) == str(tmp_path / "state" / "kaname" / "journal.db")
+    monkeypatch.chdir(tmp_path)
+    own = choose(None).path
+    assert (own.name, own.parents[2]) == ("journal.db", tmp_path / "state" / "kaname"), "the program's own"
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert choose(None).path != own
+    (tmp_path / "other" / "kaname.yaml").write_text("agents: {}")
+    assert choose(None).path == tmp_path / "other" / ".kaname" / "journal.db"
+    assert (tmp_path / "other" / ".kaname" / ".gitignore").read_text() == "*\n"
     monkeypatch.setenv("KANAME_JOURNAL", str(tmp_path / "b.db"))
     assert choose(None).path == tmp_path / "b.db"
     monkeypatch.setenv("KANAME_JOURNAL", "memory")

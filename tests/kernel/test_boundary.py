@@ -13,10 +13,12 @@ from kaname import (
     ConfigError,
     InvalidState,
     JournalError,
+    MemoryJournal,
     ModelError,
     ModelReply,
     Policy,
     ScriptedModel,
+    SharedSession,
     SqliteJournal,
     Stop,
     Suspend,
@@ -421,13 +423,26 @@ async def test_a_conversation_keeps_the_turn_that_failed():
         assert [m["content"] for m in agent.messages] == ["a", "one", "b", "c", "three"]
 
 
-async def test_two_agents_share_a_session():
-    from kaname import MemoryJournal
+async def test_a_session_is_its_agents_and_users():
+    """Programs, agents and users that choose the same name for a session do not read each other's conversations."""
+    journal = MemoryJournal()
 
+    def agent(name):
+        return Agent(ScriptedModel(lambda r: f"{len(r.messages)}"), name=name, journal=journal)
+
+    said = [
+        (await agent(name).run("hi", session_id="user-1", user_id=user)).output
+        for name, user in [("a", ""), ("b", ""), ("a", "ken"), ("a", ""), ("a", "ken"), ("b", "")]
+    ]
+    assert said == ["1", "1", "1", "3", "3", "3"]
+
+
+async def test_a_session_can_be_shared_on_purpose():
     journal = MemoryJournal()
     agents = [Agent(ScriptedModel(lambda r: f"{len(r.messages)}", pace=0.001), name=f"a{n}", journal=journal) for n in range(3)]
-    results = await asyncio.gather(*[agent.run("hi", session_id="s") for agent in agents])
+    results = await asyncio.gather(*[agent.run("hi", session_id=SharedSession("s"), user_id=agent.name) for agent in agents])
     assert [r.output for r in results] == ["1", "3", "5"]
+    assert (await agents[0].run("hi", session_id="s")).output == "1", "another one"
 
 
 async def test_a_long_session_costs_the_same_at_its_end(tmp_path):

@@ -34,9 +34,9 @@ def model(server, **more):
     return Anthropic("claude", base_url=server.url, api_key="sk-secret", **more)
 
 
-async def once(answer, request=None):
+async def once(answer, request=None, **more):
     async with WireServer([answer]) as server:
-        made, shown = model(server), []
+        made, shown = model(server, **more), []
 
         async def emit(text, kind="text", call_id=""):
             shown.append((kind, text))
@@ -294,3 +294,26 @@ async def test_tool_choice_and_what_else_is_set():
     first = server.requests[0]
     assert first["tool_choice"] == choice
     assert (first["thinking"]["budget_tokens"], first["max_tokens"]) == (1024, 99)
+
+
+JSON = (("content-type", "application/json"),)
+
+
+async def test_all_rounds_of_a_reply_are_counted():
+    """Compaction and an advisor are charged beside the message, which alone the usage's own figures count."""
+    from kaname.models.prices import Price, price_of
+
+    rounds = [
+        {"type": "compaction", "input_tokens": 50_000, "output_tokens": 1000},
+        {"type": "message", "input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 0},
+        {"type": "advisor_message", "model": "claude-opus-4-6", "input_tokens": 10, "output_tokens": 10},
+    ]
+    price = Price(1.0, 5.0)
+    for known, last in ((True, rounds[2]), (False, {"type": "something_new", "input_tokens": 10, "output_tokens": 10})):
+        usage = {"input_tokens": 100, "output_tokens": 20, "iterations": [*rounds[:2], last]}
+        answer = {"type": "message", "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn", "usage": usage}
+        got, _, _ = await once(Answer(headers=JSON, body=json.dumps(answer).encode()), price=price)
+        assert (got.usage.input, got.usage.output) == (50_110, 1_030)
+        advised = price_of("anthropic/claude-opus-4-6")
+        paid = price.of(Usage(50_100, 1_020)) + advised.of(Usage(10, 10))
+        assert got.usage.cost == (pytest.approx(paid) if known else None)

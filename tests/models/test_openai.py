@@ -394,3 +394,17 @@ def test_fragments_of_calls_in_any_interleaving(data):
     got, _, _ = asyncio.run(once(Answer(tuple(events), slice=data.draw(st.sampled_from([0, 1, 3, 50])))))
     assert [(call.name, call.args) for call in got.message.calls] == wanted
     assert set(got.message.text) <= {"あ"}
+
+
+@pytest.mark.parametrize("kind", ["server_tool_use", "builtin_function", "web_search_call"])
+async def test_a_call_that_the_provider_marks_as_its_own_is_not_ours(kind):
+    theirs = {"index": 0, "id": "tooluse_1", "type": kind, "function": {"name": "web_search", "arguments": '{"q": "x"}'}}
+    ours = {"index": 1, "id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    for calls, stop in (([theirs], "end_turn"), ([theirs, ours], "tool_use")):
+        message = {"content": "found", "tool_calls": calls}
+        body = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+        got, *_ = await once(Answer(headers=(("content-type", "application/json"),), body=json.dumps(body).encode()))
+        assert [call.name for call in got.message.calls] == ["add"][: len(calls) - 1]
+        assert got.stop_reason == stop
+        kept = [part.data["name"] for part in got.message.parts if isinstance(part, Provided)]
+        assert kept == ["web_search"]

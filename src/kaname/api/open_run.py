@@ -56,13 +56,13 @@ class Recent:
         return copy_of(known) if same and known is not None else await load(journal, card.run_id)
 
 
-_turns: WeakValueDictionary[tuple[int, int, str], asyncio.Lock] = WeakValueDictionary()
+_turns: WeakValueDictionary[tuple[int, int, tuple[str | None, ...]], asyncio.Lock] = WeakValueDictionary()
 
 
 @asynccontextmanager
-async def taking_turns(journal: Journal, session: str) -> AsyncIterator[None]:
-    """Runs of one session wait for each other, so that each sees what the one before it said."""
-    if not session:
+async def taking_turns(journal: Journal, *session: str | None) -> AsyncIterator[None]:
+    """Runs of one session (its id, agent and user) wait for each other, so that each sees what the one before it said."""
+    if not session[0]:
         yield
         return
     place = (id(asyncio.get_running_loop()), id(journal), session)
@@ -71,6 +71,13 @@ async def taking_turns(journal: Journal, session: str) -> AsyncIterator[None]:
         turn = _turns[place] = asyncio.Lock()
     async with turn:
         yield
+
+
+class SharedSession(str):
+    """A session of several agents or users: `session_id=SharedSession("meeting")`. Others belong to one agent and one user."""
+
+    def __new__(cls, name: str) -> SharedSession:
+        return super().__new__(cls, f"shared/{name}")
 
 
 class Beginnings:
@@ -102,11 +109,12 @@ class Beginnings:
         turns: bool = True,
         parent: tuple[str, str] | None = None,
     ) -> AsyncIterator[Scope]:
-        """`base`: the run whose conversation this one goes on with; by default the session's last."""
-        async with taking_turns(self.journal, session if base is None and turns else ""):
+        """`base`: the run whose conversation this one goes on with; by default the last of the session, this agent and user."""
+        whose = ("", None) if isinstance(session, SharedSession) else (self.recipe.name, user)
+        async with taking_turns(self.journal, session if base is None and turns else "", *whose):
             before = await self.journal.runs(run_id=base, limit=1) if base else []
             if base is None and session:
-                before = await self.journal.runs(session=session, limit=1)
+                before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
             state = await self.recent.load(self.journal, before[0]) if before else State()
             onto = (before[0].run_id, state.seq) if before else None
             opened = Opened(session, user, onto, await self._description(), parent)

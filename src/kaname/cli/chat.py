@@ -99,7 +99,8 @@ class _Chat:
 
     async def _runs(self) -> list[RunInfo]:
         """Of this conversation, the oldest first."""
-        return list(reversed(await self._agent.journal.runs(session=self._session, limit=1000)))
+        mine = self._agent.journal.runs(session=self._session, agent=self._agent.name, user="", limit=1000)
+        return list(reversed(await mine))
 
     async def _exchanges(self, runs: list[RunInfo]) -> list[tuple[str, str]]:
         said = []
@@ -253,9 +254,9 @@ def _reader(commands: dict[str, Any], ending: Ending) -> Callable[[], Awaitable[
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
 
-    from ..journals.default import default_path
+    from ..core.project import user_state
 
-    history = Path(default_path()).with_name("history")
+    history = Path(user_state()) / "history"
     history.parent.mkdir(parents=True, exist_ok=True)
     session: PromptSession[str] = PromptSession(
         history=FileHistory(str(history)),

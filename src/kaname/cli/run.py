@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import signal
 import sys
+from threading import Timer
 
 from ..api.agent import Agent
 from ..api.result import Result
@@ -25,16 +26,31 @@ _CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING, "cancelled": 
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
-    task = " ".join(given.task)
-    if task in ("", "-"):
-        if sys.stdin is None or sys.stdin.isatty():
-            screen.note(say('what is to be done? kaname run "…"', '仕事を書いてください: kaname run "…"'), "red")
-            return USAGE
-        task = sys.stdin.read()
-    if not task.strip():
-        screen.note(say("standard input is empty", "標準入力が空です"), "red")
+    words = " ".join(given.task)
+    words = "" if words == "-" else words
+    try:
+        task = "\n\n".join([part for part in (words, _piped(screen)) if part.strip()])
+    except UnicodeDecodeError:
+        screen.note(say("standard input is not text (UTF-8)", "標準入力が UTF-8 のテキストではありません"), "red")
+        return USAGE
+    if not task:
+        screen.note(say('what is to be done? kaname run "…"', '仕事を書いてください: kaname run "…"'), "red")
         return USAGE
     return to_the_end(lambda ending: _main(given, task, screen))
+
+
+def _piped(screen: Screen) -> str:
+    """What was piped in. Where nothing comes and nothing ends, it is said what is being waited for."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    told = say("reading standard input; end it, or start with < /dev/null", "標準入力を読んでいます (不要なら < /dev/null)")
+    patience = Timer(2.0, screen.note, [told])
+    patience.daemon = True
+    patience.start()
+    try:
+        return sys.stdin.buffer.read().decode() if hasattr(sys.stdin, "buffer") else sys.stdin.read()
+    finally:
+        patience.cancel()
 
 
 async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 from collections.abc import Hashable
@@ -43,6 +44,8 @@ def _parse(text: str) -> Any:
         for mend in (_without_trailing_commas, _python_literal):
             try:
                 return mend(text)
+            except TwoReadings:
+                raise
             except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
                 continue
         raise ValueError(f"not valid JSON: {strict.msg} at line {strict.lineno}, column {strict.colno}") from None
@@ -66,11 +69,30 @@ def _python_literal(text: str) -> Any:
     if len(text) > _LITERAL_LIMIT or text.count("{") + text.count("[") + text.count("(") > _DEPTH_LIMIT:
         raise ValueError("too large to be read as a literal")
     tree = ast.parse(text.strip(), mode="eval")
+    check_one_reading(text.strip())
     value = ast.literal_eval(_JsonNames().visit(tree))
     json.dumps(value)  # a set, bytes or a complex number is no JSON value
     if not isinstance(value, dict | list):
         raise ValueError("only objects and lists are mended")
     return value
+
+
+class TwoReadings(ValueError):
+    """What was written may mean two things."""
+
+
+def check_one_reading(code: str) -> None:
+    """`TwoReadings` where Python takes as one what was perhaps not meant so: 'it''s' is two strings, and # ends a line."""
+    from tokenize import COMMENT, NL, STRING, generate_tokens
+
+    before = None
+    for token in generate_tokens(io.StringIO(code).readline):
+        if token.type == COMMENT:
+            raise TwoReadings(f"not valid JSON: {shorten(token.string, 40)!r} is no part of it; leave it out")
+        if token.type == STRING and before is not None:
+            told = shorten(f"{before}{token.string}", 60)
+            raise TwoReadings(f"not valid JSON: two strings stand side by side, {told}; escape quotes with a backslash")
+        before = token.string if token.type == STRING else before if token.type == NL else None
 
 
 class _JsonNames(ast.NodeTransformer):

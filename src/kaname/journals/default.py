@@ -1,4 +1,4 @@
-"""Choose the journal: the caller's, else `KANAME_JOURNAL`, else one file in the user's state folder."""
+"""Choose the journal: the caller's, else `KANAME_JOURNAL`, else the program's own file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.errors import ConfigError
+from ..core.project import make_folder, state_path
 from .memory import MemoryJournal
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ def choose(wanted: Journal | str | Path | None) -> Journal:
 
 
 def default_path() -> str:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    return os.path.join(state, "kaname", "journal.db")
+    return state_path("journal.db")
 
 
 def _sqlite(path: str) -> SqliteJournal:
@@ -40,5 +40,6 @@ def _sqlite(path: str) -> SqliteJournal:
     path = os.path.realpath(os.path.expanduser(path))
     journal = _open.get(path)
     if journal is None or journal.closed:
+        make_folder(path)
         journal = _open[path] = SqliteJournal(path)
     return journal

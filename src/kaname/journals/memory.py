@@ -122,13 +122,22 @@ class MemoryJournal:
             await self._news.wait(version)
 
     async def runs(
-        self, *, run_id: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
+        self,
+        *,
+        run_id: str = "",
+        session: str = "",
+        status: str = "",
+        agent: str = "",
+        user: str | None = None,
+        limit: int = 100,
     ) -> list[RunInfo]:
         wanted = [("run_id", run_id), ("session", session), ("status", status), ("agent", agent)]
         found = [
             record
             for record in self._records.values()
-            if record.card.seq and all(not value or getattr(record.card, name) == value for name, value in wanted)
+            if record.card.seq
+            and user in (None, record.card.user)
+            and all(not value or getattr(record.card, name) == value for name, value in wanted)
         ]
         found.sort(key=lambda record: record.place, reverse=True)
         return [replace(record.card) for record in found[:limit]]

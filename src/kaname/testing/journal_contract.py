@@ -26,8 +26,8 @@ def _raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaita
     return check()
 
 
-def _opening(run_id: str, session: str = "", base: tuple[str, int] | None = None) -> list[Event]:
-    opened = Opened(session, "", base)
+def _opening(run_id: str, session: str = "", base: tuple[str, int] | None = None, whose: str = "") -> list[Event]:
+    opened = Opened(session, whose, base)
     return [Event(run_id, 1, 1.0, "agent", opened), Event(run_id, 2, 2.0, "agent", Received(user(f"hello {run_id}")))]
 
 
@@ -157,6 +157,10 @@ class JournalContract(ABC):
             assert {card.run_id for card in await journal.runs()} == {"a", "b", "c", "d"}
             assert [card.run_id for card in await journal.runs(session="s1")] == ["b", "a"]
             assert [card.run_id for card in await journal.runs(limit=1, session="s1")] == ["b"]
+            lease = await journal.claim("e")
+            await journal.append(_opening("e", "s1", whose="ken"), lease.epoch)
+            assert [card.run_id for card in await journal.runs(session="s1", user="ken")] == ["e"]
+            assert [card.run_id for card in await journal.runs(session="s1", user="", agent="agent")] == ["b", "a"]
             (card,) = await journal.runs(status="completed")
             assert (card.run_id, card.cost, card.input, card.output, card.title) == ("d", 0.5, 3, 4, "hello d")
             assert (card.created, card.updated, card.seq) == (1.0, 9.5, 4)

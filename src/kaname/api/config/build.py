@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from ...core.durations import seconds
 from ...core.errors import AgentError, ConfigError, nearest
 from ...core.notices import notice
+from ...core.project import FOLDER
 from ...core.record import field, record
 from ...models.registry import LITELLM, PROVIDERS, resolve
 from ...strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
@@ -88,9 +90,11 @@ class AgentConfig:
 
     @property
     def journal_path(self) -> str:
-        """Where runs are recorded: as seen from the file."""
-        if self.journal in ("", "memory", ":memory:"):
+        """Where runs are recorded: as seen from the file; beside it, if it does not say."""
+        if self.journal in ("memory", ":memory:"):
             return self.journal
+        if not self.journal:
+            return os.environ.get("KANAME_JOURNAL") or str(Path(self.folder).resolve() / FOLDER / "journal.db")
         return str(Path(self.folder) / Path(self.journal).expanduser())
 
     def _model(self) -> Any:

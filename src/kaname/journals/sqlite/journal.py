@@ -274,7 +274,8 @@ class SqliteJournal:
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "DELETE FROM snapshots WHERE run IN (SELECT other.run FROM runs AS mine JOIN runs AS other "
-                "ON other.session = mine.session AND other.session <> '' WHERE mine.run = ?)",
+                "ON other.session = mine.session AND other.session <> '' WHERE mine.run = ? "
+                "AND other.agent = mine.agent AND other.user = mine.user)",
                 (run_id,),
             )
             values = (run_id, fold, seq, state)
@@ -287,10 +288,17 @@ class SqliteJournal:
         await self._writer.transact(work)
 
     async def runs(
-        self, *, run_id: str = "", session: str = "", status: str = "", agent: str = "", limit: int = 100
+        self,
+        *,
+        run_id: str = "",
+        session: str = "",
+        status: str = "",
+        agent: str = "",
+        user: str | None = None,
+        limit: int = 100,
     ) -> list[RunInfo]:
-        wanted = {"run": run_id, "session": session, "status": status, "agent": agent}
-        conditions = [f"{name} = :{name}" for name, value in wanted.items() if value]
+        wanted = {"run": run_id, "session": session, "status": status, "agent": agent, "user": user}
+        conditions = [f"{name} = :{name}" for name, value in wanted.items() if value or (name == "user" and value is not None)]
         conditions += ["session <> ''"] if session else []  # as the index has it: it is not used otherwise
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         query = f"{SELECT_CARD} {where} ORDER BY place DESC LIMIT :limit"

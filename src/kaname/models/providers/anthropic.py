@@ -33,7 +33,7 @@ from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.errors import Who, failure, from_event, garbled
 from ..http.provider import Joiner, ServedModel, counted, listed, mapping, parsed_arguments, words
-from ..prices import Price
+from ..prices import Price, price_of
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
@@ -190,6 +190,7 @@ class _Blocks:
         self._who, self._price, self._form = who, price, form  # `form`: the call of the answer tool is the answer
         self._blocks: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, int] = {}
+        self._rounds: list[Mapping[str, Any]] = []  # of a reply that took several: compaction, an advisor, the message
         self._stop = ""
         self._seen = self._tools_of_theirs = False
 
@@ -248,6 +249,7 @@ class _Blocks:
     def _count(self, usage: Any) -> None:
         usage = mapping(usage)
         self._usage |= {name: counted(usage[name]) for name in _COUNTS if usage.get(name) is not None}
+        self._rounds = listed(usage.get("iterations")) or self._rounds
         self._tools_of_theirs = self._tools_of_theirs or any(mapping(usage.get("server_tool_use")).values())
 
     def reply(self, *, ended: bool) -> ModelReply:
@@ -269,11 +271,20 @@ class _Blocks:
         return None if self._stop == _PAUSED else "end_turn" if answered else _STOPS.get(self._stop, "end_turn")
 
     def _counted(self) -> Usage:
-        read, made = self._usage.get("cache_read_input_tokens", 0), self._usage.get("cache_creation_input_tokens", 0)
-        usage = Usage(self._usage.get("input_tokens", 0) + read + made, self._usage.get("output_tokens", 0), read, None)
-        if self._price is None or self._tools_of_theirs:  # searches and the like are charged by the piece
+        """The sum of all rounds. What the usage itself counts is the message's alone."""
+        rounds = [self._counted_round(one) for one in self._rounds or [self._usage]]
+        usage = sum(rounds[1:], rounds[0])
+        return replace(usage, cost=None) if self._tools_of_theirs else usage  # searches and the like are charged by the piece
+
+    def _counted_round(self, one: Mapping[str, Any]) -> Usage:
+        fresh, output, read, made = [counted(one.get(name)) for name in _COUNTS]
+        usage = Usage(fresh + read + made, output, read, None)
+        kind, price = words(one.get("type")), self._price
+        if kind == "advisor_message":  # by another model
+            price = price_of(f"anthropic/{words(one.get('model'))}")
+        if price is None or kind not in ("", "message", "compaction", "advisor_message"):
             return usage
-        return replace(usage, cost=self._price.of(usage, made))
+        return replace(usage, cost=price.of(usage, made))
 
     def _part(self, block: dict[str, Any]) -> Part | None:
         """Calls that we must run are `tool_use`; whatever the provider did by itself goes back to it as it came."""

@@ -28,7 +28,7 @@ from ...core.errors import (
     ModelUnreachable,
     ReplyGarbled,
 )
-from ...core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, ToolCall, Usage
+from ...core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
@@ -213,18 +213,10 @@ class _Pieces(Pieces):
         said = super().reply(ended=ended)
         if not said.message.parts and not self._counted:  # LiteLLM gives a stream without a word an ending of its own
             raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
-        parts = tuple([_whose(part) for part in said.message.parts])
-        return replace(said, message=Message("assistant", parts))
+        return said
 
     def thoughts(self) -> list[Part]:
         return list(self._blocks) or super().thoughts()
-
-
-def _whose(part: Part) -> Part:
-    """Anthropic's server-side tools come out of LiteLLM as ordinary calls; their ids tell them apart."""
-    if isinstance(part, ToolCall) and part.id.startswith("srvtoolu_"):
-        return Provided("litellm", {"id": part.id, "name": part.name, "input": part.args})
-    return part
 
 
 def _shape(message: Message) -> dict[str, Any]:
@@ -253,7 +245,12 @@ def _as_json(chunk: Any) -> dict[str, Any]:
     for choice in chunk.choices:
         delta = choice.delta
         calls = [
-            {"index": call.index, "id": call.id, "function": {"name": call.function.name, "arguments": call.function.arguments}}
+            {
+                "index": call.index,
+                "id": call.id,
+                "type": getattr(call, "type", None),
+                "function": {"name": call.function.name, "arguments": call.function.arguments},
+            }
             for call in delta.tool_calls or ()
         ]
         plain = {

@@ -100,6 +100,7 @@ class Pieces:
         call["name"] = call["name"] or words(function.get("name"))
         call["id"] = call["id"] or id
         call["extra"] = fragment.get("extra_content") or call["extra"]
+        call["type"] = words(fragment.get("type")) or call["type"]
         arguments = function.get("arguments")
         if arguments is not None and arguments != "":
             call["arguments"].append(arguments if isinstance(arguments, str) else dump(arguments))
@@ -111,7 +112,7 @@ class Pieces:
             known = next((one for one in reversed(self._calls) if one["id"] == id), None) if id else self._calls[-1]
         if known is not None and not _begins(function, known):
             return known
-        made: dict[str, Any] = {"id": id, "name": "", "arguments": [], "extra": None}
+        made: dict[str, Any] = {"id": id, "name": "", "arguments": [], "extra": None, "type": ""}
         self._calls.append(made)
         if index is not None:
             self._by_index[str(index)] = made
@@ -129,11 +130,14 @@ class Pieces:
         parts = self.thoughts()
         if self._text:
             parts.append(Text("".join(self._text)))
-        calls = [call for call in self._calls if call["name"]]
-        parts += [ToolCall(call["id"], call["name"], parsed_arguments("".join(call["arguments"]))) for call in calls]
+        made = [call for call in self._calls if call["name"]]
+        parts += [_call(call) for call in made]
+        calls = [call for call in made if not _is_theirs(call)]
         if calls and (back := self._given_back(calls)):
             parts.append(Provided("openai", back))
-        return ModelReply(Message("assistant", tuple(parts)), _STOPS.get(self._finish.lower()), self._usage, self._who.model)
+        stop = _STOPS.get(self._finish.lower())
+        stop = "end_turn" if stop == "tool_use" and made and not calls else stop
+        return ModelReply(Message("assistant", tuple(parts)), stop, self._usage, self._who.model)
 
     def _given_back(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
         """What belongs to the calls of a turn, and is wanted back with them, under the names that it came with."""
@@ -162,6 +166,18 @@ class Pieces:
         if self._price is None:
             return seen
         return replace(seen, cost=self._price.of(seen, counted(read.get("cache_write_tokens"))))
+
+
+def _is_theirs(call: Mapping[str, Any]) -> bool:
+    """Whether the provider has run it itself: it says so by another type than `function`, Anthropic's by its id."""
+    return call["type"] not in ("", "function") or call["id"].startswith("srvtoolu_")
+
+
+def _call(call: Mapping[str, Any]) -> Part:
+    arguments = parsed_arguments("".join(call["arguments"]))
+    if _is_theirs(call):
+        return Provided("server_tool", {"id": call["id"], "name": call["name"], "input": arguments})
+    return ToolCall(call["id"], call["name"], arguments)
 
 
 def _begins(function: Mapping[str, Any], known: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from ...core.project import make_folder
 
 _FORM = 1  # of the tables
 _OURS = 0x6B6E6D65  # how SQLite files say whose they are; older indexes do not
@@ -59,6 +60,7 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
 def _make_room(path: Path) -> None:
     reason: str = notice("search.folder_read_only", "{parent} may only be read", parent=path.parent)
     try:
+        make_folder(str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         usable = _may_write(path.parent)
     except OSError as problem:

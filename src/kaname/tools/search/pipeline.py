@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from ...core.project import state_path
 from .chunk import chunked
 from .cite import Hit, cited, hit
 from .embed import Embeddings, checked, embeddings_for
@@ -130,5 +131,4 @@ def _writable(text: str) -> str:
 def default_index() -> Path:
     if given := os.environ.get("KANAME_DOCS"):
         return Path(given)
-    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    return Path(data, "kaname", "docs.db")
+    return Path(state_path("docs.db"))

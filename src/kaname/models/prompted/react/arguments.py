@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from ....core.values import plain_text, read_json
+from ....core.values import check_one_reading, plain_text, read_json
 
 ONE_TEXT = "input"
 """The parameter's name of a tool that takes one text, as it is written."""
@@ -140,6 +140,7 @@ def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
     try:
         with warnings.catch_warnings(action="ignore"):
             call = ast.parse(f"call({text})", mode="eval").body
+        check_one_reading(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if not isinstance(call, ast.Call) or len(call.args) > len(names or ()):

@@ -1,0 +1,44 @@
+"""Where a program keeps its files: beside its `kaname.yaml`, else in the user's state folder, apart from other programs'."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+FILE, FOLDER = "kaname.yaml", ".kaname"
+
+
+def state_path(name: str) -> str:
+    """The file of that name that belongs to this program."""
+    folder = program_folder()
+    if os.path.isfile(os.path.join(folder, FILE)):
+        return os.path.join(folder, FOLDER, name)
+    from hashlib import sha256
+
+    label = "".join([char if char.isalnum() else "-" for char in os.path.basename(folder)])[:40]
+    return os.path.join(user_state(), "programs", f"{label}-{sha256(folder.encode()).hexdigest()[:8]}", name)
+
+
+def user_state() -> str:
+    return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "kaname")
+
+
+def program_folder() -> str:
+    """The folder of the script that runs; for an installed program (`kaname`, `uvicorn`, …) the one it was started in."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    folder = os.path.dirname(os.path.realpath(script)) if script else ""
+    ours = os.path.dirname(os.path.dirname(__file__))
+    installed = [os.path.realpath(place) + os.sep for place in (sys.prefix, sys.base_prefix, ours)]
+    if not folder or not os.path.isfile(script) or (folder + os.sep).startswith(tuple(installed)):
+        return os.path.realpath(os.getcwd())
+    return folder
+
+
+def make_folder(path: str) -> None:
+    """Make the folder for a file of ours. A folder beside somebody's sources is kept out of their version control."""
+    folder = os.path.dirname(path)
+    if os.path.basename(folder) != FOLDER or os.path.isdir(folder):
+        return
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
+        file.write("*\n")
