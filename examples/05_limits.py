@@ -14,7 +14,7 @@ def never_content(request):
 
 
 model = ScriptedModel(never_content, usage=Usage(1000, 100, cost=0.02))
-stops = max_steps(20) | cost("$0.05") | deadline("1m")  # no_repeats(2) and per_tool(5) are on by default
+stops = max_steps(20) | cost("$0.05") | deadline("1m")  # no_repeats(2) is on by default
 result = Agent(model, [search], stops=stops, journal="memory").run_sync("Find it.")
 print(result.stop.kind, "|", result.stop.detail, "|", len(result.steps), "steps kept")
 

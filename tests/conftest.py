@@ -14,6 +14,7 @@ def _own_world(tmp_path, monkeypatch):
     monkeypatch.delenv("KANAME_DOCS", raising=False)
     monkeypatch.setenv("KANAME_LANG", "en")
     monkeypatch.delenv("KANAME_JOURNAL", raising=False)
+    monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.01)
 
 
 @pytest.fixture

@@ -58,6 +58,7 @@ _HOMES = {
     "policies.approve": ("Approve",),
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
     "policies.guardrails.policy": ("Guardrails",),
+    "policies.retry": ("Retry",),
     "policies.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
@@ -168,6 +169,7 @@ if TYPE_CHECKING:
     from .policies.guardrails.policy import Guardrails as Guardrails
     from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
+    from .policies.retry import Retry as Retry
     from .policies.tool_rules import ToolRule as ToolRule
     from .strategies.stop import cost as cost
     from .strategies.stop import deadline as deadline

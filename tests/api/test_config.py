@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kaname import Agent, ConfigError, load_config
+from kaname import Agent, Approve, ConfigError, ScriptedModel, load_config
 from kaname.api.config.schema import SCHEMA
 from kaname.cli.init import TEMPLATE
 from kaname.testing import WireServer
@@ -187,3 +187,30 @@ def test_a_number_from_the_environment_may_stand_in_quotes(write, monkeypatch, k
     monkeypatch.setenv("N", "1000")
     path = write(f"agents: {{a: {{model: scripted/x, guardrails: {{{key}: '${{N}}'}}}}}}")
     assert load_config(path).agent().guardrails[key] == 1000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda agent: agent.run(["hi"]), "the input of a run is a text"),
+        (lambda agent: agent.run(3), "the input of a run is a text"),
+        (lambda agent: agent.resume("r", "yes"), "answers is a mapping"),
+        (lambda agent: agent.resume(3), "run_id must be a text"),
+        (lambda agent: agent.fork("r", at="3"), "at is the number of a fact"),
+        (lambda agent: agent.fork("r", results=["x"]), "results is a mapping"),
+        (lambda agent: Agent("scripted/x", policies=Approve("x")), r"write policies=\[…\]"),
+        (lambda agent: Agent("scripted/x", sinks=print), r"write sinks=\[…\]"),
+        (lambda agent: Agent(agent.recipe.model, instructions=3), "instructions is a text"),
+        (lambda agent: Agent(agent.recipe.model, settings="warm"), "settings is a mapping"),
+        (lambda agent: Agent(agent.recipe.model, [{"name": "f", "paramters": {}}]), "did you mean 'parameters'"),
+    ],
+)
+def test_wrong_types_are_told_at_once(wrong, told):
+    with pytest.raises(ConfigError, match=told):
+        wrong(Agent(ScriptedModel(["hi"]), journal="memory"))
+
+
+def test_agents_and_runs_say_what_they_are():
+    agent = Agent(ScriptedModel(["hi"]), [{"name": "look"}], name="guide", journal="memory")
+    assert repr(agent) == "<Agent 'guide': scripted, tools: look>"
+    assert repr(agent.run("hi", run_id="r")) == "<Run r: not started>"

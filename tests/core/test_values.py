@@ -300,3 +300,17 @@ def test_money():
 def test_read_json_does_not_choose_between_two_readings(written, told):
     with pytest.raises(ValueError, match=told):
         read_json(written)
+
+
+def test_a_chunk_is_json_and_an_event_of_a_stream():
+    import json
+
+    from kaname.core.chunks import Chunk
+
+    chunk = Chunk(0.0, "guide", "tool_call", {"name": "add", "fact": 7}, 2)
+    plain = {"time": "1970-01-01T00:00:00.000Z", "agent": "guide", "type": "tool_call", "data": chunk.data, "seq": 2}
+    assert json.loads(json.dumps(chunk)) == dict(chunk) == {**chunk} == plain == chunk
+    assert (chunk["name"], chunk.get("nothing"), "name" in chunk, "nothing" in chunk) == ("add", None, True, False)
+    assert chunk.to_sse() == f"id: 7\nevent: tool_call\ndata: {json.dumps(plain)}\n\n"
+    with pytest.raises(TypeError, match="cannot be changed"):
+        chunk["seq"] = 3

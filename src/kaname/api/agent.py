@@ -20,12 +20,13 @@ from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
 from ..models.registry import resolve
+from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
 from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
 from ..tools.registry import ToolRegistry
-from .input import Input, as_list, as_message, check_id, check_parts, describe, is_config, judged_by
+from .input import Input, as_list, as_mapping, as_message, as_tuple, check_id, check_parts, describe, is_config, judged_by
 from .open_run import Beginnings, Recent, new_run_id
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, find_live
@@ -92,9 +93,9 @@ class Agent(Generic[OutputT]):
             return
         if not name:
             raise ConfigError(notice("agent.name_missing", "an agent needs a name"))
-        policies, sinks = tuple(policies), tuple(sinks)
-        parts = (context,) if callable(context) else tuple(context)
-        check_parts(policies, sinks, strategy, parts)
+        policies, sinks = as_tuple("policies", policies), as_tuple("sinks", sinks)
+        parts = (context,) if callable(context) else as_tuple("context", context)
+        check_parts(instructions, policies, sinks, strategy, parts)
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
             self._output.check()
@@ -107,11 +108,11 @@ class Agent(Generic[OutputT]):
             strategy,
             None if model is None else resolve(cast("Model | str", model)),
             self.tools,
-            (*limits, *policies, Timeout()),
+            (*limits, *policies, *([] if any(isinstance(one, Retry) for one in policies) else [Retry()]), Timeout()),
             rules,
             instructions,
             parts,
-            dict(settings or {}),
+            dict(as_mapping("settings", settings, "{'temperature': 0}")),
         )
         self.journal = choose(journal)
         self.sinks = sinks
@@ -147,6 +148,10 @@ class Agent(Generic[OutputT]):
     @property
     def name(self) -> str:
         return self.recipe.name
+
+    def __repr__(self) -> str:
+        model = getattr(self.recipe.model, "name", "no model")
+        return f"<Agent {self.recipe.name!r}: {model}, tools: {', '.join(self.tools) or 'none'}>"
 
     # The verbs
 
@@ -241,9 +246,11 @@ class Agent(Generic[OutputT]):
         `answers`: by the keys of `result.questions`. `after`: first show the chunks of the facts after that number.
         `takeover`: even if another process seems to be at it; that process can write nothing more.
         """
+        check_id("run_id", run_id)
+        given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         return Run(
             run_id,
-            lambda channel: self._remembering(self._begin.again(run_id, answers or {}, takeover, after, channel)),
+            lambda channel: self._remembering(self._begin.again(run_id, given, takeover, after, channel)),
             self._view,
             self.journal,
             abort_event,
@@ -265,9 +272,10 @@ class Agent(Generic[OutputT]):
         for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
             check_id(name, value)
         message, session = as_message(user_input), session_id or ""
+        given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
 
         def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            return self._remembering(self._begin.either(run_id, message, session, user_id, answers or {}, takeover, channel))
+            return self._remembering(self._begin.either(run_id, message, session, user_id, given, takeover, channel))
 
         return Run(run_id, begin, self._view, self.journal, abort_event)
 
@@ -315,10 +323,12 @@ class Agent(Generic[OutputT]):
         recipe = self.recipe.altered(**changes)
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
         message = None if user_input is None else as_message(user_input)
-        new = new_run_id()
+        new, given = new_run_id(), as_mapping("results", results, "{call_id: output}")
+        if at is not None and not isinstance(at, int):
+            raise ConfigError(f"at is the number of a fact, not {at!r}")
         return Run(
             new,
-            lambda channel: self._remembering(beginning.fork(new, run_id, at, message, results or {}, channel)),
+            lambda channel: self._remembering(beginning.fork(new, run_id, at, message, given, channel)),
             self._view,
             self.journal,
             abort_event,

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 Input = str | Message | Mapping[str, Any]
 
 
-def check_parts(policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Sequence[Any]) -> None:
+def check_parts(
+    instructions: Any, policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Sequence[Any]
+) -> None:
+    if not isinstance(instructions, str):
+        raise ConfigError(f"instructions is a text, not {instructions!r}")
     for policy in policies:
         if not isinstance(policy, Policy):
             raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
@@ -51,9 +55,23 @@ def check_id(name: str, value: str | None) -> None:
         raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
 
 
+def as_tuple(name: str, given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str | Mapping | Policy) or not hasattr(given, "__iter__"):
+        raise ConfigError(f"{name} is a list: write {name}=[…], not {given!r}")
+    return tuple(given)
+
+
+def as_mapping(name: str, given: Mapping[str, Any] | None, example: str) -> Mapping[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"{name} is a mapping like {example}, not {given!r}")
+    return given or {}
+
+
 def as_message(given: Input) -> Message:
     if isinstance(given, str):
         return user(given)
+    if not isinstance(given, Message | Mapping):
+        raise ConfigError(f'the input of a run is a text, a Message, or {{"role": "user", "content": …}}, not {given!r:.200}')
     message = given if isinstance(given, Message) else from_openai(given)
     if message.role != "user":
         raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")

@@ -293,7 +293,8 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         return NOTHING if self._work.scope is None else self._work.scope.state.usage
 
     def __repr__(self) -> str:
-        return f"<Run {self.run_id}>"
+        task = self._work.task
+        return f"<Run {self.run_id}: {'not started' if task is None else 'over' if task.done() else 'under way'}>"
 
 
 def _current_task() -> asyncio.Task[Any] | None:

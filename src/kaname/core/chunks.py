@@ -18,7 +18,7 @@ Every chunk that comes from a fact has that fact's number in `data["fact"]`: the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,15 +48,21 @@ RESERVED = frozenset({"delta", "thinking", "progress", "tool_call", "tool_respon
 _KEYS = ("time", "agent", "type", "data", "seq")
 _SYNONYMS = {"tool_name": "name", "result": "content"}  # how the tiny agent's design names them
 _PREVIEW = 200
+_NOTHING = object()
 
 
-class Chunk(Mapping[str, Any]):
-    """A mapping of exactly the five keys; what is inside `data` can be read directly as well (`chunk["content"]`)."""
+class Chunk(dict[str, Any]):
+    """A dict of exactly the five keys; what is inside `data` can be read directly as well (`chunk["content"]`).
+
+    It holds one of them as dicts do, so that `json.dumps` does not take it for an empty one; the others are made when they are
+    asked for. It cannot be changed.
+    """
 
     __slots__ = ("agent", "data", "seq", "stamp", "type")
 
     def __init__(self, stamp: float, agent: str, type: str, data: dict[str, Any], seq: int = 0) -> None:
         self.stamp, self.agent, self.type, self.data, self.seq = stamp, agent, type, data, seq
+        dict.__setitem__(self, "type", type)
 
     @property
     def time(self) -> str:
@@ -72,17 +78,59 @@ class Chunk(Mapping[str, Any]):
     def _missing(self, key: str) -> Any:
         raise KeyError(f"{key!r}; this {self.type!r} chunk has {', '.join((*_KEYS, *self.data))}")
 
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.get(key, _NOTHING) is not _NOTHING
+
     def __iter__(self) -> Iterator[str]:
         return iter(_KEYS)
 
     def __len__(self) -> int:
         return len(_KEYS)
 
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        return KeysView(self)
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        return ItemsView(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and [*self.items()] == [*other.items()]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __reduce__(self) -> Any:
+        return Chunk, (self.stamp, self.agent, self.type, self.data, self.seq)
+
+    def _unchangeable(self, *given: Any, **more: Any) -> Any:
+        raise TypeError("a chunk cannot be changed; dict(chunk) makes a copy that can")
+
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _unchangeable
+
+    def copy(self) -> dict[str, Any]:
+        return {key: self[key] for key in _KEYS}
+
     def __repr__(self) -> str:
-        return f"Chunk({dict(self)!r})"
+        return f"Chunk({self.copy()!r})"
 
     def to_json(self) -> str:
-        return json.dumps(dict(self), ensure_ascii=False, default=str)
+        return json.dumps(self.copy(), ensure_ascii=False, default=str)
+
+    def to_sse(self) -> str:
+        """As an event of a text/event-stream; its id is the fact's number, for `Last-Event-ID`."""
+        fact = self.data.get("fact")
+        return f"{f'id: {fact}{chr(10)}' if fact is not None else ''}event: {self.type}\ndata: {self.to_json()}\n\n"
 
 
 def chunks_of(event: Event) -> list[Chunk]:

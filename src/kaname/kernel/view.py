@@ -14,7 +14,7 @@ from ..core.messages import ToolCall
 from ..core.state import State
 
 if TYPE_CHECKING:
-    from .ports import Action, Policy, Recipe, ToolContext
+    from .ports import Action, Emit, Policy, Recipe, ToolContext
     from .scope import Scope
 
 Fetch = Callable[[], Awaitable[Any]]
@@ -56,9 +56,10 @@ class RunView:
     def tool_context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         return self._scope.context(call_id, key, attempt)
 
-    async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
-        """Show a piece of text without recording it."""
-        await self._scope.emit(text, kind, call_id)
+    @property
+    def emit(self) -> Emit:
+        """Where the pieces of a reply go, to the run's readers."""
+        return self._scope.emit
 
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))

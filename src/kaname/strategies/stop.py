@@ -136,7 +136,7 @@ def with_defaults(given: Any, *, without: frozenset[str] = frozenset()) -> tuple
     """The rules given, and the default of every kind that they (or `without`) do not mention."""
     rules = tuple(_flat(given))
     kinds = {rule.kind for rule in rules if isinstance(rule, Rule)} | without
-    defaults = [rule for rule in (max_steps(10), no_repeats(2), per_tool(5)) if rule.kind not in kinds]
+    defaults = [rule for rule in (max_steps(10), no_repeats(2), deadline("30m")) if rule.kind not in kinds]
     return (*defaults, *rules)
 
 

@@ -7,24 +7,28 @@ from functools import partial
 from typing import Any
 
 from ..core.durations import seconds
-from ..core.errors import BadArguments, ConfigError, Suspend
+from ..core.errors import BadArguments, ConfigError, Suspend, nearest
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
 from ..core.values import plain_text
 from ..kernel.ports import Repair, Tool, ToolContext
 from .arguments.prepare import fitting_arguments, read_arguments
-from .function import DEFAULT_TIMEOUT, check_effect, context_parameters, run_function
+from .function import DEFAULT_TIMEOUT, as_repair, check_effect, context_parameters, run_function
 from .results import to_result
+
+_OURS = ("effect", "timeout", "execute", "undo", "reconcile")
+_THEIRS = (  # OpenAI's, Anthropic's and MCP's
+    *("type", "function", "name", "description", "parameters", "strict", "input_schema", "cache_control", "inputSchema"),
+    *("outputSchema", "output_schema", "annotations", "title", "icons", "_meta"),
+)
 
 
 class DefinedTool:
     """`{"type": "function", "function": {"name", "description", "parameters"}}`, with `execute` for what it does.
 
-    Without `execute` the caller runs it: the run waits, and the answer to its question is the tool's result.
+    Beside it `effect`, `timeout`, `undo` and `reconcile`, as of a function. Without `execute` the caller runs it: the run
+    waits, and the answer to its question is the tool's result.
     """
-
-    undo: Repair | None = None
-    reconcile: Repair | None = None
 
     def __init__(self, definition: Mapping[str, Any]) -> None:
         inner = definition.get("function", definition)
@@ -34,12 +38,18 @@ class DefinedTool:
                 f"got {definition!r}"
             )
         self.name: str = inner["name"]
+        for key in {*definition, *inner} - {*_OURS, *_THEIRS}:
+            told = f"the definition of {self.name!r} has an unknown key {key!r}"
+            raise ConfigError(told + nearest(str(key), [*_OURS, *_THEIRS]))
         self.description: str = inner.get("description") or self.name
         schema = inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
         self.parameters: Mapping[str, Any] = schema or {"type": "object", "properties": {}}
         self.effect = check_effect(self.name, definition.get("effect", "irreversible"))
         self.timeout = _timeout(definition.get("timeout", DEFAULT_TIMEOUT))
         self._execute: Callable[..., Any] | None = definition.get("execute")
+        undo, reconcile = definition.get("undo"), definition.get("reconcile")
+        self.undo: Repair | None = None if undo is None else as_repair(undo, undo)
+        self.reconcile: Repair | None = None if reconcile is None else as_repair(reconcile, reconcile)
         if self._execute is None:
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
 

@@ -137,27 +137,11 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def undo(self) -> Repair | None:
-        return self._repair(self._undo)
+        return None if self._undo is None else as_repair(self._callable(self._undo), self._undo)
 
     @property
     def reconcile(self) -> Repair | None:
-        return self._repair(self._reconcile)
-
-    def _repair(self, function: Callable[..., Any] | None) -> Repair | None:
-        if function is None:
-            return None
-        repair = self._callable(function)
-        wanted = inspect.signature(repair).parameters
-        every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
-        takes_context = context_parameters(function)
-
-        async def run(prepared: dict[str, Any], context: ToolContext) -> ToolResult | None:
-            args = {name: value for name, value in prepared.items() if every or name in wanted}
-            args |= dict.fromkeys(takes_context, context)
-            result = await run_function(repair, args, None)
-            return None if result.output is None and not result.is_error and not result.media else result
-
-        return run
+        return None if self._reconcile is None else as_repair(self._callable(self._reconcile), self._reconcile)
 
     def _callable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return function if self._bound_to is None else partial(function, self._bound_to)
@@ -175,6 +159,21 @@ def context_parameters(function: Callable[..., Any]) -> list[str]:
 
     hints = inspect.get_annotations(plain_function(function), eval_str=True)
     return [name for name, hint in hints.items() if name != "return" and is_context(hint)]
+
+
+def as_repair(function: Callable[..., Any], declared: Callable[..., Any]) -> Repair:
+    """What undoes a call, or looks it up: called with those of the arguments that it takes. `declared`: before it was bound."""
+    wanted = inspect.signature(function).parameters
+    every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
+    takes_context = context_parameters(declared)
+
+    async def run(prepared: dict[str, Any], context: ToolContext) -> ToolResult | None:
+        args = {name: value for name, value in prepared.items() if every or name in wanted}
+        args |= dict.fromkeys(takes_context, context)
+        result = await run_function(function, args, None)
+        return None if result.output is None and not result.is_error and not result.media else result
+
+    return run
 
 
 async def run_function(

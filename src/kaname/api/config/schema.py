@@ -61,7 +61,7 @@ _STOPS = _mapping(
         "cost": _a(["string", "number", "null"], "US dollars, such as $0.50"),
         "deadline": _a([*_TIME, "null"], "working time, such as 5m"),
         "no_repeats": _a(["integer", "null"], "the same call at most so often (2)"),
-        "per_tool": _a(["integer", "null"], "each tool at most so often (5)"),
+        "per_tool": _a(["integer", "null"], "each tool at most so often"),
     },
 )
 _GUARDRAILS = _mapping(

@@ -1,0 +1,72 @@
+"""Try a model call again when its provider is busy, down or out of reach."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ConfigError, ModelError, ModelTimeout
+from ..core.messages import ModelReply, ModelRequest, ToolCall
+from ..core.notices import notice
+from ..core.record import replace
+from ..kernel.ports import ModelHandler, Policy
+
+if TYPE_CHECKING:
+    from ..kernel.view import RunView
+
+PAUSE = 1.0  # seconds before the second try; doubled for each further one
+
+
+class Retry(Policy):
+    """On by default. `tries`: in all; 1 switches it off. `longest_wait`: seconds; who is told to wait longer gets the error.
+
+    A call is tried again if the error says that it makes sense (429, 5xx, no connection) and nothing of a reply was shown. A
+    call that timed out is not: it has taken long enough.
+    """
+
+    def __init__(self, tries: int = 5, longest_wait: float = 60.0) -> None:
+        if tries < 1 or longest_wait < 0:
+            raise ConfigError(f"Retry: tries is 1 or more, longest_wait 0 or more, not {tries!r} and {longest_wait!r}")
+        self.tries, self.longest_wait = tries, longest_wait
+
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+        shown, emit = False, request.emit or view.emit
+
+        def show(*piece: Any, **more: Any) -> Awaitable[None]:
+            nonlocal shown
+            shown = True
+            return emit(*piece, **more)
+
+        watched = replace(request, emit=show)
+        for attempt in range(1, self.tries + 1):
+            try:
+                return await next(watched)
+            except ModelError as error:
+                wait = _pause(attempt) if error.retry_after is None else error.retry_after
+                pointless = not error.retryable or isinstance(error, ModelTimeout) or wait > self.longest_wait
+                if shown or pointless or attempt == self.tries:
+                    raise
+                await view.warn("retry", _announcement(error, wait, attempt + 1, self.tries))
+            await asyncio.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        return True
+
+
+def _pause(attempt: int) -> float:
+    from random import uniform  # slow to load, and rarely needed
+
+    return PAUSE * float(2 ** (attempt - 1)) * uniform(0.75, 1.0)
+
+
+def _announcement(error: ModelError, wait: float, attempt: int, tries: int) -> str:
+    return notice(
+        "model.retry",
+        "{error}; trying again in {wait:.1f} s (try {attempt} of {tries})",
+        error=str(error),
+        wait=wait,
+        attempt=attempt,
+        tries=tries,
+    )
