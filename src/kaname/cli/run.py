@@ -48,9 +48,12 @@ def _piped(screen: Screen) -> str:
     patience.daemon = True
     patience.start()
     try:
-        return sys.stdin.buffer.read().decode() if hasattr(sys.stdin, "buffer") else sys.stdin.read()
+        given = sys.stdin.buffer.read()
+    except OSError:  # it cannot be read here
+        return ""
     finally:
         patience.cancel()
+    return given.decode()
 
 
 async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
