@@ -270,7 +270,17 @@ def test_unknown_cost_stays_unknown():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("90", None), (90, 90.0), ("1h30m", 5400.0), ("250ms", 0.25), ("1.5 s", 1.5), ("", None), (0, None), ("-5s", None)],
+    [
+        ("90", 90.0),
+        ("0", None),
+        (90, 90.0),
+        ("1h30m", 5400.0),
+        ("250ms", 0.25),
+        ("1.5 s", 1.5),
+        ("", None),
+        (0, None),
+        ("-5s", None),
+    ],
 )
 def test_durations(text, value):
     if value is None:

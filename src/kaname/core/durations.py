@@ -7,12 +7,15 @@ import re
 from .errors import ConfigError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")  # of seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 _MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:usd)?", re.IGNORECASE)
 
 
 def seconds(duration: float | str) -> float:
     if isinstance(duration, int | float) and not isinstance(duration, bool):
+        value = float(duration)
+    elif isinstance(duration, str) and _NUMBER.fullmatch(duration.strip()):
         value = float(duration)
     else:
         parts = list(_PART.finditer(str(duration).strip()))
