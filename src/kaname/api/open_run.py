@@ -1,4 +1,4 @@
-"""Open a run: new, resumed, or forked from an earlier fact. After that they are all the same."""
+"""Open a run: new (in its session), resumed, or forked from an earlier fact. After that they are all the same."""
 
 from __future__ import annotations
 

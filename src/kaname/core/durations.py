@@ -13,9 +13,8 @@ _MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:usd)?", re.IGNORECASE)
 
 
 def seconds(duration: float | str) -> float:
-    if isinstance(duration, int | float) and not isinstance(duration, bool):
-        value = float(duration)
-    elif isinstance(duration, str) and _NUMBER.fullmatch(duration.strip()):
+    plain = isinstance(duration, str) and _NUMBER.fullmatch(duration.strip()) is not None
+    if plain or (isinstance(duration, int | float) and not isinstance(duration, bool)):
         value = float(duration)
     else:
         parts = list(_PART.finditer(str(duration).strip()))

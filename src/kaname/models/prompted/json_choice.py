@@ -18,7 +18,7 @@ from ...core.record import replace
 from ...core.values import identity, read_json
 from ...kernel.ports import Emit
 from .answer_stream import AnswerStream
-from .answer_words import told
+from .choice_prompt import told
 from .choice_schema import choice_schema
 from .offer import CUT_OFF, Offer, Turn, offer_for, turn_of
 
