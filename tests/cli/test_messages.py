@@ -110,3 +110,9 @@ async def test_a_stop_in_the_journal_is_english_and_shown_in_japanese(in_japanes
     last = [encode(event) async for event in agent.journal.read(result.run_id)][-1]
     assert result.stop.detail == "1 steps, the limit is 1"
     assert translated(decode(last).body.stop.detail) == "ステップ数が上限の 1 に達しました"
+
+
+def test_a_notice_of_another_kaname_stays_english(in_japanese):
+    """A record may have a code, or values, that this one does not know."""
+    assert translated(notice("stop.max_steps", "9 of {most} steps", most=9)) == "9 of 9 steps"
+    assert translated(notice("stop.max_steps", "{steps} of {limit}", steps="many", limit="few")) == "many of few"

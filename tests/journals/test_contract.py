@@ -157,6 +157,10 @@ def test_which_journal_is_used(tmp_path, monkeypatch):
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     assert choose(None).path != own
+    (tmp_path / "other" / tmp_path.name).mkdir()
+    monkeypatch.chdir(tmp_path / "other" / tmp_path.name)
+    assert choose(None).path != own, "a folder of the same name is another one"
+    monkeypatch.chdir(tmp_path / "other")
     (tmp_path / "other" / "kaname.yaml").write_text("agents: {}")
     assert choose(None).path == tmp_path / "other" / ".kaname" / "journal.db"
     assert (tmp_path / "other" / ".kaname" / ".gitignore").read_text() == "*\n"
@@ -379,3 +383,11 @@ async def test_a_stale_owner_is_refused_even_before_the_new_one_has_written_anyt
     assert [event.seq async for event in new.read("r")] == [1]
     await stale.close()
     await new.close()
+
+
+async def test_a_project_folder_that_cannot_be_made_is_told_as_the_journal(tmp_path, monkeypatch):
+    (tmp_path / "kaname.yaml").write_text("agents: {}")
+    (tmp_path / ".kaname").write_text("a file, where the folder should be")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(JournalError, match="cannot be opened"):
+        await Agent(adding(), [add]).run("go")

@@ -480,6 +480,8 @@ async def test_options_of_the_address_are_kept(archive):
         allow_superuser=True, source=archive + "&options=-c%20search_path%3Darchive,public", tables=["public.customers"]
     )
     assert [(table.schema, table.name) for table in only.tables] == [("public", "customers")]
+    assert "there is no table" in (await only.execute("SELECT * FROM customers")).error, "alone, the name means the hidden one"
+    assert (await only.execute("SELECT count(*) AS n FROM public.customers")).output == {"rows": [{"n": 24}]}
     only.close()
 
 
@@ -927,3 +929,35 @@ async def test_a_tool_is_not_asked_for_its_description_to_see_whether_it_is_one(
     from kaname.tools.registry import as_action
 
     assert as_action(Slow()).name == "slow"
+
+
+async def test_endless_comments_and_lines_are_no_work(tools, sources):
+    """They are read once: a statement full of them is answered, or refused for what it is, and not for its time."""
+    for engine in ENGINES:
+        if engine in sources:
+            assert "took longer" not in (await tools(engine).execute("/**/" * 10_000 + "nothing")).error
+            assert "took longer" not in ((await tools(engine).execute("SELECT E'a'" + "\n" * 40_000 + "x")).error or "")
+
+
+async def test_json_functions_that_somebody_has_made_are_not_called_by_a_word(sources):
+    needs("postgres", sources)
+    import psycopg
+
+    with psycopg.connect(sources["postgres"], autocommit=True) as made:
+        made.execute("CREATE FUNCTION json_scalar(integer) RETURNS text LANGUAGE sql AS 'SELECT max(apikey) FROM keys_hidden'")
+        try:
+            tool = tool_for(sources, "postgres", tables=SEEN)
+            assert "JSON functions of its own" in (await tool.execute("SELECT json_scalar(1) AS x")).error
+            tool.close()
+        finally:
+            made.execute("DROP FUNCTION json_scalar(integer)")
+
+
+async def test_engines_of_ones_own_are_judged_in_threads():
+    """Several at once, with different functions: none is judged by the other's list."""
+    narrow, wide = DatabaseTool(Own()), DatabaseTool(Own(), functions=["sqlite_source_id"])
+    sql = "SELECT sqlite_source_id() AS x FROM items"
+    told = await asyncio.gather(*[tool.execute(sql) for _ in range(50) for tool in (narrow, wide)])
+    assert {one.is_error for one in told[::2]} == {True}
+    assert {one.is_error for one in told[1::2]} == {False}
+    assert all("is not allowed here" in one.error for one in told[::2])

@@ -103,7 +103,7 @@ class Chunk(dict[str, Any]):
         return ItemsView(self)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and [*self.items()] == [*other.items()]
+        return isinstance(other, Mapping) and self.copy() == dict(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

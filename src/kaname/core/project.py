@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 FILE, FOLDER = "kaname.yaml", ".kaname"
 
@@ -16,7 +17,7 @@ def state_path(name: str) -> str:
     from hashlib import sha256
 
     label = "".join([char if char.isalnum() else "-" for char in os.path.basename(folder)])[:40]
-    return os.path.join(user_state(), "programs", f"{label}-{sha256(folder.encode()).hexdigest()[:8]}", name)
+    return os.path.join(user_state(), "programs", f"{label}-{sha256(os.fsencode(folder)).hexdigest()[:8]}", name)
 
 
 def user_state() -> str:
@@ -30,15 +31,21 @@ def program_folder() -> str:
     ours = os.path.dirname(os.path.dirname(__file__))
     installed = [os.path.realpath(place) + os.sep for place in (sys.prefix, sys.base_prefix, ours)]
     if not folder or not os.path.isfile(script) or (folder + os.sep).startswith(tuple(installed)):
-        return os.path.realpath(os.getcwd())
+        try:
+            return os.path.realpath(os.getcwd())
+        except OSError:  # it was removed
+            return os.sep
     return folder
 
 
 def make_folder(path: str) -> None:
-    """Make the folder for a file of ours. A folder beside somebody's sources is kept out of their version control."""
+    """Make the folder for a file of ours. A folder beside somebody's sources is kept out of their version control.
+
+    Where that is not possible, whoever opens the file says so."""
     folder = os.path.dirname(path)
     if os.path.basename(folder) != FOLDER or os.path.isdir(folder):
         return
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
-        file.write("*\n")
+    with suppress(OSError):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
+            file.write("*\n")

@@ -34,8 +34,10 @@ def translated(text: object) -> str:
         return text
     if not text.code:
         return translated(text.values["between"]).join(map(translated, text.values["parts"]))
-    template = catalogue().get(text.code)
-    return text if template is None else template.format(**{name: _value(one) for name, one in text.values.items()})
+    try:
+        return catalogue()[text.code].format(**{name: _value(one) for name, one in text.values.items()})
+    except (LookupError, ValueError, TypeError):  # not known here, or recorded by a kaname that had other values for it
+        return text
 
 
 def _value(value: Any) -> Any:

@@ -12,13 +12,13 @@ Comments = Literal["strip", "refuse"]
 LONGEST = 50_000  # characters
 _FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
 _BEGINS = re.compile(
-    r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(?:select|with|values|from|table|explain|show|describe|summarize|pivot)\b",
+    r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with|values|from|table|explain|show|describe|summarize|pivot)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _TEXT, _NAME = "'(?:[^']|'')*'", '"(?:[^"]|"")*"'
 _WORD = r"(?<![\w$\x80-\U0010ffff])"  # what stands before is no part of a name
 _ESCAPE = r"'(?:[^'\\]|''|\\.)*'"
-_ESCAPED = rf"{_WORD}[eE]{_ESCAPE}(?:\s*[\n\r]\s*{_ESCAPE})*"  # it may go on in the next line
+_ESCAPED = rf"{_WORD}[eE]{_ESCAPE}(?:[ \t]*+[\n\r]\s*+{_ESCAPE})*"  # it may go on in the next line
 _DOLLAR = _WORD + r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
 _LINE = {"sqlite": r"--[^\n]*", "postgres": r"--[^\n\r]*", "duckdb": r"--[^\n\r]*"}
 _QUOTES = {

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 from ..tables import Known
+
+_one_at_a_time = Lock()  # engines of one's own are asked in threads, and the parsers are shared
 
 
 def check(sql: str, known: Known) -> None:
@@ -13,4 +17,5 @@ def check(sql: str, known: Known) -> None:
         from .duckdb import check as judge
     else:
         from .postgres import check as judge
-    judge(sql, known)
+    with _one_at_a_time:
+        judge(sql, known)
