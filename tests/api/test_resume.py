@@ -350,7 +350,7 @@ async def test_a_replay_says_where_it_differs_and_how(change):
     told = {
         "prompt": ["at fact 3", "-Be brief.", "+Be long."],
         "tool": ["at fact 3", "tool add has another description or schema"],
-        "limit": ["at fact 6", "recorded: ModelReplied", 'now:      Stopped {"stop":{"kind":"max_steps"'],
+        "limit": ["at fact 6", "recorded: ModelReplied", 'now:      Noted {"message"', "the limit is 1"],
         "code": ["at fact 5", '"output":3', '"output":-1'],
     }[change]
     for part in told:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from kaname import Agent, Approve, ScriptedModel, ToolContext, call, tool
+from kaname import Agent, Approve, ScriptedModel, ToolContext, call, per_tool, tool
 
 
 @tool(effect="pure")
@@ -50,6 +50,16 @@ def parallel() -> Agent:
         "all done",
     ]
     return Agent(ScriptedModel(script), [add, pay, put], name="parallel")
+
+
+def at_a_limit() -> Agent:
+    script = [
+        [call("add", a=1, b=2), call("pay", yen=5)],
+        [call("pay", yen=6), call("add", a=3, b=4)],
+        [call("pay", yen=7), call("pay", yen=8)],
+        "paid 5 and 6; 7 and 8 are still to be paid",
+    ]
+    return Agent(ScriptedModel(script), [add, pay], stops=per_tool(2), name="at_a_limit")
 
 
 def approvals() -> Agent:

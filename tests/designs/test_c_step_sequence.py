@@ -247,7 +247,7 @@ async def test_max_steps_is_raised_by_the_sequence_and_returned_by_run():
     assert raised.value.run_id == sequence.run_id
     result = await agent.run("go")
     assert result.stop.kind == "max_steps"
-    assert len(result.steps) == 3
+    assert [step.observation for step in result.steps][:3] == ["0", "2", "4"]
 
 
 @pytest.mark.requirement("C8")

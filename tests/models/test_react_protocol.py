@@ -386,7 +386,7 @@ async def test_an_answer_in_a_form_may_have_a_label(text):
 async def test_a_call_in_the_last_step_leaves_its_thought_as_the_best_there_is():
     thought = "Thought: it is probably 14 million\nAction: population[{}]"
     result, _, asked = await told(*[thought.format(n) for n in range(3)], stops=max_steps(2))
-    assert (result.stop.kind, result.output, len(asked)) == ("max_steps", "it is probably 14 million", 2)
+    assert (result.stop.kind, result.output, len(asked)) == ("max_steps", "it is probably 14 million", 3)
 
 
 async def test_an_error_is_called_one_once():

@@ -208,11 +208,9 @@ class Agent(Generic[OutputT]):
         run_id: str | None = None,
     ) -> AgentStepSequence:
         """The run as a sequence that the caller pulls step by step. In its session it does not hold others up."""
-        from .designs.step_sequence import AgentStepSequence
+        from .designs.step_sequence import AgentStepSequence, as_sequence
 
-        if configuration is not None and not hasattr(configuration, "applied_to"):
-            raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")
-        recipe = self.recipe if configuration is None else configuration.applied_to(self.recipe)
+        recipe = as_sequence(self.recipe, configuration)
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
         run, begin = self._beginning(beginning, user_input, session_id, user_id, run_id, turns=False)
         return AgentStepSequence(run, begin, self._view)

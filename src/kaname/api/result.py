@@ -79,6 +79,9 @@ def stop_error(stop: Stop, run_id: str) -> RunStopped:
     return error
 
 
+_WITH_AN_ANSWER = ("completed", "degraded", "max_steps", "duplicate", "tool_limit")  # at a limit: the model's last words
+
+
 def result_of(run_id: str, state: State, typed: Callable[[Any], Any] | None) -> Result[Any]:
     turn = state.turn
     text = next((m.text for m in reversed(turn) if m.role == "assistant" and m.text), "")
@@ -87,7 +90,7 @@ def result_of(run_id: str, state: State, typed: Callable[[Any], Any] | None) -> 
         stop = Stop("waiting", "; ".join([asked.prompt for asked in state.questions.values()]))
     output = state.output
     if typed is not None:
-        output = typed(output) if stop.kind in ("completed", "degraded") and output is not None else None
+        output = typed(output) if stop.kind in _WITH_AN_ANSWER and output is not None else None
     elif output is None:
         output = text
     return Result(

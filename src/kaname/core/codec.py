@@ -57,6 +57,7 @@ _PART_TAGS = {kind: tag for tag, kind in _PARTS.items()}
 _NESTED: dict[tuple[type, str], type] = {
     (facts.Received, "message"): Message,
     (facts.Noted, "message"): Message,
+    (facts.Noted, "limit"): Stop,
     (facts.ModelReplied, "reply"): ModelReply,
     (facts.ModelReplied, "step"): CallModel,
     (facts.ToolStarted, "call"): ToolCall,
@@ -118,7 +119,7 @@ _IN_DICTS: dict[str, type] = {
     "results": ToolResult,
     "questions": facts.Asked,
 }
-_ALONE: dict[str, type] = {"usage": Usage, "stop": Stop, "spent": Spent}
+_ALONE: dict[str, type] = {"usage": Usage, "limit": Stop, "stop": Stop, "spent": Spent}
 
 
 def encode_state(state: State) -> str:

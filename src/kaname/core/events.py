@@ -44,9 +44,11 @@ class Received:
 
 @record
 class Noted:
-    """A message that the strategy itself puts in: a nudge, a request to try again."""
+    """A message that the strategy itself puts in: a nudge, a request to try again. `limit`: one is reached, and this asks for
+    the last words."""
 
     message: Message
+    limit: Stop | None = None
 
 
 @record

@@ -27,7 +27,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 3
+FOLD = 4
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 
 
@@ -69,6 +69,7 @@ class State:
     custom: dict[str, Any] = field(factory=dict)  # the last fact of somebody's own, by its name
     spent: Spent = field(factory=Spent)
     usage: Usage = NOTHING  # of this run
+    limit: Stop | None = None  # it is reached, and the model is asked for its last words
     stop: Stop | None = None
     output: Any = None
     attempt: int = 1
@@ -85,6 +86,11 @@ class State:
     def finished(self) -> bool:
         """Nothing to do now: it has stopped, or waits for an answer."""
         return self.stop is not None or bool(self.questions)
+
+    @property
+    def concluding(self) -> Stop | None:
+        """The limit at which the last words are asked for, until they have come."""
+        return self.limit if self.noted else None
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
@@ -140,15 +146,16 @@ def _opened(state: State, body: Opened, event: Event) -> None:
     state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
     state.usage, state.attempt = Usage(), 1
     state.spent = Spent()
-    state.stop, state.output = None, None
+    state.limit, state.stop, state.output = None, None, None
 
 
 def _resumed(state: State, body: Resumed, event: Event) -> None:
     state.attempt = body.attempt
     led_nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete", "blocked")
+    led_nowhere = led_nowhere or state.limit is not None
     state.stop, state.output = None, None
     if body.renewed:
-        state.spent = Spent()
+        state.spent, state.limit = Spent(), None
         if led_nowhere and not state.open:  # ask anew instead of judging the same reply again
             state.replies, state.judging = [], False
 
@@ -161,12 +168,12 @@ def _received(state: State, body: Received, event: Event) -> None:
     state.callers, state.stand_ins = {}, []
     state.messages.append(body.message)
     state.replies, state.judging, state.noted = [], False, False
-    state.spent, state.stop, state.output = Spent(), None, None
+    state.spent, state.limit, state.stop, state.output = Spent(), None, None, None
 
 
 def _noted(state: State, body: Noted, event: Event) -> None:
     state.messages.append(body.message)
-    state.noted = True
+    state.noted, state.limit = True, body.limit
 
 
 def _model_replied(state: State, body: ModelReplied, event: Event) -> None:

@@ -59,12 +59,21 @@ class CallTools:
 
 
 @record
+class Conclude:
+    """A limit is reached: refuse the calls that are open, and put in the note with which the model is asked for its last
+    words. It is asked once more, without regard to that limit; the run ends with `stop`."""
+
+    stop: Stop
+    note: str
+
+
+@record
 class Finish:
     stop: Stop
     output: Any = None
 
 
-Step = CallModel | CallTools | Finish
+Step = CallModel | CallTools | Conclude | Finish
 
 
 @record

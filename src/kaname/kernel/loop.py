@@ -51,7 +51,9 @@ def decide(scope: Scope) -> Step:
     for rule in scope.stops(agent):
         stop = rule(state, step)
         if isinstance(stop, Stop):
-            return Finish(stop)
+            if (limit := state.concluding) is not None and stop.kind == limit.kind:  # the one call that goes beyond it
+                continue
+            return agent.strategy.conclude(state, stop) if hasattr(agent.strategy, "conclude") else Finish(stop)
         if stop is not None:
             raise UnexpectedError(f"the stop rule {rule!r} returned {stop!r}; expected a Stop, or None to go on")
     return step

@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from ..core.errors import BadArguments, ConfigError, Halt, Signal, Suspend, ToolNotFoundError, UnexpectedError
-from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted
+from ..core.errors import (
+    AgentError,
+    BadArguments,
+    ConfigError,
+    Halt,
+    JournalError,
+    Signal,
+    Suspend,
+    ToolNotFoundError,
+    UnexpectedError,
+)
+from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted, Warned
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
+from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
-from ..core.steps import CallModel, CallTools, Finish, Step, Stop
+from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
 from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
@@ -23,8 +34,14 @@ _A_TOOLS = (Exception, SystemExit, BaseExceptionGroup)  # what a tool may do wro
 
 async def perform(step: Step, scope: Scope) -> None:
     match step:
+        case CallModel() if (limit := scope.state.concluding) is not None:
+            await ask_for_last_words(step, limit, scope)
         case CallModel():
             await ask_model(step, scope)
+        case Conclude(stop, note):
+            refused = [ToolResult(error=f"not run: {stop.detail}", call_id=c.id, name=c.name) for c in scope.state.pending]
+            await scope.settle()
+            await scope.record(*map(ToolFinished, refused), Noted(user(note), stop))
         case CallTools(()) if not scope.running:
             name = type(scope.agent.strategy).__name__
             raise UnexpectedError(f"{name}.next() returned CallTools with no calls; return CallModel or Finish")
@@ -86,6 +103,17 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     history = scope.state.messages if agent.context else None
     fingerprint = agent.memo.fingerprint(messages, history, tools, schema, settings)
     await scope.record(ModelReplied(taken, sent, fingerprint), *ending, agent=agent.name)
+
+
+async def ask_for_last_words(step: CallModel, limit: Stop, scope: Scope) -> None:
+    """If they are not to be had, the run ends at its limit all the same."""
+    try:
+        await ask_model(step, scope)
+    except JournalError:
+        raise
+    except AgentError as failure:
+        told = notice("warning.last_words", "the model could not be asked for a last answer: {problem}", problem=failure)
+        await scope.record(Warned("limit", told), Stopped(limit, decided=True))
 
 
 async def shown(agent: Recipe, instructions: str | None, scope: Scope) -> tuple[Message, ...]:

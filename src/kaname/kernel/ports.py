@@ -73,7 +73,10 @@ class Unfolding(Protocol):
 
 
 class Strategy(Protocol):
-    """Who decides next. Pure: no clock, no I/O; same facts, same step."""
+    """Who decides next. Pure: no clock, no I/O; same facts, same step.
+
+    With a method `conclude(state, stop)` it also says how the run ends at a limit: `Conclude`, or `Finish`.
+    """
 
     def next(self, state: State) -> Step: ...
 

@@ -11,7 +11,7 @@ from ..core.messages import Message, ModelReply, ToolResult
 from ..core.notices import notice
 from ..core.record import field, record
 from ..core.state import State
-from ..core.steps import CallModel, CallTools, Finish, Step, Stop
+from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
 from .output import Output
 from .termination import (
     ContinueWithThinking,
@@ -24,6 +24,10 @@ from .termination import (
 
 FINAL = "Give your final answer now, as one JSON object that fits the required schema, and nothing else."
 GO_ON = "Go on."
+LIMIT = (
+    "A limit is reached: {why}. No tool can be used any more. Answer now from what is known, in the language of the question, "
+    "and say what was not done."
+)
 WITHOUT = (
     "These tools could not be used:\n{failed}\n\nAnswer without tools now, as well as you can and in the language of the "
     "question, and tell the user what could not be done."
@@ -42,8 +46,11 @@ class React:
     termination: TerminationPolicy = field(factory=StandardTerminationPolicy)
     max_decode_retries: int = 2
     max_form_retries: int = 2
+    concludes: bool = True  # at a limit the model has the last words
 
     def next(self, state: State) -> Step:
+        if state.limit is not None:
+            return self._last_words(state, state.limit)
         if not state.judging:
             if failed := _given_up(state.messages):
                 return self._final(WITHOUT.format(failed=failed))
@@ -107,6 +114,23 @@ class React:
                 without = f"; {end.detail}" if end.kind == "degraded" else ""
                 return Finish(Stop("undecodable", f"after {tries} tries: {problem}{without}", "OutputDecodingFailed"))
             return self._final(AGAIN.format(problem=problem))
+
+    def conclude(self, state: State, stop: Stop) -> Step:
+        """At a limit the model answers from what is there, without tools; but not when time or money has run out."""
+        if not self.concludes or state.limit is not None or stop.kind not in ("max_steps", "duplicate", "tool_limit"):
+            return Finish(state.limit or stop)
+        return Conclude(stop, LIMIT.format(why=stop.detail))
+
+    def _last_words(self, state: State, stop: Stop) -> Step:
+        if state.concluding is not None:
+            return self._final("")
+        text = state.replies[-1].reply.message.text
+        if self.output is None:
+            return Finish(stop, text or None)
+        try:
+            return Finish(stop, self.output.decode(text))
+        except ValueError:
+            return Finish(stop)
 
     def _final(self, note: str) -> CallModel:
         return CallModel(tools=False, schema=self._schema, note=note)

@@ -22,7 +22,7 @@ from ..core.errors import BadArguments
 from ..core.events import Body, Event, ModelReplied, Opened, Received, Warned
 from ..core.messages import ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, assistant, user
 from ..core.state import State, evolve
-from ..core.steps import CallModel, CallTools, Finish
+from ..core.steps import CallModel, CallTools, Conclude, Finish
 from ..journals.memory import MemoryJournal
 from ..kernel.ports import Model, Policy, Sink, Strategy
 from ..models.providers.scripted import ScriptedModel, call
@@ -218,7 +218,7 @@ class StrategyContract(ABC):
                     evolve(state, Event("r", number, float(number), "agent", fact))
                 strategy = self.make()
                 steps += [strategy.next(state), strategy.next(state)]
-            assert isinstance(steps[0], CallModel | CallTools | Finish)
+            assert isinstance(steps[0], CallModel | CallTools | Conclude | Finish)
             assert all(step == steps[0] for step in steps)
 
 

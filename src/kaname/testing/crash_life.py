@@ -18,6 +18,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
 from ..core.runs import RunInfo
 from ..journals.sqlite import SqliteJournal
+from ..kernel.load import load
 from ..kernel.ports import Action, Change, Lease, Lineage, Repair, ToolContext
 
 RUN = "crash-check"
@@ -160,6 +161,9 @@ def live(agent: Any, user_input: str, folder: Path, death: Death, answers: dict[
         try:
             if answers is None:
                 return await agent.run(user_input, run_id=RUN)
+            state = await load(agent.journal, RUN)
+            if state.stop is not None:  # it died after its end: nothing is left to do, unless somebody asked for more
+                return agent._view(RUN, state)
             return await agent.resume(RUN, answers)
         finally:
             await agent.journal.close()

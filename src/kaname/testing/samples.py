@@ -26,6 +26,7 @@ def bodies() -> list[Body]:
         facts.Custom("plan", {"tasks": ["look", "say"]}),
         facts.Compacted(2, "They said hello."),
         facts.Noted(user("go on")),
+        facts.Noted(user("say it now"), Stop("max_steps", "3 steps, the limit is 3")),
         facts.Resumed(2, True),
         facts.Stopped(Stop("completed"), {"n": 1}),
         facts.Stopped(Stop("failed", "no key", "ModelError")),

@@ -19,6 +19,7 @@ from ...models.prompted.react.model import TextOnly
 from ...models.registry import resolve
 from ...policies.fallback import FallbackStrategy
 from ...policies.guardrails.policy import Guardrails
+from ...strategies.react import React
 from ...strategies.stop import max_steps as steps_limit
 from ...strategies.stop import no_repeats, per_tool
 from ...tools.definition import TextTool
@@ -133,6 +134,7 @@ class AgentRuntime:
             instructions=instructions,
             policies=(guardrails or Guardrails(), fallback_strategy or FallbackStrategy()),
             stops=[steps_limit(max_steps), no_repeats(None), per_tool(None)],
+            strategy=React(concludes=False),  # the limit is the document's: not one call more
             journal=journal,
         )
 

@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from ...core.errors import BadArguments, InvalidState, ToolExecutionFailed, ToolNotFoundError
+from ...core.errors import BadArguments, ConfigError, InvalidState, ToolExecutionFailed, ToolNotFoundError
 from ...core.events import Answered, Stopped
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
-from ...core.record import record
+from ...core.record import record, replace
 from ...core.state import State
 from ...core.steps import Finish, Stop
 from ...kernel.boundary import Failure, attempt
@@ -22,6 +22,7 @@ from ...kernel.loop import advance, decide
 from ...kernel.ports import Recipe
 from ...kernel.scope import Scope
 from ...policies.external_tools import HandOut
+from ...strategies.react import React
 from ...strategies.stop import Rule, max_steps, no_repeats, per_tool
 from ...tools.results import to_result
 from ..result import Result, stop_error
@@ -76,6 +77,14 @@ class AgentConfiguration:
         others = [rule for rule in recipe.stops if not (isinstance(rule, Rule) and rule.kind in kinds)]
         policies = recipe.policies if self.auto_execute_tools else (HandOut(), *recipe.policies)
         return recipe.altered(stops=(*limits, *others), policies=policies)
+
+
+def as_sequence(recipe: Recipe, configuration: AgentConfiguration | None) -> Recipe:
+    """The recipe with that configuration. A sequence ends at its limits: nobody has asked for a step beyond them."""
+    if configuration is not None and not isinstance(configuration, AgentConfiguration):
+        raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")
+    made = recipe if configuration is None else configuration.applied_to(recipe)
+    return made.altered(strategy=replace(made.strategy, concludes=False)) if isinstance(made.strategy, React) else made
 
 
 class AgentStepSequence:
