@@ -1,13 +1,19 @@
 # pyright: standard
 """Mistakes that a type checker must find: one in every line with a comment. It is not run."""
 
-from kaname import Agent, ScriptedModel, tool
+from kaname import Agent, ScriptedModel, ToolContext, tool
 
 
 @tool
 def add(a: int, b: int) -> int:
     """Add."""
     return a + b
+
+
+@tool
+def lent(context: ToolContext[int]) -> int:
+    """What the program lends."""
+    return context.deps.title  # mistake
 
 
 add("one", 2)  # mistake

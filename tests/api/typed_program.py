@@ -5,7 +5,7 @@ from typing import reveal_type
 
 from pydantic import BaseModel
 
-from kaname import Agent, Result, Run, ScriptedModel, tool
+from kaname import Agent, Result, Run, ScriptedModel, ToolContext, tool
 
 
 class Report(BaseModel):
@@ -22,6 +22,13 @@ def add(a: int, b: int) -> int:
 async def fetch(url: str) -> str:
     """Fetch."""
     return url
+
+
+@tool
+def lent(context: ToolContext[Report], bare: ToolContext) -> str:
+    """What the program lends."""
+    reveal_type(context.deps.title)  # str
+    return f"{context.deps.title} {bare.deps}"
 
 
 async def main() -> None:

@@ -13,7 +13,6 @@ from ..core.chunks import Chunk
 from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.openai_shape import to_openai
-from ..core.record import replace
 from ..core.state import State
 from ..journals.default import choose
 from ..kernel.channel import Channel
@@ -23,10 +22,23 @@ from ..models.registry import resolve
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
-from ..strategies.react import React
 from ..strategies.stop import Rule, Rules, with_defaults
 from ..tools.registry import ToolRegistry
-from .input import Input, as_list, as_mapping, as_message, as_tuple, check_id, check_parts, describe, is_config, judged_by
+from .child import Parent
+from .input import (
+    Input,
+    as_list,
+    as_mapping,
+    as_message,
+    as_tuple,
+    check_deps,
+    check_ids,
+    check_parts,
+    describe,
+    is_config,
+    judged_by,
+    with_output,
+)
 from .open_run import Beginnings, Recent, new_run_id
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, find_live
@@ -99,7 +111,7 @@ class Agent(Generic[OutputT]):
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
             self._output.check()
-        strategy = self._with_output(strategy)
+        strategy = with_output(strategy, self._output)
         rules = with_defaults(stops, without=judged_by(strategy))
         limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
         self.tools = ToolRegistry(as_list(tools))
@@ -139,12 +151,6 @@ class Agent(Generic[OutputT]):
 
         return McpServers(servers, self.tools, elicit)
 
-    def _with_output(self, strategy: Strategy | None) -> Strategy:
-        if strategy is None:
-            return React(self._output)
-        wants = self._output is not None and isinstance(strategy, React) and strategy.output is None
-        return replace(strategy, output=self._output) if wants else strategy
-
     @property
     def name(self) -> str:
         return self.recipe.name
@@ -163,14 +169,15 @@ class Agent(Generic[OutputT]):
         user_id: str = "",
         abort_event: Any = None,
         run_id: str | None = None,
+        deps: Any = None,
     ) -> Run[OutputT]:
         """Do it: `await` the result, or `async for` the chunks. Nothing happens before one of them.
 
         `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
-        belongs to; runs of one session take turns.
+        belongs to; runs of one session take turns. `deps`: what tools find in `ToolContext.deps`; it is not recorded.
         """
         run, begin = self._beginning(self._begin, user_input, session_id, user_id, run_id, turns=True)
-        return Run(run, begin, self._view, self.journal, abort_event)
+        return self._run(run, begin, deps, abort_event)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
         """The same, for code without an event loop."""
@@ -206,6 +213,7 @@ class Agent(Generic[OutputT]):
         session_id: str | None = None,
         user_id: str = "",
         run_id: str | None = None,
+        deps: Any = None,
     ) -> AgentStepSequence:
         """The run as a sequence that the caller pulls step by step. In its session it does not hold others up."""
         from .designs.step_sequence import AgentStepSequence, as_sequence
@@ -213,20 +221,19 @@ class Agent(Generic[OutputT]):
         recipe = as_sequence(self.recipe, configuration)
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
         run, begin = self._beginning(beginning, user_input, session_id, user_id, run_id, turns=False)
-        return AgentStepSequence(run, begin, self._view)
+        return AgentStepSequence(run, lambda channel: self._remembering(begin(channel), deps), self._view)
 
     def _beginning(
         self, beginning: Beginnings, given: Input, session_id: str | None, user_id: str, run_id: str | None, *, turns: bool
     ) -> tuple[str, Begin]:
-        for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
-            check_id(name, value)
+        check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
         run, message = run_id or new_run_id(), as_message(given)
         conversation = self._conversation if session_id is None else ""
         session = session_id or conversation
 
         def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
             base = (self._head[0] if self._head else "") if conversation else None
-            return self._remembering(beginning.new(run, message, session, user_id, base, channel, turns))
+            return beginning.new(run, message, session, user_id, base, channel, turns)
 
         return run, begin
 
@@ -238,21 +245,16 @@ class Agent(Generic[OutputT]):
         takeover: bool = False,
         after: int | None = None,
         abort_event: Any = None,
+        deps: Any = None,
     ) -> Run[OutputT]:
         """Go on after a crash, a stop or a question. A completed run gives its result again.
 
         `answers`: by the keys of `result.questions`. `after`: first show the chunks of the facts after that number.
         `takeover`: even if another process seems to be at it; that process can write nothing more.
         """
-        check_id("run_id", run_id)
+        check_ids(run_id=run_id)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-        return Run(
-            run_id,
-            lambda channel: self._remembering(self._begin.again(run_id, given, takeover, after, channel)),
-            self._view,
-            self.journal,
-            abort_event,
-        )
+        return self._run(run_id, partial(self._begin.again, run_id, given, takeover, after), deps, abort_event)
 
     def start_or_resume(
         self,
@@ -264,26 +266,24 @@ class Agent(Generic[OutputT]):
         user_id: str = "",
         takeover: bool = False,
         abort_event: Any = None,
+        deps: Any = None,
     ) -> Run[OutputT]:
         """Do what that id stands for once, however often it is asked for: begin it, go on with it after a crash, or give its
         result again. Who asks while another process is at it gets `RunBusy`."""
-        for name, value in (("session_id", session_id), ("user_id", user_id), ("run_id", run_id)):
-            check_id(name, value)
+        check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
         message, session = as_message(user_input), session_id or ""
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-
-        def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            return self._remembering(self._begin.either(run_id, message, session, user_id, given, takeover, channel))
-
-        return Run(run_id, begin, self._view, self.journal, abort_event)
+        begin = partial(self._begin.either, run_id, message, session, user_id, given, takeover)
+        return self._run(run_id, begin, deps, abort_event)
 
     def run_on(
-        self, journal: Journal, recipe: Recipe, run_id: str, given: Input, answers: Mapping[str, Any], parent: tuple[str, str]
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Input, answers: Mapping[str, Any], parent: Parent
     ) -> Run[OutputT]:
         """Start or resume a run inside another's tool call, on its journal: what `ToolContext.run_child` does."""
         beginning = Beginnings(recipe, journal, self.sinks, partial(self._description, recipe), Recent())
-        either = partial(beginning.either, run_id, as_message(given), "", "", answers, False, parent=parent)
-        return Run(run_id, lambda channel: self._remembering(either(channel=channel)), self._view, journal)
+        opened_by = (parent.run_id, parent.call_id)
+        begin = partial(beginning.either, run_id, as_message(given), "", "", answers, False, parent=opened_by)
+        return self._run(run_id, begin, parent.deps, journal=journal)
 
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:
         """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
@@ -310,6 +310,7 @@ class Agent(Generic[OutputT]):
         model: Model | str | None = None,
         instructions: str | None = None,
         abort_event: Any = None,
+        deps: Any = None,
     ) -> Run[OutputT]:
         """A new run that goes on from fact `at` of another (by default its last), which stays as it is.
 
@@ -324,13 +325,7 @@ class Agent(Generic[OutputT]):
         new, given = new_run_id(), as_mapping("results", results, "{call_id: output}")
         if at is not None and not isinstance(at, int):
             raise ConfigError(f"at is the number of a fact, not {at!r}")
-        return Run(
-            new,
-            lambda channel: self._remembering(beginning.fork(new, run_id, at, message, given, channel)),
-            self._view,
-            self.journal,
-            abort_event,
-        )
+        return self._run(new, partial(beginning.fork, new, run_id, at, message, given), deps, abort_event)
 
     async def replay(self, run_id: str, *, rerun_pure_tools: bool = False) -> Replay:
         """Run a recorded run again, offline, and compare: did it take the same decisions?"""
@@ -362,11 +357,8 @@ class Agent(Generic[OutputT]):
     @property
     def available_tools(self) -> list[dict[str, Any]]:
         """The tools as the model is told of them."""
-        return [
-            {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-            for tool in self.tools.values()
-            if getattr(tool, "listed", True)
-        ]
+        shown = [tool for tool in self.tools.values() if getattr(tool, "listed", True)]
+        return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in shown]
 
     # Inside
 
@@ -380,15 +372,25 @@ class Agent(Generic[OutputT]):
     def _view(self, run_id: str, state: State) -> Result[OutputT]:
         return result_of(run_id, state, None if self._output is None else self._output.typed)
 
+    def _run(
+        self, run_id: str, begin: Begin, deps: Any, abort_event: Any = None, *, journal: Journal | None = None
+    ) -> Run[OutputT]:
+        def opened(channel: Channel) -> AbstractAsyncContextManager[Scope]:
+            return self._remembering(begin(channel), deps)
+
+        return Run(run_id, opened, self._view, journal or self.journal, abort_event)
+
     @asynccontextmanager
-    async def _remembering(self, begin: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
+    async def _remembering(self, begin: AbstractAsyncContextManager[Scope], deps: Any) -> AsyncIterator[Scope]:
         """Whatever becomes of a run of the open agent's conversation, the conversation stands there now."""
         if self.servers is not None:
             await self.servers.start()
         if self.servers is None or self.servers.complete:  # of a server that is not there nobody knows the tools
             for policy in self.recipe.policies:
                 policy.check(self.tools)
+        check_deps(self.tools, deps)
         async with begin as scope:
+            scope.deps = deps
             try:
                 yield scope
             finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError, Suspend
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 
 
+class Parent(NamedTuple):
+    """The run and the call that open a child, and what they lend to it."""
+
+    run_id: str
+    call_id: str
+    deps: Any
+
+
 class Runnable(Protocol):
     """An agent, as far as its parent's tool needs it."""
 
@@ -30,7 +38,7 @@ class Runnable(Protocol):
     @property
     def recipe(self) -> Recipe: ...
     def run_on(
-        self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: tuple[str, str]
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent
     ) -> Run[Any]: ...
 
 
@@ -45,7 +53,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     prefix = f"{child_id}:"
     answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
     recipe = agent.recipe.altered(stops=(*_shared_limits(scope, child_id), *agent.recipe.stops))
-    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, (scope.run_id, context.call_id)).detach()
+    parent = Parent(scope.run_id, context.call_id, scope.deps)
+    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).detach()
     try:
         async for chunk in run.subscribe(0, wait_for_me=True):  # its parent's readers may be waited for
             spent[child_id] = run.usage

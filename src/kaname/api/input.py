@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeGuard, Union, get_args, get_origin, is_typeddict
 
 from ..core.codec import digest
 from ..core.errors import ConfigError
 from ..core.messages import Message, user
 from ..core.openai_shape import from_openai
+from ..core.record import replace
 from ..kernel.ports import Policy, Recipe, Strategy
+from ..strategies.output import Output
 from ..strategies.react import React
 from ..strategies.termination import DuplicateDetectionPolicy
 
@@ -50,9 +53,17 @@ def as_list(tools: Any) -> list[Any]:
     return list(tools)
 
 
-def check_id(name: str, value: str | None) -> None:
-    if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
-        raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
+def with_output(strategy: Strategy | None, output: Output | None) -> Strategy:
+    if strategy is None:
+        return React(output)
+    wants = output is not None and isinstance(strategy, React) and strategy.output is None
+    return replace(strategy, output=output) if wants else strategy
+
+
+def check_ids(**ids: str | None) -> None:
+    for name, value in ids.items():
+        if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
+            raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
 
 
 def as_tuple(name: str, given: Any) -> tuple[Any, ...]:
@@ -65,6 +76,27 @@ def as_mapping(name: str, given: Mapping[str, Any] | None, example: str) -> Mapp
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"{name} is a mapping like {example}, not {given!r}")
     return given or {}
+
+
+def check_deps(tools: Mapping[str, Any], deps: Any) -> None:
+    """A tool says with `ToolContext[Deps]` what it wants of the program."""
+    for tool in tools.values():
+        wanted = getattr(tool, "wanted_deps", None)
+        if wanted is None or _is_a(deps, wanted):
+            continue
+        kind, brought = getattr(wanted, "__name__", wanted), "none were passed" if deps is None else f"not {deps!r:.100}"
+        raise ConfigError(
+            f"tool {tool.name} wants deps of type {kind}, {brought}: agent.run(…, deps=…), and so with resume and fork"
+        )
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if get_origin(kind) in (Union, UnionType):
+        return any(_is_a(value, one) for one in get_args(kind))
+    kind = get_origin(kind) or kind
+    if not isinstance(kind, type) or is_typeddict(kind) or getattr(kind, "_is_protocol", False):
+        return value is not None  # what cannot be asked for at run time
+    return isinstance(value, kind)
 
 
 def as_message(given: Input) -> Message:

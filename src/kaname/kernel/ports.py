@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 from ..core.errors import ConfigError
 from ..core.events import Event
@@ -16,7 +16,15 @@ from .memo import Described, Memo
 from .view import RunView
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from .scope import Scope
+
+    DepsT = TypeVar("DepsT", default=Any)
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT")
 
 Emit = Callable[..., Awaitable[None]]
 """`await emit("text")`, or `await emit("…", "thinking")`: show a piece of the reply while it is being made."""
@@ -176,8 +184,11 @@ class Policy:
 
 
 @record
-class ToolContext:
-    """What a tool may know of the run. A function asks for it with a parameter of this type; the model never sees it."""
+class ToolContext(Generic[DepsT]):
+    """What a tool may know of the run. A function asks for it with a parameter of this type; the model never sees it.
+
+    `ToolContext[Database]`: the tool wants the program's own things, which `agent.run(…, deps=database)` brings.
+    """
 
     run_id: str
     session: str
@@ -188,12 +199,17 @@ class ToolContext:
     attempt: int
     scope: Scope
 
+    @property
+    def deps(self) -> DepsT:
+        """What was passed with `deps=…`. It is never recorded: who resumes a run brings it again."""
+        return cast(DepsT, self.scope.deps)
+
     async def run_child(self, agent: Any, user_input: Any, *, name: str = "") -> Any:
         """Run another agent as a part of this call; its `Result`. Its facts are in the same journal, under this call's name.
 
         What it spends counts for this run, and so do this run's limits on money and time for it; if this run is stopped, so is
-        it; a question of its is asked here. A call that runs children should say `effect="idempotent"`: tried again, it finds
-        them as they are. `name`: for more than one child of a call.
+        it; a question of its is asked here; it gets the same `deps`. A call that runs children should say
+        `effect="idempotent"`: tried again, it finds them as they are. `name`: for more than one child of a call.
         """
         if self.scope.open_child is None:
             raise ConfigError("a child cannot be run here: this is a replay, or a tool that was called by hand")

@@ -43,6 +43,7 @@ class Scope:
         self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
+        self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
         self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt

@@ -41,6 +41,11 @@ class RunView:
         """Who is at work."""
         return self._scope.agent
 
+    @property
+    def deps(self) -> Any:
+        """What the program passed with `deps=…`."""
+        return self._scope.deps
+
     def now(self) -> float:
         """The run's own clock: nobody can set it."""
         return self._scope.clock()

@@ -103,6 +103,12 @@ class FunctionTool(Generic[P, R]):
 
         return read_signature(self._callable(self.function), self.name)
 
+    @cached_property
+    def wanted_deps(self) -> Any:
+        from .signature import wanted_deps
+
+        return wanted_deps(self.function, self.name)
+
     @property
     def parameters(self) -> Any:
         return self.signature.parameters

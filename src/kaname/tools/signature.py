@@ -78,10 +78,22 @@ def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Paramet
 
 
 def is_context(hint: Any) -> bool:
-    """`ToolContext`, also as `ToolContext | None` or inside `Annotated`."""
+    """`ToolContext` or `ToolContext[Deps]`, also with `| None` or inside `Annotated`."""
+    return bool(_contexts(hint))
+
+
+def _contexts(hint: Any) -> list[Any]:
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
-    return hint is ToolContext or ToolContext in get_args(hint)
+    return [one for one in (hint, *get_args(hint)) if one is ToolContext or get_origin(one) is ToolContext]
+
+
+def wanted_deps(function: Callable[..., Any], name: str) -> Any:
+    """The type in `ToolContext[Deps]`; `None` if the function wants nothing of the kind."""
+    hints = _hints(function, name)
+    hints.pop("return", None)
+    wanted = [kind for hint in hints.values() for one in _contexts(hint) for kind in get_args(one) if kind is not Any]
+    return wanted[0] if wanted else None
 
 
 def _hint(parameter: inspect.Parameter, hint: Any) -> Any:
