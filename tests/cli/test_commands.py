@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from kaname.cli.terminal.markdown import Markdown
 from kaname.cli.terminal.screen import cut, padded, width
 
 TOOLS = """
@@ -134,6 +133,25 @@ def test_runs_are_listed_shown_and_deleted(terminal):
     assert "no runs yet" in terminal("runs").stderr
 
 
+def test_runs_diff_starts_at_the_fork(terminal):
+    model = terminal.script(uses("add", a=1, b=2), "three")
+    terminal("run", "-m", model, "-t", "mytools.py", "1 + 2?")
+    first = terminal("runs").stdout.split()[0]
+    assert terminal("runs", "fork", first, "--at", "5", "-m", terminal.script("", "four"), "-t", "mytools.py").returncode == 0
+    different = terminal("runs", "diff", first, "last")
+    assert different.stdout.splitlines()[3:] == ["-three", "+four"]
+    assert "they part after fact 5" in different.stderr
+
+
+def test_runs_show_has_parallel_results_beside_their_calls(terminal):
+    both = {"calls": [{"name": "add", "args": {"a": 1, "b": 2}}, {"name": "add", "args": {"a": 3, "b": 4}}]}
+    done = terminal("run", "-m", terminal.script(both, "3 and 7"), "-t", "mytools.py", "both?")
+    assert "← add(a=1, b=2): 3" in done.stderr
+    assert "← add(a=3, b=4): 7" in done.stderr
+    lines = [line.split(maxsplit=1)[1].split("  ")[0] for line in terminal("runs", "show", "last").stdout.splitlines()[1:]]
+    assert lines == ["> both?", "→ add(a=1, b=2)", "← 3", "→ add(a=3, b=4)", "← 7", "3 and 7"]
+
+
 def test_fork_replay_and_diff(terminal):
     model = terminal.script(uses("add", a=1, b=2), "three")
     terminal("run", "-m", model, "-t", "mytools.py", "1 + 2?")
@@ -146,6 +164,8 @@ def test_fork_replay_and_diff(terminal):
     different = terminal("runs", "diff", first, "last")
     assert different.returncode == 1
     assert "+> and one more?" in different.stdout
+    assert "they part after fact 7 of" in different.stderr
+    assert "1 + 2?" not in different.stdout, "what they have in common is no difference"
     assert terminal("runs", "diff", first, first).returncode == 0
 
 
@@ -231,17 +251,6 @@ def test_widths():
     assert (width("abc"), width("日本"), width("e\u0301")) == (3, 4, 1)
     assert cut("日本語です", 7) == "日本語…"
     assert padded("日本", 6) == "日本  "
-
-
-@pytest.mark.parametrize("size", [1, 3, 100])
-def test_markdown_in_any_pieces(size):
-    text = "# Head\nplain **bold** and `code **not bold**`\n```python\nx = 1 # **no**\n```\nend *"
-    markdown = Markdown()
-    shown = "".join(markdown.feed(text[i : i + size]) for i in range(0, len(text), size)) + markdown.end()
-    assert shown == (
-        "\x1b[1;35m# Head\x1b[0m\nplain \x1b[1mbold\x1b[0m and \x1b[36mcode **not bold**\x1b[0m\n"
-        "\x1b[36mx = 1 # **no**\n\x1b[0mend *"
-    )
 
 
 def test_what_is_piped_in_goes_with_the_task(terminal, tmp_path):

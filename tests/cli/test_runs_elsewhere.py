@@ -79,3 +79,16 @@ def test_a_fact_of_ones_own_is_no_trouble_for_the_terminal():
 
     for name in ("line", "write", "held", "live", "plan"):
         Show(Screen()).take(Chunk(0.0, "agent", name, {"value": 1}))
+
+
+def test_runs_of_a_process_that_was_killed_are_interrupted_and_say_how_to_go_on(elsewhere):
+    other = elsewhere.start(turns=100_000)
+    assert "running" in elsewhere("runs").stdout
+    other.kill()
+    other.communicate()
+    listed = elsewhere("runs")
+    run_id = json.loads(elsewhere("runs", "--json").stdout)["run_id"]
+    assert "interrupted" in listed.stdout
+    assert f"to go on: kaname runs resume {run_id}" in listed.stderr
+    assert f"to go on: kaname runs resume {run_id}" in elsewhere("runs", "show", "last").stderr
+    assert "再開待ち" in elsewhere("runs", KANAME_LANG="ja").stdout

@@ -16,7 +16,7 @@ from kaname.core.errors import JournalCorrupt, JournalFull, JournalLocked, RunSu
 from kaname.core.events import Event, Opened
 from kaname.journals.default import choose
 from kaname.journals.sqlite import file
-from kaname.journals.sqlite.owners import Owner
+from kaname.journals.sqlite.owners import is_alive
 from kaname.testing import JournalContract
 from tests.parts import add, adding
 
@@ -363,14 +363,12 @@ time.sleep(60)
         [sys.executable, "-W", "ignore", "-c", code, str(folder)], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     name = (await asyncio.to_thread(parent.stdout.readline)).strip()
-    mine = Owner(folder)
-    assert mine.is_alive(name)
+    assert is_alive(folder / name)
     parent.kill()
     parent.wait()
-    assert not mine.is_alive(name)
+    assert not is_alive(folder / name)
     os.killpg(parent.pid, signal.SIGKILL)
     parent.stdout.close()
-    mine.close()
 
 
 async def test_a_stale_owner_is_refused_even_before_the_new_one_has_written_anything(tmp_path):

@@ -219,7 +219,7 @@ async def test_a_child_that_is_let_go_with_its_parent_keeps_its_limits():
         await asyncio.sleep(0.05)
         if (await run.let_go()).stop.kind != "released":
             break
-        assert {card.status for card in await journal.runs()} == {"running"}
+        assert {card.status for card in await journal.runs()} == {"interrupted"}
         run = boss.resume(run.run_id).start()
     result = await run
     while result.questions:

@@ -374,7 +374,7 @@ async def test_a_run_that_is_let_go_can_be_resumed_within_its_limits():
     result = await run.let_go()
     assert result.stop.kind == "released"
     (card,) = await agent.journal.runs()
-    assert card.status == "running", "it has not ended"
+    assert card.status == "interrupted", "it has not ended"
     again = await agent.resume(run.run_id)
     assert again.stop.kind == "max_steps", "the steps before count"
     assert sum(message.role == "assistant" for message in again.history) == 6, "the last words among them"
@@ -468,5 +468,5 @@ async def test_a_run_that_is_let_go_while_it_begins_has_begun_and_not_ended():
             await asyncio.sleep(0)
         assert (await run.let_go()).stop.kind == "released"
         (card,) = await agent.journal.runs()
-        assert card.status == "running"
+        assert card.status == "interrupted"
         assert (await agent.resume(run.run_id)).output == "done"

@@ -130,6 +130,7 @@ _KINDS = {
     "failed": ("failed", "失敗"),
     "completed": ("completed", "完了"),
     "running": ("running", "実行中"),
+    "interrupted": ("interrupted", "再開待ち"),
 }
 
 

@@ -24,7 +24,7 @@ from .terminal.chunks import Show
 from .terminal.questions import given_answers
 from .terminal.screen import Screen, columns, padded
 from .terminal.signals import to_the_end
-from .transcript import story, tell
+from .transcript import stories, tell
 
 
 def main(given: argparse.Namespace) -> int:
@@ -45,10 +45,12 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         run = await _find(journal, given.run, given.action)
         if given.action == "show":
             await tell(journal, run, screen, as_json=given.json)
+            _how_to_go_on([run], screen)
             return DONE
         if given.action == "diff":
             return await _diff(journal, run, await _find(journal, given.other, "diff LAST"), screen)
         if given.action == "follow":
+            _how_to_go_on([run], screen)
             return await _follow(journal, run, screen, as_json=given.json)
         if given.action == "stop":
             return await _stop(journal, run, screen)
@@ -81,7 +83,17 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - len(left) - 1
         screen.say(left + (padded(one.title, room).rstrip() if room > 8 else ""))
+    _how_to_go_on(runs, screen)
     return DONE
+
+
+def _how_to_go_on(runs: list[RunInfo], screen: Screen) -> None:
+    broken = [one.run_id for one in runs if one.status == "interrupted"]
+    if broken:
+        how = f"kaname runs resume {broken[0]}"
+        screen.note(
+            say(f"interrupted: nobody is at it any more; to go on: {how}", f"再開待ち: 実行者がいません。続きは: {how}")
+        )
 
 
 async def _find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
@@ -160,8 +172,10 @@ async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) 
     """Line by line: what was asked, called, given back and said."""
     from difflib import unified_diff
 
-    before, after = await story(journal, one), await story(journal, other)
+    parting, before, after = await stories(journal, one, other)
     lines = list(unified_diff(before, after, one.run_id[:12], other.run_id[:12], lineterm="", n=2))
+    if parting:
+        screen.note(parting)
     for line in lines:
         colour = {"+": "green", "-": "red"}.get(line[:1], "")
         screen.raw(screen.coloured(screen.safe(line), colour, screen.out) + "\n")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import takewhile
 
 from ..core.chunks import chunks_of
 from ..core.events import (
@@ -22,7 +23,7 @@ from ..core.events import (
     ToolStarted,
     Warned,
 )
-from ..core.messages import Message
+from ..core.messages import Message, ModelReply, ToolResult
 from ..core.openai_shape import result_text
 from ..core.runs import RunInfo
 from ..kernel.load import read_run
@@ -61,13 +62,32 @@ async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[
     return lines
 
 
-async def story(journal: Journal, run: RunInfo) -> list[str]:
-    """Without times and numbers, to be compared."""
-    return [line for _, line in _lines(await read_run(journal, run.run_id), timed=False)]
+async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, list[str], list[str]]:
+    """Two runs to be compared, without times and numbers; and where they part, if they have a beginning in common."""
+    before, after = await _whole(journal, one.run_id), await _whole(journal, other.run_id)
+    common = sum([1 for _ in takewhile(lambda pair: pair[0][:2] == pair[1][:2], zip(before, after, strict=False))])
+    last = before[common - 1] if common else None
+    place = (
+        ""
+        if last is None
+        else say(f"they part after fact {last.seq} of {last.run_id}", f"{last.run_id} の {last.seq} 番から分岐")
+    )
+    told = [[line for _, line in _lines(events, timed=False)] for events in (before[common:], after[common:])]
+    return place, told[0], told[1]
+
+
+async def _whole(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:
+    """Its facts, after those of the runs that it goes on from."""
+    events = await read_run(journal, run_id, upto)
+    first = events[0].body
+    return [*(await _whole(journal, *first.base) if isinstance(first, Opened) and first.base else []), *events]
 
 
 def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, str]]:
-    begun: dict[str, float] = {}
+    begun = {event.body.call.id: event.time for event in events if isinstance(event.body, ToolStarted) and timed}
+    results = {
+        e.body.result.call_id: (e, _result(e.body.result, e.time, begun)) for e in events if isinstance(e.body, ToolFinished)
+    }
     for event in events:
         match event.body:
             case Received(message) | Noted(message):
@@ -76,12 +96,9 @@ def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, 
             case ModelReplied(reply):
                 yield from [(event, f"({line})") for line in reply.message.thinking.splitlines() if line.strip()]
                 yield from [(event, line) for line in _words(reply.message)]
-                yield from [(event, f"→ {call.name}({call_text(call.args)})") for call in reply.message.calls]
-            case ToolStarted(call):
-                begun[call.id] = event.time
-            case ToolFinished(result):
-                took = f"  {event.time - begun[result.call_id]:.1f} s" if timed and result.call_id in begun else ""
-                yield event, f"{'✗' if result.is_error else '←'} {cut(result_text(result), _LONG)}{took}"
+                yield from _calls(event, reply, results)
+            case ToolFinished(result) if result.call_id in results:
+                yield event, results[result.call_id][1]
             case Asked(_, prompt):
                 yield event, f"? {translated(prompt)}"
             case Answered(_, answer):
@@ -94,6 +111,19 @@ def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, 
                 yield event, f"! {source}: {translated(text)}"
             case Stopped(stop) if stop.kind != "completed":
                 yield event, f"— {told_status(stop.kind)}{': ' if stop.detail else ''}{translated(stop.detail)}"
+
+
+def _calls(event: Event, reply: ModelReply, results: dict[str, tuple[Event, str]]) -> Iterator[tuple[Event, str]]:
+    """Where several ran at once, each has its result beside it."""
+    for call in reply.message.calls:
+        yield event, f"→ {call.name}({call_text(call.args)})"
+        if len(reply.message.calls) > 1 and call.id in results:
+            yield results.pop(call.id)
+
+
+def _result(result: ToolResult, time: float, begun: Mapping[str, float]) -> str:
+    took = f"  {time - begun[result.call_id]:.1f} s" if result.call_id in begun else ""
+    return f"{'✗' if result.is_error else '←'} {cut(result_text(result), _LONG)}{took}"
 
 
 def _words(message: Message) -> list[str]:

@@ -10,12 +10,12 @@ from .messages import NOTHING, Usage
 from .record import mutable
 
 _TITLE = 80
-UNDER_WAY = ("running", "waiting")  # every other status is an end
+UNDER_WAY = ("running", "interrupted", "waiting")  # every other status is an end
 
 
 @mutable
 class RunInfo:
-    """`status` is `running` (or died while it was), `waiting`, or the kind of its stop."""
+    """`status` is `running`; `interrupted`, if nobody executes it and it can be resumed; `waiting`; or how it ended."""
 
     run_id: str
     agent: str = ""

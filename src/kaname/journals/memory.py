@@ -22,6 +22,10 @@ class _Record:
     held: bool = False
     place: int = 0  # in the order of opening
 
+    @property
+    def status(self) -> str:
+        return "interrupted" if self.card.status == "running" and not self.held else self.card.status
+
 
 class MemoryJournal:
     def __init__(self) -> None:
@@ -131,16 +135,17 @@ class MemoryJournal:
         user: str | None = None,
         limit: int = 100,
     ) -> list[RunInfo]:
-        wanted = [("run_id", run_id), ("session", session), ("status", status), ("agent", agent)]
+        wanted = [("run_id", run_id), ("session", session), ("agent", agent)]
         found = [
             record
             for record in self._records.values()
             if record.card.seq
             and user in (None, record.card.user)
+            and status in ("", record.status)
             and all(not value or getattr(record.card, name) == value for name, value in wanted)
         ]
         found.sort(key=lambda record: record.place, reverse=True)
-        return [replace(record.card) for record in found[:limit]]
+        return [replace(record.card, status=record.status) for record in found[:limit]]
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         children: dict[str, list[str]] = {}

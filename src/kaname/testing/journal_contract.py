@@ -93,7 +93,10 @@ class JournalContract(ABC):
             lease = await journal.claim("r")
             await journal.append(_opening("r"), lease.epoch)
             await _raises(RunBusy, lambda: journal.claim("r"))
+            assert [card.status for card in await journal.runs()] == ["running"]
             await journal.release("r", lease.epoch)
+            assert [card.status for card in await journal.runs()] == ["interrupted"]  # nobody executes it any more
+            assert [len(await journal.runs(status=one)) for one in ("running", "interrupted")] == [0, 1]
             again = await journal.claim("r")
             assert again.epoch > lease.epoch
             assert again.seq == 2

@@ -28,6 +28,8 @@ class Show:
         self._thinking_now = self._open_line = False
         self._began: dict[str, float] = {}
         self._running: set[str] = set()
+        self._calls: dict[str, str] = {}  # of the last reply that had any, as they were shown
+        self._results = 0  # of them
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
@@ -77,14 +79,20 @@ class Show:
         self.answered = False  # what was said was not the answer yet
         call = data["function"]
         self._began[data["id"]] = monotonic()
-        self._line(f"→ {call['name']}({call_text(call['arguments'])})", "cyan")
+        if self._results:  # of the reply before
+            self._calls, self._results = {}, 0
+        self._calls[data["id"]] = f"{call['name']}({call_text(call['arguments'])})"
+        self._line(f"→ {self._calls[data['id']]}", "cyan")
 
     def _tool_response(self, data: dict[str, Any]) -> None:
         begun = self._began.pop(data["tool_call_id"], None)
         self._running.discard(data["tool_call_id"])
+        self._results += 1
+        call = self._calls.get(data["tool_call_id"], "") if len(self._calls) > 1 else ""
+        whose = f"{cut(call, columns() // 3)}: " if call else ""  # where several run at once
         took = f"  {monotonic() - begun:.1f} s" if begun is not None else ""
         mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
-        self._line(f"{mark} {data['content_preview']}", colour, took)
+        self._line(f"{mark} {whose}{data['content_preview']}", colour, took)
 
     def _usage(self, data: dict[str, Any]) -> None:
         if self._thinking_now:  # a reply ends here, and the next one's thoughts are others

@@ -1,61 +1,122 @@
-"""Markdown as it streams: headings, emphasis and code get their looks while they are written, before the line has ended."""
+"""Markdown as it streams: headings, lists, emphasis and code get their looks while they come; a table when it is whole."""
 
 from __future__ import annotations
 
 import re
 
+from .screen import columns, cut, padded, width
+
 _RESET, _BOLD, _CODE, _HEAD = "\x1b[0m", "\x1b[1m", "\x1b[36m", "\x1b[1;35m"
-_UNFINISHED = re.compile(r"((?<!\*)\*|(?<!`)`{1,2}|```[^\n`]*|(?:^|\n)#{1,6})$")
-_MARK = re.compile(r"(```[^\n]*\n?|\*\*|`)")
+_UNDECIDED = re.compile(r"[ \t]{0,8}(#{1,6}|[-*+]|`{1,2}|```[^\n]*)?")  # how a line begins that may become anything yet
+_HEADING, _ITEM = re.compile(r"#{1,6}[ \t]+"), re.compile(r"([ \t]*)[-*+][ \t]+")
+_MARK = re.compile(r"\n|\*\*|`")
+_RULE = re.compile(r"[|\s:-]*-[|\s:-]*")
 
 
 class Markdown:
-    """`feed` gives the text with its looks. A mark that has not wholly come yet is kept back until it has."""
+    """`feed` gives the text with its looks. What may still become a mark is kept back until it is one, or is not."""
 
     def __init__(self) -> None:
         self._rest = ""
-        self._bold = self._code = self._block = False
         self._line_start = True
-        self._heading = False
+        self._heading = self._bold = self._code = self._fenced = False
+        self._rows: list[str] = []  # of a table
 
     def feed(self, text: str) -> str:
-        text = self._rest + text
-        held = _UNFINISHED.search(text)
-        self._rest = text[held.start() :] if held else ""
-        return self._styled(text[: held.start()] if held else text)
+        self._rest += text
+        return self._go_on(last=False)
 
     def end(self) -> str:
-        rest, self._rest = self._rest, ""
-        return self._styled(rest) + (_RESET if self._bold or self._code or self._block or self._heading else "")
+        shown = self._go_on(last=True) + self._table()
+        return shown + (_RESET if self._heading or self._bold or self._code or self._fenced else "")
 
-    def _styled(self, text: str) -> str:
-        out = []
-        for part in _MARK.split(text):
-            if part.startswith("```"):
-                self._block = not self._block
-                out.append(_CODE if self._block else _RESET)
-                self._line_start = True
-            elif part == "`" and not self._block:
-                self._code = not self._code
-                out.append(_CODE if self._code else _RESET)
-            elif part == "**" and not self._block and not self._code:
-                self._bold = not self._bold
-                out.append(_BOLD if self._bold else _RESET)
-            else:
-                out.append(part if self._block else self._lines(part))
+    def _go_on(self, *, last: bool) -> str:
+        out: list[str] = []
+        while self._rest:
+            piece = self._begin_line(last=last) if self._line_start else self._go_on_in_line(last=last)
+            if piece is None:
+                break
+            out.append(piece)
         return "".join(out)
 
-    def _lines(self, text: str) -> str:
-        """Headings begin a line and end with it."""
-        out = []
-        for place, line in enumerate(text.split("\n")):
-            if place:
-                out.append((_RESET if self._heading else "") + "\n")
-                self._heading, self._line_start = False, True
-            if line:
-                if self._line_start and re.match(r"#{1,6} ", line):
-                    self._heading = True
-                    out.append(_HEAD)
-                self._line_start = False
-                out.append(line)
-        return "".join(out)
+    def _take(self, length: int) -> str:
+        taken, self._rest = self._rest[:length], self._rest[length:]
+        return taken
+
+    def _begin_line(self, *, last: bool) -> str | None:
+        """What stands before the words of a line; `None` while that cannot be known."""
+        line, ended, _ = self._rest.partition("\n")
+        if line.startswith("|") and not self._fenced:
+            if not ended and not last:
+                return None
+            self._rows.append(self._take(len(line) + len(ended)).rstrip("\n"))
+            return ""
+        if self._rows:
+            return self._table()
+        if not ended and not last and _UNDECIDED.fullmatch(line):
+            return None
+        if line.lstrip().startswith("```"):
+            self._take(len(line) + len(ended))
+            self._fenced = not self._fenced
+            return _CODE if self._fenced else _RESET
+        self._line_start = False
+        if self._fenced:
+            return ""
+        if heading := _HEADING.match(line):
+            self._take(heading.end())
+            self._heading = True
+            return _HEAD
+        if item := _ITEM.match(line):
+            self._take(item.end())
+            return f"{item[1]}• "
+        return ""
+
+    def _go_on_in_line(self, *, last: bool) -> str | None:
+        mark = _MARK.search(self._rest)
+        if mark is None:
+            half = 1 if self._rest.endswith("*") and not last else 0  # perhaps the first of two
+            return self._take(len(self._rest) - half) or None
+        if mark.start():
+            return self._take(mark.start())
+        after = self._rest[mark.end() : mark.end() + 1]
+        if mark[0] == "**" and not after and not last:
+            return None
+        sign = self._take(mark.end())
+        if sign == "\n":
+            looks = self._heading or self._bold or self._code
+            self._line_start, self._heading, self._bold, self._code = True, False, False, False
+            return (_RESET if looks else "") + "\n"
+        opens = bool(after.strip()) or self._bold  # `a ** b` is arithmetic
+        if self._fenced or (sign == "**" and (self._code or not opens)):
+            return sign
+        if sign == "`":
+            self._code = not self._code
+        else:
+            self._bold = not self._bold
+        return _RESET + "".join([look for look, on in self._looks() if on])
+
+    def _looks(self) -> tuple[tuple[str, bool], ...]:
+        return (_HEAD, self._heading), (_BOLD, self._bold), (_CODE, self._code)
+
+    def _table(self) -> str:
+        """The rows that were kept back, in columns. Without a rule under the first row they are no table."""
+        rows, self._rows = self._rows, []
+        if len(rows) < 2 or not _RULE.fullmatch(rows[1]):
+            return "".join([f"{row}\n" for row in rows])
+        cells = [
+            [cell.strip().replace("**", "").replace("`", "") for cell in row.strip().strip("|").split("|")] for row in rows
+        ]
+        places = range(max(map(len, cells)))
+        cells = [row + [""] * (len(places) - len(row)) for row in cells]
+        right = [cell.endswith(":") and not cell.startswith(":") for cell in cells.pop(1)]
+        most = max(6, (columns() - 1) // len(places) - 3)
+        fits = sum(max(width(row[place]) for row in cells) + 3 for place in places) < columns()
+        wide = [max(width(row[place]) if fits else min(most, width(row[place])) for row in cells) for place in places]
+        lines = [" │ ".join([_cell(row[place], wide[place], right=right[place]) for place in places]).rstrip() for row in cells]
+        rule = "─┼─".join(["─" * size for size in wide])
+        return "".join([f"{_BOLD}{lines[0]}{_RESET}\n{rule}\n", *[f"{line}\n" for line in lines[1:]]])
+
+
+def _cell(text: str, size: int, *, right: bool) -> str:
+    text = cut(text, size)
+    return " " * (size - width(text)) + text if right else padded(text, size)

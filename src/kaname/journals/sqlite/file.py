@@ -13,7 +13,7 @@ from ...core.errors import JournalError
 from ...core.notices import notice
 from ..refusals import removed
 from .errors import damaged
-from .owners import Owner
+from .owners import Owner, is_alive
 from .schema import APPLICATION, migrate
 
 _BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and what processes share about it: all three or none
@@ -45,6 +45,7 @@ class Place:
     def __init__(self, path: Path, patience: float, max_bytes: int | None) -> None:
         self.path, self.patience, self.max_bytes = path, patience, max_bytes
         self.owner: Owner | None = None
+        self._owners = path.with_name(path.name + "-owners")
         self._names = [f"{path}{ending}" for ending in _BESIDE]
         self._files: list[int] | None = None  # which files they were when they were opened
         self.checked = 0.0
@@ -53,7 +54,7 @@ class Place:
     def open_to_write(self) -> sqlite3.Connection:
         connection = self._open(self.max_bytes)
         if self.owner is None or self.owner.process != os.getpid():
-            self.owner = Owner(self.path.with_name(self.path.name + "-owners"))
+            self.owner = Owner(self._owners)
         connection.execute("PRAGMA busy_timeout = 0")  # the thread waits by itself
         return connection
 
@@ -96,7 +97,8 @@ class Place:
             return []
 
     def is_alive(self, owner: str) -> bool:
-        return self.owner is not None and self.owner.is_alive(owner)
+        """Whether that process still executes runs of this file."""
+        return is_alive(self._owners / owner)
 
     def let_go(self) -> None:
         if self.owner is not None and self.owner.process == os.getpid():

@@ -22,7 +22,7 @@ from ..news import News
 from ..refusals import busy, gap, has_dependants, superseded
 from . import reading
 from .file import Place, create
-from .reading import CARD, SELECT_CARD, card_of
+from .reading import CARD, CARD_ROW, SELECT_CARD, card_of
 from .schema import fact_sum, row_sum
 from .thread import SqliteThread, Work
 
@@ -107,7 +107,7 @@ class SqliteJournal:
 
     def _holder(self, run_id: str, row: tuple[Any, str | None] | None) -> str:
         """Who executes the run, in words; nothing if it is free. A run that broke off here, and was not given back, is free."""
-        hold, me = self._held.get(run_id), self._me()
+        hold, me = self._held.get(run_id), "" if self._place.owner is None else self._place.owner.name
         owner = me if row is None else row[1]
         if owner == me:
             return "this process" if hold is not None and hold.failure is None else ""
@@ -297,13 +297,21 @@ class SqliteJournal:
         user: str | None = None,
         limit: int = 100,
     ) -> list[RunInfo]:
-        wanted = {"run": run_id, "session": session, "status": status, "agent": agent, "user": user}
+        open_ones = status in ("running", "interrupted")  # the file does not tell them apart, only who is alive
+        wanted = {"run": run_id, "session": session, "agent": agent, "user": user}
+        wanted["status"] = "running" if open_ones else status
         conditions = [f"{name} = :{name}" for name, value in wanted.items() if value or (name == "user" and value is not None)]
         conditions += ["session <> ''"] if session else []  # as the index has it: it is not used otherwise
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        query = f"{SELECT_CARD} {where} ORDER BY place DESC LIMIT :limit"
-        rows = await self._reader.transact(lambda c: c.execute(query, {**wanted, "limit": limit}).fetchall())
-        return [card_of(row, self.path) for row in rows]
+        query = f"SELECT {CARD_ROW}, owner FROM runs {where} ORDER BY place DESC LIMIT {-1 if open_ones else int(limit)}"
+        rows = await self._reader.transact(lambda c: c.execute(query, wanted).fetchall())
+        cards = [self._with_status(card_of(row[:-1], self.path), row[-1]) for row in rows]
+        return [card for card in cards if not open_ones or card.status == status][:limit]
+
+    def _with_status(self, card: RunInfo, owner: str | None) -> RunInfo:
+        if card.status == "running" and not self._holder(card.run_id, (0, owner)):
+            card.status = "interrupted"
+        return card
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         def work(connection: sqlite3.Connection) -> None:

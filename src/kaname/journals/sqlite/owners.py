@@ -81,32 +81,32 @@ class Owner:
             before, self.descriptor = self.descriptor, self._locked_file()
             os.close(before)
 
-    def is_alive(self, name: str) -> bool:
-        """Whether that owner's process still holds its lock. The file of a dead one is removed."""
-        if name == self.name:
-            return True
-        path = self._folder / name
-        try:
-            descriptor = os.open(path, os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        try:
-            _probe(descriptor)
-        except OSError:
-            return True
-        else:
-            with suppress(OSError):
-                path.unlink()  # while it is held: who is about to lock it sees that it is gone
-        finally:
-            os.close(descriptor)
-        return False
-
     def sweep(self) -> None:
         """Clear away what dead processes left behind."""
         for path in self._folder.iterdir():
-            self.is_alive(path.name)
+            is_alive(path)
 
     def close(self) -> None:
         _alive.discard(self)
         os.close(self.descriptor)
         self._path.unlink(missing_ok=True)
+
+
+def is_alive(path: Path) -> bool:
+    """Whether the owner with that file still holds its lock. The file of a dead one is removed."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    except PermissionError:  # another person's: nobody here can know
+        return True
+    try:
+        _probe(descriptor)
+    except OSError:
+        return True
+    else:
+        with suppress(OSError):
+            path.unlink()  # while it is held: who is about to lock it sees that it is gone
+    finally:
+        os.close(descriptor)
+    return False

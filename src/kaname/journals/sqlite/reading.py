@@ -17,7 +17,8 @@ from .errors import damaged
 from .schema import fact_sum, row_sum
 
 CARD = ("run", *RunInfo.__match_args__[1:])  # as the columns are named
-SELECT_CARD = f"SELECT {', '.join(CARD)}, place, sum FROM runs"
+CARD_ROW = f"{', '.join(CARD)}, place, sum"
+SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
 _SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
 
