@@ -192,7 +192,8 @@ def test_a_number_from_the_environment_may_stand_in_quotes(write, monkeypatch, k
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (lambda agent: agent.run(["hi"]), "the input of a run is a text"),
+        (lambda agent: agent.run([{"role": "user"}]), "the input of a run is a text, a list of texts and Media"),
+        (lambda agent: agent.run([]), "the input of a run is a text"),
         (lambda agent: agent.run(3), "the input of a run is a text"),
         (lambda agent: agent.resume("r", "yes"), "answers is a mapping"),
         (lambda agent: agent.resume(3), "run_id must be a text"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, Union, get_args, get_origin, i
 
 from ..core.codec import digest
 from ..core.errors import ConfigError
-from ..core.messages import Message, user
+from ..core.messages import Media, Message, Text, user
 from ..core.openai_shape import from_openai
 from ..core.record import replace
 from ..kernel.ports import Policy, Recipe, Strategy
@@ -20,7 +20,7 @@ from ..strategies.termination import DuplicateDetectionPolicy
 if TYPE_CHECKING:
     from .config.build import Config
 
-Input = str | Message | Mapping[str, Any]
+Input = str | Message | Mapping[str, Any] | Sequence[str | Media]
 
 
 def check_parts(
@@ -102,8 +102,13 @@ def _is_a(value: Any, kind: Any) -> bool:
 def as_message(given: Input) -> Message:
     if isinstance(given, str):
         return user(given)
+    if isinstance(given, list | tuple) and given and all(isinstance(part, str | Media) for part in given):
+        return Message("user", tuple([Text(part) if isinstance(part, str) else part for part in given]))
     if not isinstance(given, Message | Mapping):
-        raise ConfigError(f'the input of a run is a text, a Message, or {{"role": "user", "content": …}}, not {given!r:.200}')
+        raise ConfigError(
+            "the input of a run is a text, a list of texts and Media, a Message, or "
+            f'{{"role": "user", "content": …}}, not {given!r:.200}'
+        )
     message = given if isinstance(given, Message) else from_openai(given)
     if message.role != "user":
         raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from .record import field, record
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Role = Literal["system", "user", "assistant", "tool"]
 StopReason = Literal["tool_use", "end_turn", "max_tokens", "stop_sequence"]
@@ -50,6 +53,17 @@ class Media:
     data: str = ""
     url: str = ""
     name: str = ""
+
+    @classmethod
+    def file(cls, path: str | Path, mime: str = "") -> Self:
+        """A file's bytes. What it is, its name's ending says, unless `mime` does."""
+        from base64 import b64encode
+        from mimetypes import guess_type
+        from pathlib import Path
+
+        place = Path(path).expanduser()
+        mime = mime or guess_type(place.name)[0] or "application/octet-stream"
+        return cls(mime, b64encode(place.read_bytes()).decode(), name=place.name)
 
 
 @record
