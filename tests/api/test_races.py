@@ -26,7 +26,7 @@ from kaname.core.errors import JournalLocked, RunNotFound
 from kaname.core.events import Event, Noted, Opened, Received, Warned
 from kaname.core.messages import assistant, system, user
 from kaname.core.state import State, evolve
-from kaname.journals.sqlite.owners import Owner
+from kaname.journals.sqlite.owners import Owner, is_alive
 from kaname.policies.timeout import Late, within
 from kaname.testing import ModelContract, SinkContract, ToolContract
 from tests.parts import Died, MortalJournal, add, adding
@@ -370,10 +370,10 @@ def test_what_dead_owners_left_is_swept_away(tmp_path):
     alive = Owner(folder)
     other = Owner(folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted([alive.name, other.name])
-    assert alive.is_alive(other.name)
-    assert not alive.is_alive("123-dead")
+    assert is_alive(folder / other.name)
+    assert not is_alive(folder / "123-dead")
     other.close()
-    assert not alive.is_alive(other.name)
+    assert not is_alive(folder / other.name)
     alive.close()
 
 

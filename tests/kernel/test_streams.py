@@ -470,3 +470,45 @@ async def test_a_run_that_is_let_go_while_it_begins_has_begun_and_not_ended():
         (card,) = await agent.journal.runs()
         assert card.status == "interrupted"
         assert (await agent.resume(run.run_id)).output == "done"
+
+
+async def test_detached_run_is_interrupted_when_the_program_ends_and_another_goes_on(tmp_path):
+    program = """
+        import asyncio, sys
+        from kaname import Agent, ScriptedModel, ToolContext, call, tool
+
+        @tool(effect="pure")
+        async def nap() -> str:
+            \"\"\"Nap.\"\"\"
+            await asyncio.sleep(0 if sys.argv[2:] else 60)
+            return "rested"
+
+        @tool(effect="idempotent")
+        async def delegate(context: ToolContext) -> str:
+            \"\"\"Delegate.\"\"\"
+            return (await context.run_child(child, "sleep")).output
+
+        child = Agent(ScriptedModel([call("nap"), "slept"]), [nap], name="child")
+        agent = Agent(ScriptedModel([call("delegate"), "done"]), [delegate], journal=sys.argv[1])
+
+        async def main():
+            if sys.argv[2:]:
+                print([card.status for card in await agent.journal.runs()], (await agent.resume("r")).steps[0].observation)
+                return
+            run = agent.run("go", run_id="r").detach()
+            async for chunk in run:
+                if chunk["data"].get("name") == "nap":
+                    break
+
+        asyncio.run(main())
+    """
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(program))
+
+    async def start(*more):
+        command = [sys.executable, str(path), str(tmp_path / "journal.db"), *more]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        return (await asyncio.wait_for(process.communicate(), 30))[0].decode()
+
+    assert await start() == ""
+    assert await start("again") == "['interrupted', 'interrupted'] slept\n"

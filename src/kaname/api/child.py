@@ -62,9 +62,9 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
                 await scope.channel.pause()
         result = await run
     except asyncio.CancelledError:
-        if not scope.letting_go:
+        if not (leaving := scope.leaving()):
             run.abort()
-        await (run.let_go() if scope.letting_go else run)
+        await (run.let_go() if leaving else run)
         raise
     finally:
         spent[child_id] = run.usage

@@ -73,8 +73,12 @@ class Work:
         if self.task is not None and not self.task.done():
             self.letting_go = True
             if self.scope is not None:  # else it is let go as soon as it has begun
-                self.scope.stopping = self.scope.letting_go = True
+                self.scope.stopping = True
                 self._cancel()
+
+    def leaving(self) -> bool:
+        """Whether it is left as it is when it is cancelled now. Who cancels a detached run is the end of the event loop."""
+        return self.letting_go or (self.detached and not self.aborted)
 
     def _cancel(self) -> None:
         self.channel.end_soon()
@@ -88,7 +92,7 @@ class Work:
             if self.aborted:
                 raise asyncio.CancelledError
             async with self._begin(self.channel) as scope:
-                self.scope = scope
+                self.scope, scope.leaving = scope, self.leaving
                 await self._drive(scope)
                 if scope.failure is not None:
                     scope.failure.run_id = scope.run_id
@@ -132,7 +136,7 @@ class Work:
             await drive(scope)
         except asyncio.CancelledError:
             self.channel.end_soon()
-            if self.letting_go:
+            if self.leaving():
                 await scope.settle()
             elif scope.state.stop is None:
                 await scope.record(Stopped(Stop("cancelled", self.aborted or _left_behind())))
@@ -199,7 +203,9 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         return self._work.reader(after, waits=wait_for_me)
 
     def detach(self) -> Self:
-        """Start it, and let it go on when nobody holds or reads it any more. `agent.attach(run.run_id)` finds it again."""
+        """Start it, and let it go on when nobody holds or reads it any more. `agent.attach(run.run_id)` finds it again.
+
+        If the program ends before it does, it is interrupted, and `resume` goes on with it."""
         self._work.detached = True
         _detached.add(self._work)
         self._work.start()

@@ -47,7 +47,7 @@ class Scope:
         self.open_child: Callable[..., Awaitable[Any]] | None = None
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
         self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
-        self.letting_go = False  # it is to be left as it is, and so are its children
+        self.leaving: Callable[[], bool] = lambda: False  # cancelled now, it is left as it is, and so are its children
         self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
         self._sinks = list(sinks)
         self._seq = state.seq

@@ -1,0 +1,47 @@
+"""Runs in a FastAPI application, on a real server: a reader that goes away stops the run, unless it is detached."""
+
+import asyncio
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+from kaname import Agent, ScriptedModel
+
+
+class Talk:
+    """An application that streams a long answer, and a browser that hangs up in the middle."""
+
+    def __init__(self) -> None:
+        self.agent = Agent(ScriptedModel(lambda request: "word " * 200, pace=0.01), journal="memory")
+        self.app = FastAPI()
+        self.app.add_api_route("/ask", self.ask)
+
+    async def ask(self, detached: bool = False) -> StreamingResponse:
+        run = self.agent.run("Talk.")
+        if detached:
+            run.detach()
+        return StreamingResponse((chunk.to_sse() async for chunk in run), media_type="text/event-stream")
+
+    async def hang_up(self, path: str) -> str:
+        served = uvicorn.Server(uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error"))
+        serving = asyncio.create_task(served.serve())
+        async with asyncio.timeout(30):
+            while not served.started:
+                await asyncio.sleep(0.01)
+            port = served.servers[0].sockets[0].getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+            await reader.readuntil(b"word")
+            writer.close()
+            while (await self.agent.journal.runs())[0].status == "running":
+                await asyncio.sleep(0.01)
+            served.should_exit = True
+            await serving
+        return (await self.agent.journal.runs())[0].status
+
+
+@pytest.mark.parametrize(("path", "end"), [("/ask", "cancelled"), ("/ask?detached=true", "completed")])
+async def test_reader_that_hangs_up_stops_the_run_unless_it_is_detached(path, end):
+    assert await Talk().hang_up(path) == end
