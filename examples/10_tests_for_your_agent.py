@@ -1,4 +1,7 @@
-"""The checks that kaname uses on itself, for your own agent: kill it everywhere, freeze a run, check your parts."""
+"""The checks that kaname uses on itself, for your own agent: kill it everywhere, freeze a run, check your parts.
+
+It needs nothing more; to run the contract as tests, the extra `testing` (`pip install '/path/to/kaname[testing]'`).
+"""
 
 import asyncio
 import tempfile

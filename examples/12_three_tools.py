@@ -1,7 +1,7 @@
 """Search, database and calculator in one run, by a model that only writes text.
 
 Here the model follows a script. With a real one: `python 12_three_tools.py local` (or openai/NAME, …). What the local one made
-of it on 15 November 2026 stands at the end of this file.
+of it on 15 November 2026 stands at the end of this file. It needs the extra `search` (`pip install '/path/to/kaname[search]'`).
 """
 
 import asyncio

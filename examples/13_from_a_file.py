@@ -1,4 +1,7 @@
-"""An agent from a file, with a tool server and rules; a real model without a key would be `model: local`."""
+"""An agent from a file, with a tool server and rules; a real model without a key would be `model: local`.
+
+It needs the extra `mcp` (`pip install '/path/to/kaname[mcp]'`).
+"""
 
 import asyncio
 import json

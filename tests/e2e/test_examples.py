@@ -30,3 +30,10 @@ def test_example(path, tmp_path):
 
 def test_they_are_numbered():
     assert [path.name[:2] for path in EXAMPLES] == [f"{n:02}" for n in range(1, len(EXAMPLES) + 1)]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_says_which_extras_it_needs(path):
+    text = path.read_text(encoding="utf-8")
+    needs = {extra for extra, sign in {"mcp": "fastmcp", "search": "RAGPipeline", "duckdb": "duckdb"}.items() if sign in text}
+    assert needs <= set(re.findall(r"the extra `(\w+)`", text.split('"""')[1]))

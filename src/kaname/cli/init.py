@@ -19,7 +19,7 @@ agents:
     instructions: Be brief and kind.
     tools: []                       # "module:function", "FILE.py" for all that it defines, calculator
     # approve: [send_mail]          # ask a person before these
-    # guardrails: {blocked_patterns: ["(?i)password\\s*[:=]"], tools: {send_mail: {max_calls: 1}}}
+    # guardrails: {blocked_patterns: ['(?i)password\\s*[:=]'], tools: {send_mail: {max_calls: 1}}}
     # fallback: {max_retries: 2}     # when a tool fails: try again, then answer without it
     stops:                          # whatever is hit, the work so far is kept
       max_steps: 20
@@ -34,7 +34,7 @@ agents:
 #   files: {command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "."]}
 #   web: {url: "http://127.0.0.1:8000/mcp"}
 
-# journal: runs.db                  # where runs are recorded; the default is one file in your state folder
+# journal: runs.db                  # where runs are recorded; the default is in .kaname/, beside this file
 """
 
 

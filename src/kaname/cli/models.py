@@ -6,6 +6,7 @@ import argparse
 import os
 from importlib.util import find_spec
 
+from ..core.install import install_command
 from ..models.local import weights
 from .agent import pull
 from .main import DONE
@@ -32,10 +33,8 @@ def rows() -> list[tuple[str, str]]:
     there = weights.present()
     local = str(there) if there else say("not fetched: kaname models pull (1.1 GB)", "未取得: kaname models pull (1.1 GB)")
     if find_spec("xllamacpp") is None:
-        local += say(
-            "; llama.cpp is missing: pip install 'kaname[local]'", "; llama.cpp がありません: pip install 'kaname[local]'"
-        )
-    other = say("installed", "導入済み") if find_spec("litellm") else "pip install 'kaname[litellm]'"
+        local += say("; llama.cpp is missing: ", "; llama.cpp がありません: ") + install_command("local")
+    other = say("installed", "導入済み") if find_spec("litellm") else install_command("litellm")
     return [
         ("local", local),
         ("local/FILE.gguf", say("any model file for llama.cpp", "llama.cpp のモデルファイル")),

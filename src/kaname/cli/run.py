@@ -73,6 +73,8 @@ async def follow(
     show = Show(screen, quiet=quiet)
     while True:
         _on_interrupt(stop)
+        if agent.servers is not None:
+            screen.doing = say("starting the tool servers", "ツールサーバーを起動中")
         try:
             async with screen.waiting():
                 async for chunk in run:

@@ -33,10 +33,10 @@ class Retry(Policy):
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         shown, emit = False, request.emit or view.emit
 
-        def show(*piece: Any, **more: Any) -> Awaitable[None]:
+        def show(text: str, kind: str = "text", *more: Any) -> Awaitable[None]:
             nonlocal shown
-            shown = True
-            return emit(*piece, **more)
+            shown = shown or kind != "progress"
+            return emit(text, kind, *more)
 
         watched = replace(request, emit=show)
         for attempt in range(1, self.tries + 1):

@@ -34,6 +34,7 @@ class Show:
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
         self.run_id = ""
+        screen.doing = say("thinking", "考え中")
 
     def take(self, chunk: Chunk) -> None:
         handle = getattr(self, f"_{chunk.type}", None) if chunk.type in RESERVED else None  # others are somebody's own
@@ -88,11 +89,18 @@ class Show:
         begun = self._began.pop(data["tool_call_id"], None)
         self._running.discard(data["tool_call_id"])
         self._results += 1
+        self._screen.doing = self._calls.get(next(iter(self._running), ""), say("thinking", "考え中"))
         call = self._calls.get(data["tool_call_id"], "") if len(self._calls) > 1 else ""
         whose = f"{cut(call, columns() // 3)}: " if call else ""  # where several run at once
         took = f"  {monotonic() - begun:.1f} s" if begun is not None else ""
         mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
         self._line(f"{mark} {whose}{data['content_preview']}", colour, took)
+
+    def _progress(self, data: dict[str, Any]) -> None:
+        """What is going on, beside the spinner; of the model itself also where there is none: it is loaded only once."""
+        self._screen.doing = translated(data["content"])
+        if not data.get("tool_call_id") and Screen.plain(self._screen.err):
+            self._line(f"{self._screen.doing} …", "dim")
 
     def _usage(self, data: dict[str, Any]) -> None:
         if self._thinking_now:  # a reply ends here, and the next one's thoughts are others
@@ -111,10 +119,12 @@ class Show:
         match data.get("status"):
             case "started" | "restarted":
                 self.run_id = data.get("run_id", "")
+                self._screen.doing = say("thinking", "考え中")
             case "tool_started":
                 if data["tool_call_id"] not in self._running:  # not while a person was asked, nor for every retry
                     self._began[data["tool_call_id"]] = monotonic()
                     self._running.add(data["tool_call_id"])
+                    self._screen.doing = ", ".join([self._calls.get(one, data["name"]) for one in self._running])
             case "warning":
                 self._line(f"{say('warning', '警告')}: {translated(data['content'])}", "yellow", whole=True)
             case "waiting":

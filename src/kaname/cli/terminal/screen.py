@@ -28,6 +28,7 @@ class Screen:
         self._drawn = False  # something that the next line writes over
         self._open = False  # a line that has not ended
         self._written = monotonic()
+        self.doing = ""  # what the spinner says
 
     def say(self, text: str, end: str = "\n") -> None:
         self.raw(_printable(text, self.out) + end)
@@ -68,7 +69,10 @@ class Screen:
                 silence = monotonic() - self._written
                 if silence > _QUIET and not self._open:
                     place += 1
-                    self.replace(self.coloured(f"{_SPINNER[place % len(_SPINNER)]} {silence:.0f} s", "dim", self.err))
+                    told = cut(
+                        f"{_SPINNER[place % len(_SPINNER)]} {silence:.0f} s  {_printable(self.doing, self.err)}", columns() - 1
+                    )
+                    self.replace(self.coloured(told, "dim", self.err))
 
         spinner = None if self.plain(self.err) else asyncio.create_task(spin())
         try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from ...core.errors import ConfigError
+from ...core.install import install_command
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...kernel.ports import Emit
@@ -80,7 +81,11 @@ class Local:
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         running = _running.get(self._plan)
         if self._served is None or running is None or running[1] != self._key:
+            if running is None:
+                await emit(notice("local.loading", "loading the model {name}", name=self.model), "progress")
             address, self._key = await asyncio.to_thread(_address, self._plan)
+            if running is None:
+                await emit(notice("local.loaded", "the model is loaded, and reads the question"), "progress")
             self._served = _Served(
                 self.model,
                 base_url=address + "/v1",
@@ -110,7 +115,7 @@ class _Served(OpenAI):
 
 def needs_llama() -> None:
     if find_spec("xllamacpp") is None:
-        raise ConfigError(notice("local.llama_missing", "the local model needs llama.cpp: pip install 'kaname[local]'"))
+        raise ConfigError(notice("local.llama_missing", "the local model needs llama.cpp: {how}", how=install_command("local")))
 
 
 def _weights() -> Path:

@@ -28,6 +28,7 @@ from ...core.errors import (
     ModelUnreachable,
     ReplyGarbled,
 )
+from ...core.install import install_command
 from ...core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, Usage
 from ...core.notices import notice
 from ...core.record import replace
@@ -69,8 +70,9 @@ class LiteLLM:
             raise ConfigError(
                 notice(
                     "model.litellm_missing",
-                    "{model} goes through LiteLLM, which is not installed: pip install 'kaname[litellm]'",
+                    "{model} goes through LiteLLM, which is not installed: {how}",
                     model=model,
+                    how=install_command("litellm"),
                 )
             )
         self.model = self.name = model

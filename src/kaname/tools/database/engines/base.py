@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 from ....core.errors import ConfigError
+from ....core.install import install_command
 from ....core.notices import notice
 from ..tables import Table
 
@@ -81,9 +82,9 @@ def need(package: str, extra: str) -> None:
     raise ConfigError(
         notice(
             "database.driver_missing",
-            "{package} is not installed: pip install 'kaname[{extra}]'",
+            "{package} is not installed: {how}",
             package=package,
-            extra=extra,
+            how=install_command(extra),
         )
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ....core.errors import ConfigError
+from ....core.install import install_command
 from ....core.notices import notice
 from .base import Block, Unreadable
 from .text import paragraphs
@@ -17,7 +18,7 @@ def pdf(path: Path) -> Iterator[Block]:
         import pypdf
         from pypdf.errors import FileNotDecryptedError, PyPdfError
     except ImportError as problem:
-        raise ConfigError(notice("search.pdf_missing", "PDF needs pip install 'kaname[search]'")) from problem
+        raise ConfigError(notice("search.pdf_missing", "PDF needs pypdf: {how}", how=install_command("search"))) from problem
     remarks = logging.getLogger("pypdf")  # about the file's faults, for people who make PDFs
     level = remarks.level
     remarks.setLevel(logging.CRITICAL + 1)

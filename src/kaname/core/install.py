@@ -1,0 +1,37 @@
+"""How a missing extra is installed here: a command that works with the Python that runs, from where this kaname came."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def install_command(extra: str) -> str:
+    import shlex
+    import shutil
+
+    source, editable = _source()
+    wanted = ("-e " if editable else "") + shlex.quote(f"{source or 'kaname'}[{extra}]")
+    python = shlex.quote(sys.executable)
+    if find_spec("pip") is not None:
+        return f"{python} -m pip install {wanted}"
+    own = Path(source or "", ".uv", "bin", "uv")  # where scripts/with-uv put it
+    uv = "uv" if shutil.which("uv") or not own.exists() else shlex.quote(str(own))
+    return f"{uv} pip install --python {python} {wanted}"
+
+
+def _source() -> tuple[str, bool]:
+    """The folder or address that this kaname was installed from, nothing if that was a registry; and whether it runs there."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote
+
+    try:
+        told = distribution("kaname").read_text("direct_url.json")
+    except PackageNotFoundError:  # it runs from a checkout that was never installed
+        return str(Path(__file__).parents[3]), True
+    if told is None:
+        return "", False
+    origin = json.loads(told)
+    return unquote(origin["url"].removeprefix("file://")), bool(origin.get("dir_info", {}).get("editable"))

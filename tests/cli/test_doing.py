@@ -1,0 +1,61 @@
+"""What `kaname run` is doing just now: beside the spinner in a terminal, on a line of its own where there is none."""
+
+import asyncio
+import io
+
+from kaname import Agent, Guardrails, ModelReply, ScriptedModel, ToolContext, call, tool
+from kaname.cli.terminal.chunks import Show
+from kaname.cli.terminal.screen import Screen
+from kaname.core.messages import assistant
+from kaname.core.notices import notice
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+@tool(effect="pure")
+async def look(item: str, context: ToolContext) -> str:
+    """Look."""
+    await context.progress("in the second drawer")
+    return "found"
+
+
+async def doing(screen, model=None, **options):
+    """What was said to be going on, in order."""
+    show, seen = Show(screen), []
+    agent = Agent(model or ScriptedModel([call("look", item="cup"), "It is there."]), [look], journal="memory", **options)
+    async for chunk in agent.run("Where?"):
+        show.take(chunk)
+        seen += [] if seen[-1:] == [screen.doing] else [screen.doing]
+    return seen
+
+
+async def test_spinner_says_what_is_going_on(monkeypatch):
+    monkeypatch.setenv("KANAME_LANG", "en")
+    screen = Screen(io.StringIO(), Terminal())
+    assert await doing(screen) == ["thinking", 'look(item="cup")', "in the second drawer", "thinking"]
+    async with screen.waiting():
+        await asyncio.sleep(0.8)
+    assert "s thinking" in screen.err.getvalue()
+
+
+class Slow:
+    """A model that has to be loaded first."""
+
+    name = "slow"
+
+    async def reply(self, request, emit):
+        await emit(notice("local.loading", "loading the model {name}", name="slow"), "progress")
+        return ModelReply(assistant("hello"))
+
+
+async def test_loading_is_told_where_there_is_no_spinner_too(monkeypatch):
+    monkeypatch.setenv("KANAME_LANG", "ja")
+    screen = Screen(io.StringIO(), io.StringIO())
+    guarded = Guardrails(blocked_patterns=["password"])
+    assert "モデル slow を読み込んでいます" in await doing(screen, Slow(), policies=[guarded])
+    assert "モデル slow を読み込んでいます …" in screen.err.getvalue()
