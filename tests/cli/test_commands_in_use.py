@@ -270,6 +270,7 @@ def test_version_and_closed_streams(terminal):
 def test_the_printed_command_works_as_it_stands(terminal):
     """With a journal of the file's own, and an agent that is not the first."""
     import shlex
+    import shutil
 
     elsewhere = terminal.folder / "elsewhere"
     elsewhere.mkdir()
@@ -277,8 +278,9 @@ def test_the_printed_command_works_as_it_stands(terminal):
     write(elsewhere, json.dumps([uses("add", a=1, b=2), "three"]), "second.json")
     (elsewhere / "mytools.py").write_text((terminal.folder / "mytools.py").read_text())
     asked = terminal("run", "-c", "elsewhere/kaname.yaml", "-a", "second", "1 + 2")
-    command = asked.stderr.rpartition("to go on: kaname ")[2].strip().rstrip("]")
-    done = terminal(*shlex.split(command))
+    program, *command = shlex.split(asked.stderr.rpartition("to go on: ")[2].strip().rstrip("]"))
+    assert shutil.which(program)
+    done = terminal(*command)
     assert (done.returncode, done.stdout) == (0, "three\n"), done.stderr
     again = terminal("run", "-c", "elsewhere/kaname.yaml", "-a", "second", "1 + 2")
     run = again.stderr.rpartition("runs resume ")[2].split()[0]

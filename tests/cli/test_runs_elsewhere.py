@@ -89,6 +89,6 @@ def test_runs_of_a_process_that_was_killed_are_interrupted_and_say_how_to_go_on(
     listed = elsewhere("runs")
     run_id = json.loads(elsewhere("runs", "--json").stdout)["run_id"]
     assert "interrupted" in listed.stdout
-    assert f"to go on: kaname runs resume {run_id}" in listed.stderr
-    assert f"to go on: kaname runs resume {run_id}" in elsewhere("runs", "show", "last").stderr
+    assert f"kaname runs resume {run_id}" in listed.stderr
+    assert f"kaname runs resume {run_id}" in elsewhere("runs", "show", "last").stderr
     assert "再開待ち" in elsewhere("runs", KANAME_LANG="ja").stdout

@@ -65,7 +65,7 @@ async def test_the_same_call_is_not_made_twice():
         ran.append(name)
         return "a cat"
 
-    seen, server = await run([call("look", name="x"), call("look", name="x"), answer("a cat")], [look])
+    seen, server = await run([call("look", name="x"), call("look", name="x"), answer("a cat"), answer("a cat")], [look])
     assert ran == ["x"]
     assert text_of(seen) == "a cat"
     assert "already called" in server.requests[2]["messages"][-1]["content"]
@@ -213,7 +213,7 @@ async def test_a_tool_may_be_named_answer():
         """Answer a letter."""
         return f"sent to {letter}"
 
-    seen, _ = await run([call("answer", letter="Ann"), says(tool="final_answer", text="done")], [reply_to])
+    seen, _ = await run([call("answer", letter="Ann"), *[says(tool="final_answer", text="done")] * 2], [reply_to])
     assert text_of(seen) == "done"
 
 

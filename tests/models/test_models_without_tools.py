@@ -139,7 +139,8 @@ async def test_a_number_that_no_tool_was_given_forces_nothing_with_effects():
     assert "done" in last_words(server.requests[1]), "nothing to say is no failure"
     assert "did not help" not in last_words(server.requests[1])
     _, server, _, _ = await run([call("look", place="a"), call("ask", whom="7"), reply(DONE)], (look, ask), "7 times?")
-    assert offered(server.requests[1]) == ["look", "ask"]
+    assert "Not used yet: 7." in last_words(server.requests[1])
+    assert offered(server.requests[1]) == ["look", "ask", "answer"]
 
 
 async def test_what_has_effects_is_repeated_if_the_model_insists():

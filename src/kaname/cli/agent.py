@@ -17,6 +17,7 @@ from typing import Any
 from ..api.agent import Agent
 from ..api.config.build import Config
 from ..core.errors import ConfigError
+from ..core.install import this_command
 from ..journals.default import default_path
 from ..kernel.ports import Model
 from ..models.registry import resolve
@@ -61,7 +62,8 @@ def _tell_of_no_documents(places: list[str], screen: Screen) -> None:
 
     if not default_index().exists():
         told = say(
-            "search has no documents yet: kaname docs add FOLDER", "search: まだ文書がありません: kaname docs add フォルダー"
+            f"search has no documents yet: {this_command()} docs add FOLDER",
+            f"search: まだ文書がありません: {this_command()} docs add フォルダー",
         )
         screen.note(told, "yellow")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..api.config.build import load_config
 from ..api.config.schema import SCHEMA
+from ..core.install import this_command
 from .agent import FILES
 from .main import DONE, USAGE
 from .messages import say
@@ -26,7 +27,10 @@ def main(given: argparse.Namespace) -> int:
     files = given.files or given.config or [name for name in FILES if Path(name).is_file()][:1]
     if not files:
         screen.note(
-            say("there is no kaname.yaml here: `kaname init` writes one", "kaname.yaml がありません。`kaname init` で作れます"),
+            say(
+                f"there is no kaname.yaml here: `{this_command()} init` writes one",
+                f"kaname.yaml がありません。`{this_command()} init` で作れます",
+            ),
             "red",
         )
         return USAGE

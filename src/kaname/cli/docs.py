@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from ..core.install import this_command
 from ..tools.search.cite import Hit, cited
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
@@ -26,7 +27,12 @@ def main(given: argparse.Namespace) -> int:
         with closing(RAGPipeline(given.index, embeddings=given.embeddings)) as pipeline:
             return _add(given, pipeline, screen)
     if given.index is None and not default_index().exists():
-        screen.note(say("no documents yet: kaname docs add FOLDER", "まだ文書がありません: kaname docs add フォルダー"))
+        screen.note(
+            say(
+                f"no documents yet: {this_command()} docs add FOLDER",
+                f"まだ文書がありません: {this_command()} docs add フォルダー",
+            )
+        )
         return DONE if given.action == "list" else FAILED
     if given.action == "search":
         with closing(RAGPipeline(given.index, embeddings=given.embeddings, new=False)) as pipeline:
@@ -81,7 +87,12 @@ def _list(given: argparse.Namespace, index: Index, screen: Screen) -> int:
     for row in files:
         screen.say(f"{row.chunks:>6}  {row.path}" + (f"  ✗ {row.problem}" if row.problem else ""))
     if not files:
-        screen.note(say("no documents yet: kaname docs add FOLDER", "まだ文書がありません: kaname docs add フォルダー"))
+        screen.note(
+            say(
+                f"no documents yet: {this_command()} docs add FOLDER",
+                f"まだ文書がありません: {this_command()} docs add フォルダー",
+            )
+        )
     return DONE
 
 

@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 from .. import __version__
 from ..api.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
+from ..core.install import this_command
 from ..journals.default import choose, default_path
 from ..journals.sqlite import SqliteJournal
 from ..models.local import weights
@@ -104,7 +105,10 @@ def _model(given: argparse.Namespace) -> list[Finding]:
     usable = weights.present() is not None or any(os.environ.get(key) for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
     if usable or os.environ.get("OPENAI_BASE_URL"):
         return found
-    none = say("none yet: `kaname models pull`, or set a key", "まだありません。`kaname models pull` か、キーの設定を")
+    none = say(
+        f"none yet: `{this_command()} models pull`, or set a key",
+        f"まだありません。`{this_command()} models pull` か、キーの設定を",
+    )
     return [*found, (what, False, none)]
 
 

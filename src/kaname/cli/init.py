@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..core.install import this_command
 from .main import DONE, FAILED
 from .messages import say
 from .terminal.screen import Screen
@@ -49,8 +50,8 @@ def main(given: argparse.Namespace) -> int:
     path.write_text(TEMPLATE, encoding="utf-8")
     screen.note(
         say(
-            'kaname.yaml is written: edit it, then `kaname run "…"`',
-            'kaname.yaml を書きました。編集して `kaname run "…"` をどうぞ',
+            f'kaname.yaml is written: edit it, then `{this_command()} run "…"`',
+            f'kaname.yaml を書きました。編集して `{this_command()} run "…"` をどうぞ',
         ),
         "green",
     )

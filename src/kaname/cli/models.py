@@ -6,7 +6,7 @@ import argparse
 import os
 from importlib.util import find_spec
 
-from ..core.install import install_command
+from ..core.install import install_command, this_command
 from ..models.local import weights
 from .agent import pull
 from .main import DONE
@@ -31,7 +31,7 @@ def main(given: argparse.Namespace) -> int:
 
 def rows() -> list[tuple[str, str]]:
     there = weights.present()
-    local = str(there) if there else say("not fetched: kaname models pull (1.1 GB)", "未取得: kaname models pull (1.1 GB)")
+    local = str(there) if there else say("not fetched", "未取得") + f": {this_command()} models pull (1.1 GB)"
     if find_spec("xllamacpp") is None:
         local += say("; llama.cpp is missing: ", "; llama.cpp がありません: ") + install_command("local")
     other = say("installed", "導入済み") if find_spec("litellm") else install_command("litellm")

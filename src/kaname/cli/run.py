@@ -12,6 +12,7 @@ from ..api.agent import Agent
 from ..api.result import Result
 from ..api.run import Run
 from ..core.errors import AgentError
+from ..core.install import this_command
 from ..core.values import plain_text
 from .agent import agent_from, where_it_is
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
@@ -148,7 +149,8 @@ def _to_go_on(run_id: str, result: Result | None = None, where: str = "") -> str
         key, question = next(iter(result.questions.items()))
         wanted = question.options[0] if question.options else "…"
         answer = f" --answer {wanted}" if len(result.questions) == 1 else f" --answer '{key}={wanted}' …"
-    return say(f"to go on: kaname runs resume {run_id}{answer}{where}", f"続きは: kaname runs resume {run_id}{answer}{where}")
+    command = f"{this_command()} runs resume {run_id}{answer}{where}"
+    return say(f"to go on: {command}", f"続きは: {command}")
 
 
 def _on_interrupt(stop: asyncio.Event) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from ..api.attach import attached
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Opened
+from ..core.install import this_command
 from ..core.runs import RunInfo
 from ..core.values import plain_text
 from ..journals.default import choose, default_path
@@ -45,12 +46,12 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         run = await _find(journal, given.run, given.action)
         if given.action == "show":
             await tell(journal, run, screen, as_json=given.json)
-            _how_to_go_on([run], screen)
+            _how_to_go_on([run], given, screen)
             return DONE
         if given.action == "diff":
             return await _diff(journal, run, await _find(journal, given.other, "diff LAST"), screen)
         if given.action == "follow":
-            _how_to_go_on([run], screen)
+            _how_to_go_on([run], given, screen)
             return await _follow(journal, run, screen, as_json=given.json)
         if given.action == "stop":
             return await _stop(journal, run, screen)
@@ -83,14 +84,14 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - len(left) - 1
         screen.say(left + (padded(one.title, room).rstrip() if room > 8 else ""))
-    _how_to_go_on(runs, screen)
+    _how_to_go_on(runs, given, screen)
     return DONE
 
 
-def _how_to_go_on(runs: list[RunInfo], screen: Screen) -> None:
+def _how_to_go_on(runs: list[RunInfo], given: argparse.Namespace, screen: Screen) -> None:
     broken = [one.run_id for one in runs if one.status == "interrupted"]
     if broken:
-        how = f"kaname runs resume {broken[0]}"
+        how = f"{this_command()} runs resume {broken[0]}{where_it_is(given)}"
         screen.note(
             say(f"interrupted: nobody is at it any more; to go on: {how}", f"再開待ち: 実行者がいません。続きは: {how}")
         )

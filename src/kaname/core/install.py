@@ -1,4 +1,4 @@
-"""How a missing extra is installed here: a command that works with the Python that runs, from where this kaname came."""
+"""Commands that work here: with the Python that runs, from where this kaname came."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 
+def this_command() -> str:
+    """How `kaname` is called: by its name, or by its path where that finds nothing."""
+    import shlex
+    import shutil
+
+    own = Path(sys.executable).with_name("kaname")
+    if shutil.which("kaname") or not own.exists():
+        return "kaname"
+    return shlex.quote(str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own))
+
+
 def install_command(extra: str) -> str:
+    """How a missing extra is installed."""
     import shlex
     import shutil
 

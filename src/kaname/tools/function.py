@@ -47,6 +47,7 @@ class FunctionTool(Generic[P, R]):
         undo: Callable[..., Any] | None = None,
         reconcile: Callable[..., Any] | None = None,
         bound_to: Any = None,
+        decorated: bool = True,
     ) -> None:
         inner: Any = function.function if isinstance(function, FunctionTool) else function
         self._static, self._of_class = isinstance(inner, staticmethod), isinstance(inner, classmethod)
@@ -57,6 +58,7 @@ class FunctionTool(Generic[P, R]):
         self.effect: Effect = check_effect(self.name, effect)
         self.timeout = None if timeout is None else seconds(timeout)
         self._described, self._undo, self._reconcile, self._bound_to = description, undo, reconcile, bound_to
+        self._decorated = decorated
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         called: R = self._callable(self.function)(*args, **kwargs)
@@ -119,7 +121,9 @@ class FunctionTool(Generic[P, R]):
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if names := self.signature.context:
             prepared = {**prepared, **dict.fromkeys(names, context)}
-        return await run_function(self._callable(self.function), prepared, context, on_loop=self._on_loop)
+        result = await run_function(self._callable(self.function), prepared, context, on_loop=self._on_loop)
+        failed = not self._decorated and isinstance(result.output, str) and result.output.startswith("Error:")
+        return ToolResult(error=result.output[6:].strip()) if failed else result  # how plain functions tell it
 
     @cached_property
     def _on_loop(self) -> bool:

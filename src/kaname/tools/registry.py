@@ -22,7 +22,7 @@ def as_action(tool: Any) -> Action:
     if _is_text_tool(tool):
         return TextTool(tool)
     if callable(tool) and not isinstance(tool, type):
-        return FunctionTool(tool)
+        return FunctionTool(tool, decorated=False)
     raise ConfigError(
         notice(
             "tool.wrong_kind",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from ...core.errors import ConfigError
-from ...core.install import install_command
+from ...core.install import install_command, this_command
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...kernel.ports import Emit
@@ -124,11 +124,19 @@ def _weights() -> Path:
         raise ConfigError(
             notice(
                 "local.not_fetched",
-                "the local model is not here yet: `kaname models pull` fetches it (1.1 GB, once)",
+                "the local model is not here yet: `{kaname} models pull` fetches it (1.1 GB, once)",
+                kaname=this_command(),
             )
         )
     if not weights.sound(found):
-        raise ConfigError(notice("local.file_damaged", "the file {found} is damaged: kaname models pull --again", found=found))
+        raise ConfigError(
+            notice(
+                "local.file_damaged",
+                "the file {found} is damaged: {kaname} models pull --again",
+                found=found,
+                kaname=this_command(),
+            )
+        )
     return found
 
 
@@ -203,7 +211,7 @@ def _unload(plan: _Plan) -> None:
 
 
 def _not_loaded(path: str, problem: Exception) -> str:
-    mend = ": kaname models pull --again" if path.endswith(weights.FILE) else ""
+    mend = f": {this_command()} models pull --again" if path.endswith(weights.FILE) else ""
     why = notice("local.not_loadable", "it is damaged, of an unknown kind, or too large for the memory")
     return notice(
         "local.cannot_load",

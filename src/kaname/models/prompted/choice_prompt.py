@@ -63,17 +63,20 @@ def _heard(result: ToolResult, calls: Mapping[str, ToolCall], pure: frozenset[st
 
 def _reminder(turn: Turn, tools: tuple[ToolSpec, ...]) -> str:
     harmless = all_pure(tools)
+    unused = f" Not used yet: {', '.join(turn.unused)}." if turn.unused else ""
     if turn.helped and harmless:
         return (
             f"Question: {turn.question}\nNext step: use a tool for what is still to be looked up or calculated "
-            "(never calculate yourself), or give the answer if a result already is the answer."
+            f"(never calculate yourself), or give the answer if a result already is the answer.{unused}"
         )
     if turn.helped:
         return (
             f"Question: {turn.question}\nNext step: give the answer if all that is asked for was done. If not, use the tool "
-            "for what is missing, and do nothing that was not asked for."
+            f"for what is missing (never calculate yourself), and do nothing that was not asked for.{unused}"
         )
     untried = untried_of(turn, tuple([tool for tool in tools if tool.effect == "pure"]))
     hint = f" Not tried yet: {', '.join(untried)}." if untried else ""
+    last = turn.calls[-1][0].name
+    correct = f" Correct the arguments of {last}." if turn.failures == 1 and last in turn.pure else ""  # first that
     advice = "Try other arguments or another tool." if harmless else "Try other arguments, or say in the answer what failed."
-    return f"That did not help.{hint} {advice}\nQuestion: {turn.question}"
+    return f"That did not help.{correct}{hint} {advice}\nQuestion: {turn.question}"

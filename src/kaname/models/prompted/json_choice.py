@@ -20,6 +20,8 @@ from ...kernel.ports import Emit
 from .answer_stream import AnswerStream
 from .choice_prompt import told
 from .choice_schema import choice_schema
+from .doubt import Doubt
+from .numbers import plain_signs
 from .offer import CUT_OFF, Offer, Turn, offer_for, turn_of
 
 _ASKED_AGAIN = 2
@@ -28,12 +30,15 @@ _ASKED_AGAIN = 2
 async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelReply:
     """`ask(request, emit)` is the plain model."""
     turn = turn_of(request)
+    if (cleaned := _cleaned(turn)) is not None:
+        return ModelReply(Message("assistant", (cleaned,)), "tool_use")
     offer = offer_for(turn, request)
     messages, usage = told(request, turn), Usage()
+    doubt = Doubt(request, turn) if offer.tools and turn.pure else None
     for left in reversed(range(_ASKED_AGAIN + 1)):
-        stream = AnswerStream(offer.name)
+        stream = _Held(AnswerStream(offer.name), doubt)
 
-        async def show(text: str, kind: str = "text", call_id: str = "", stream: AnswerStream = stream) -> None:
+        async def show(text: str, kind: str = "text", call_id: str = "", stream: _Held = stream) -> None:
             if kind != "text":
                 await emit(text, kind)
             elif shown := stream.feed(text):
@@ -47,6 +52,10 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelR
         part, problem = chosen(said, turn, offer, asked_back=left < _ASKED_AGAIN)
         if problem == CUT_OFF:
             return replace(said, message=Message("assistant", _thoughts(said)), usage=usage, problem=problem)
+        if not problem and left and doubt is not None and (problem := doubt.about(part)):
+            doubt = None  # once
+            messages = (*messages, assistant(said.message.text), user(problem))
+            continue
         if problem and left:
             messages = (*messages, assistant(said.message.text), user(problem))
             if left == 1 and offer.tools and turn.calls:
@@ -54,12 +63,44 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelR
             continue
         if problem and isinstance(part, ToolCall):  # it will not be run a second time: what it gave is the best there is
             part = Text(_given_before(part, turn))
-        if isinstance(part, Text) and part.text and not stream.shown:
-            await emit(part.text)
+        if isinstance(part, Text) and part.text and (rest := stream.rest(part.text)):
+            await emit(rest)
         stop: StopReason | None = "tool_use" if isinstance(part, ToolCall) else said.stop_reason
         said_now = (*_thoughts(said), part) if not isinstance(part, Text) or part.text else _thoughts(said)
         return ModelReply(Message("assistant", said_now), stop, usage, said.model)
     raise AssertionError("the last round always returns")
+
+
+class _Held:
+    """An answer as it is written, without what may have to be given again."""
+
+    def __init__(self, stream: AnswerStream, doubt: Doubt | None) -> None:
+        self._stream, self._doubt = stream, doubt
+        self._text, self._shown = "", 0
+
+    def feed(self, piece: str) -> str:
+        self._text += self._stream.feed(piece)
+        until = len(self._text) if self._doubt is None else max(self._shown, self._doubt.hold(self._text))
+        shown, self._shown = self._text[self._shown : until], until
+        return shown
+
+    def rest(self, answer: str) -> str:
+        """What has not been shown of it."""
+        if self._text.strip() == answer.strip():
+            return self._text[self._shown :]
+        return "" if self._shown else answer
+
+
+def _cleaned(turn: Turn) -> ToolCall | None:
+    """The call that just failed, of a tool that only looks, with plain signs: full-width ones, ×, commas between thousands."""
+    if not turn.calls:
+        return None
+    call, result = turn.calls[-1]
+    if result is None or not result.is_error or call.name not in turn.pure or not isinstance(call.args, Mapping):
+        return None
+    args = {name: plain_signs(value) if isinstance(value, str) else value for name, value in call.args.items()}
+    again = ToolCall("", call.name, args)
+    return again if args != call.args and not _given_before(again, turn) else None
 
 
 def _thoughts(said: ModelReply) -> tuple[Part, ...]:
@@ -124,7 +165,8 @@ def _made_before(call: ToolCall, turn: Turn) -> str:
     if not given:
         return ""
     if call.name in turn.pure:
-        what = "Give the answer, or use another tool or other arguments."
+        missing = f" Not used yet: {', '.join(turn.unused)}." if turn.unused else ""
+        what = f"Give the answer, or use another tool or other arguments.{missing}"
     else:
         what = "Give the answer; repeat it only if the question asks for it more than once."
     return f"{call.name} was already called with these arguments, and gave: {given}\n{what}"

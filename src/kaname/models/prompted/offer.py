@@ -6,13 +6,11 @@ is left out for once. None of this may push it into a tool with effects: only to
 
 from __future__ import annotations
 
-import re
-import unicodedata
-
 from ...core.codec import dump
 from ...core.messages import ModelRequest, ToolCall, ToolResult, ToolSpec
 from ...core.record import record, replace
 from .choice_schema import answer_name
+from .numbers import forms, numbers
 
 CUT_OFF = "Your reply was cut off at the token limit and was not carried out; make it shorter."
 _TRUSTED = 3  # failures in a row after which the model may give up and say so
@@ -45,10 +43,11 @@ class Turn:
         return result is None or not useless(result, self.pure)
 
     @property
-    def unused(self) -> set[str]:
-        """The numbers of the question that no tool was given."""
-        given = {number for call, _ in self.calls for number in numbers(dump(call.args))}
-        return numbers(self.question) - given
+    def unused(self) -> list[str]:
+        """The numbers of the question that entered no call that went well. Nothing and one change no result."""
+        well = [call for call, result in self.calls if result is not None and not result.is_error]
+        given = {float(number) for call in well for number in numbers(dump(call.args))}
+        return [number for number in numbers(self.question) if float(number) not in (0, 1) and not forms(number) & given]
 
 
 @record
@@ -85,10 +84,7 @@ def offer_for(turn: Turn, request: ModelRequest) -> Offer:
         others = tuple([tool for tool in tools if tool.name not in last])
         if len(last) == 1:
             return replace(everything, tools=others) if all_pure(others) else everything
-    if turn.failures:
-        return _after_failure(turn, everything)
-    unfinished = len(turn.calls) == 1 and turn.unused and len(tools) > 1  # once: it may be a number that does not matter
-    return replace(everything, answer=False) if unfinished and all_pure(tools) else everything
+    return _after_failure(turn, everything) if turn.failures else everything
 
 
 def _after_failure(turn: Turn, everything: Offer) -> Offer:
@@ -110,8 +106,3 @@ def untried_of(turn: Turn, tools: tuple[ToolSpec, ...]) -> list[str]:
 
 def useless(result: ToolResult, pure: frozenset[str]) -> bool:
     return result.is_error or (result.name in pure and result.output in ("", [], {}))
-
-
-def numbers(text: str) -> set[str]:
-    """As they are written, without the commas between thousands."""
-    return set(re.findall(r"\d+(?:\.\d+)?", unicodedata.normalize("NFKC", text).replace(",", "")))

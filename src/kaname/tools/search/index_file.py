@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ...core.errors import ConfigError
+from ...core.install import this_command
 from ...core.notices import notice
 from ...core.project import make_folder
 
@@ -71,7 +72,12 @@ def _make_room(path: Path) -> None:
 
 def no_index(path: str | Path) -> ConfigError:
     return ConfigError(
-        notice("search.index_missing", "there is no index {path}: kaname docs add FOLDER --index {path}", path=path)
+        notice(
+            "search.index_missing",
+            "there is no index {path}: {kaname} docs add FOLDER --index {path}",
+            path=path,
+            kaname=this_command(),
+        )
     )
 
 

@@ -1,0 +1,49 @@
+"""Doubts about what a small model chose, told to it once: numbers from nowhere, numbers of the question that it forgot."""
+
+from __future__ import annotations
+
+from ...core.codec import dump
+from ...core.messages import ModelRequest, Part, Text, ToolCall, ToolResult
+from ...core.openai_shape import result_text
+from .numbers import Known, numbers
+from .offer import Turn
+
+
+class Doubt:
+    """Only where there are tools that look: they are what it is pointed to."""
+
+    def __init__(self, request: ModelRequest, turn: Turn) -> None:
+        self._turn = turn
+        results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
+        told = [message.text for message in request.messages] + [result_text(result) for result in results]
+        told += [dump(call.args) for call, result in turn.calls if result is not None and not result.is_error]
+        told += [f"{tool.description} {dump(tool.parameters)}" for tool in request.tools]
+        self._known = Known(told)
+        looked = bool(turn.calls) and all(call.name in turn.pure and result is not None for call, result in turn.calls)
+        self._forgotten = turn.unused if looked else []  # nobody is pointed to a tool with effects
+
+    def hold(self, answer: str) -> int:
+        """Up to where the text of an answer can be shown while it is written; from there on it may have to be given again."""
+        if self._forgotten:
+            return 0
+        end = len(answer)
+        while end and (answer[end - 1].isdigit() or answer[end - 1] in ".,．，"):
+            end -= 1  # a number that may not be all there
+        odd = self._known.unknown(answer[:end])
+        return odd[0][0] if odd else end
+
+    def about(self, part: Part) -> str:
+        """What to say to the model; nothing if there is nothing to doubt."""
+        if isinstance(part, ToolCall):
+            odd = self._known.unknown(dump(part.args)) if part.name in self._turn.pure else []
+            return f"{odd[0][1]} {_NOWHERE}: look it up first, or repeat the call." if odd else ""
+        text = part.text if isinstance(part, Text) else ""
+        if odd := self._known.unknown(text):
+            return f"{odd[0][1]} {_NOWHERE}: use a tool to work it out, or repeat the answer."
+        missing = [number for number in self._forgotten if number not in numbers(text)]
+        if missing:
+            return f"{', '.join(missing)} of the question was not used: use a tool with it, or repeat the answer."
+        return ""
+
+
+_NOWHERE = "is neither in the question nor in a result"

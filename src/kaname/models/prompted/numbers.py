@@ -1,0 +1,53 @@
+"""Numbers that a small model may use: those it was told, and what follows from them at once. It invents the others."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+_NUMBER = re.compile(r"\d+(?:[,，]\d{3})*(?:[.．]\d+)?")
+_COMMON = (24.0, 30.0, 60.0, 100.0, 365.0, 1000.0)  # hours, days, minutes, percent, …
+_SMALL = 12.0  # up to here anything may be counted
+
+
+def numbers(text: str) -> list[str]:
+    """In plain signs, without the commas between thousands, each once."""
+    return list(dict.fromkeys([number for _, number in _placed(text)]))
+
+
+def _placed(text: str) -> Iterator[tuple[int, str]]:
+    """Each with where it begins."""
+    for found in _NUMBER.finditer(text):
+        yield found.start(), unicodedata.normalize("NFKC", found[0]).replace(",", "")
+
+
+def plain_signs(text: str) -> str:
+    """For a tool that knows ASCII only."""
+    plain = unicodedata.normalize("NFKC", text).replace("×", "*").replace("÷", "/").replace("−", "-")
+    return re.sub(r"(?<=\d),(?=\d{3})", "", plain)
+
+
+def forms(number: str) -> set[float]:
+    """What it may be written as: 8 percent are 0.08, with them it is 1.08, without them 0.92."""
+    value = float(number)
+    return {value, value / 100, 1 + value / 100, 1 - value / 100}
+
+
+class Known:
+    """The numbers in some texts."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        found = {number for text in texts for number in numbers(text)}
+        self._values = sorted({form for number in found for form in forms(number)} | set(_COMMON))
+
+    def unknown(self, text: str) -> list[tuple[int, str]]:
+        """The numbers of a text that are not among them, rounded or not; each with where it begins."""
+        return [(place, number) for place, number in _placed(text) if not self._has(number)]
+
+    def _has(self, number: str) -> bool:
+        value, places = float(number), len(number.partition(".")[2])
+        if value <= _SMALL and not places:
+            return True
+        rounding = 0.5 * 10.0**-places if places else 0.499
+        return any(abs(value - known) <= rounding for known in self._values)

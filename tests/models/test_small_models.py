@@ -1,0 +1,155 @@
+"""What helps a small model: numbers from nowhere and forgotten ones are doubted once, arguments are mended, tools say what they know."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kaname import Agent, RAGPipeline, ScriptedModel, SearchTool, tool
+from kaname.models.prompted.numbers import Known, forms, numbers, plain_signs
+from tests.models.test_json_choice import answer, call, run, text_of
+
+
+@tool(effect="pure")
+def price(item: str) -> int:
+    """The price of an item."""
+    return {"teapot": 4200}[item]
+
+
+@tool(effect="pure")
+def calculate(expression: str) -> str:
+    """Work out an expression in ASCII."""
+    if not expression.isascii() or "," in expression:
+        raise ValueError("only ASCII")
+    return f"{eval(expression):g}"
+
+
+TOOLS = (price, calculate)
+
+
+def said_last(request):
+    return request["messages"][-1]["content"]
+
+
+async def test_answer_with_a_number_from_nowhere_is_doubted_once():
+    script = [call("price", item="teapot"), answer("15 teapots cost 36000 yen."), call("calculate", expression="15*4200")]
+    seen, server = await run([*script, answer("63,000 yen")], TOOLS, "What do 15 teapots cost?")
+    assert "36000 is neither in the question nor in a result: use a tool to work it out" in said_last(server.requests[2])
+    assert "36000" not in text_of(seen), "what is doubted is not shown"
+    assert text_of(seen).endswith("63,000 yen")
+
+
+async def test_answer_that_is_given_again_stands():
+    script = [answer("It ended in 1945."), answer("It ended in 1945.")]
+    seen, server = await run(script, TOOLS, "When did the war end?")
+    assert len(server.requests) == 2
+    assert text_of(seen).endswith("It ended in 1945.")
+
+
+async def test_answer_without_odd_numbers_is_asked_for_once_and_streamed():
+    seen, server = await run([call("price", item="teapot"), answer("A teapot costs 4,200 yen, I think.")], TOOLS, "Price?")
+    assert len(server.requests) == 2
+    assert text_of(seen) == "A teapot costs 4,200 yen, I think."
+    assert len([chunk for chunk in seen if chunk.type == "delta"]) > 2
+
+
+async def test_number_in_an_argument_from_nowhere_is_doubted_once_and_run_if_it_is_meant():
+    script = [call("calculate", expression="15*999"), call("calculate", expression="15*999"), answer("14985")]
+    seen, server = await run(script, TOOLS, "What do 15 teapots cost?")
+    assert "999 is neither in the question nor in a result: look it up first" in said_last(server.requests[1])
+    assert [chunk.data["content"] for chunk in seen if chunk.type == "tool_response"] == ["14985"]
+
+
+@pytest.mark.parametrize(
+    ("question", "calls", "forgotten"),
+    [
+        ("What do 15 teapots cost?", [("price", {"item": "teapot"})], "15"),
+        ("What do 1,500 teapots cost?", [("calculate", {"expression": "1,500*2"}), ("price", {"item": "teapot"})], "1500"),
+        ("What does 1 teapot cost?", [("price", {"item": "teapot"})], ""),
+        ("4,200 yen plus 8 % tax?", [("calculate", {"expression": "4200*1.08"})], ""),
+        ("4,200 yen less 10 %?", [("calculate", {"expression": "4200*0.9"})], ""),
+    ],
+)
+async def test_number_of_the_question_counts_as_used_when_a_call_with_it_went_well(question, calls, forgotten):
+    used = []
+
+    def model(request):
+        done = len(used)
+        used.append(request)
+        return call(calls[done][0], **calls[done][1]) if done < len(calls) else answer("done")
+
+    @tool(effect="pure", name="calculate")
+    def broken(expression: str) -> str:
+        """Work out."""
+        if "," in expression or "1500" in expression:
+            raise ValueError("broken")
+        return f"{eval(expression):g}"
+
+    _, server = await run(model, (price, broken), question)
+    told = "\n".join([said_last(request) for request in server.requests])
+    assert (f"Not used yet: {forgotten}." in told) is bool(forgotten)
+    assert ("of the question was not used" in told) is bool(forgotten)
+
+
+async def test_nobody_is_pointed_to_a_tool_with_effects():
+    @tool
+    def delete(name: str) -> str:
+        """Delete a file."""
+        return "gone"
+
+    _, server = await run([call("delete", name="a.txt"), answer("done")], (price, delete), "It is 7 pm. Delete a.txt.")
+    assert len(server.requests) == 2
+
+
+async def test_call_that_failed_for_its_signs_is_made_again_in_plain_ones_without_asking():
+    script = [call("calculate", expression="１,２００×３"), answer("3600")]
+    seen, server = await run(script, TOOLS, "1,200 の 3 倍は?")
+    results = [(chunk.data["is_error"], chunk.data["content"]) for chunk in seen if chunk.type == "tool_response"]
+    assert results[0][0]
+    assert results[1] == (False, "3600")
+    assert len(server.requests) == 2
+
+
+async def test_error_asks_for_other_arguments_first():
+    script = [call("price", item="cup"), call("price", item="teapot"), answer("4200")]
+    _, server = await run(script, TOOLS, "What is a teapot?")
+    assert "Correct the arguments of price. Not tried yet: calculate." in said_last(server.requests[1])
+
+
+def test_error_that_a_plain_function_returns_is_a_failure():
+    def exchange(currency: str) -> str:
+        """Exchange."""
+        return f"Error: unknown currency {currency!r}"
+
+    from kaname import call as calls
+
+    def told(one):
+        result = Agent(ScriptedModel([calls("exchange", currency="yen"), "done"]), [one], journal="memory").run_sync("go")
+        return next(iter(result.state.results.values()))
+
+    assert told(exchange).error == "unknown currency 'yen'"
+    assert not told(tool(exchange)).is_error, "who decorates it can raise"
+
+
+def test_search_says_which_documents_it_knows(tmp_path):
+    pipeline = RAGPipeline(tmp_path / "index.db")
+    assert SearchTool(pipeline).description.startswith("Search the user's documents. Cite")
+    pipeline.add_text("late returns.md", "A late bike costs 500 yen.")
+    pipeline.add_text("営業時間.md", "水曜日は定休日です。")
+    assert "documents (late returns, 営業時間). Cite" in SearchTool(pipeline).description
+    for number in range(30):
+        pipeline.add_text(f"more {number}.md", f"text {number}")
+    assert " and 12 more). Cite" in SearchTool(pipeline).description
+    assert SearchTool(tmp_path / "nothing.db").description.startswith("Search the user's documents. Cite")
+
+
+@given(st.integers(13, 10**9), st.integers(0, 9))
+def test_known_numbers_may_be_written_in_any_usual_way(value, digit):
+    known = Known([f"{value:,} and 7.{digit}5 percent"])
+    assert known.unknown(f"{value} {value:,} {value}.0 7.{digit}5 {digit} 100") == []
+    assert known.unknown(f"x {value + 2_000_000_000}") == [(2, str(value + 2_000_000_000))]
+
+
+def test_numbers_are_read_without_commas_and_in_plain_signs():
+    assert numbers("1,234 と ５６．５、 7, 8 and 1,23") == ["1234", "56.5", "7", "8", "1", "23"]
+    assert plain_signs("１，２００×３ − 4÷2") == "1200*3 - 4/2"
+    assert {0.08, 1.08, 0.92} <= forms("8")
