@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -21,15 +22,16 @@ pytestmark = pytest.mark.slow
 def desk(request, tmp_path):
     page = (DOCS / request.param).read_text(encoding="utf-8")
     steps = re.findall(r"```python\n(.*?)```", page, re.S)
-    assert len(steps) == 5
-    return Desk(tmp_path, steps)
+    trials = re.findall(r"```python try_it.py\n(.*?)```", page, re.S)
+    assert (len(steps), len(trials)) == (5, 2)
+    return Desk(tmp_path, steps, trials)
 
 
 class Desk:
     """The file of the tutorial, and the server that it becomes."""
 
-    def __init__(self, folder, steps):
-        self.folder, self.steps = folder, steps
+    def __init__(self, folder, steps, trials):
+        self.folder, self.steps, self.trials = folder, steps, trials
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -37,6 +39,12 @@ class Desk:
 
     def write(self, upto):
         (self.folder / "desk.py").write_text("\n\n".join(self.steps[:upto]), encoding="utf-8")
+
+    def try_it(self, trial):
+        (self.folder / "try_it.py").write_text(self.trials[trial], encoding="utf-8")
+        done = self.python("try_it.py")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def python(self, *arguments):
         command = [sys.executable, *arguments]
@@ -51,12 +59,19 @@ class Desk:
         self.server.send_signal(how)
         self.server.wait(20)
 
-    def ask(self, method, path):
+    def ask(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(f"http://127.0.0.1:{self.port}{path}", data, {"content-type": "application/json"}, method=method)
         try:
-            with urlopen(Request(f"http://127.0.0.1:{self.port}{path}", method=method), timeout=30) as answer:
+            with urlopen(request, timeout=30) as answer:
                 return answer.read().decode()
+        except HTTPError as refused:
+            return f"{refused.code} {refused.read().decode()}"
         except OSError:
             return None
+
+    def answer(self, run_id, answer):
+        return self.ask("POST", f"/runs/{run_id}/answer", {"answer": answer})
 
     def status(self, run_id):
         return {one["run"]: one["status"] for one in json.loads(self.ask("GET", "/runs"))}[run_id]
@@ -68,7 +83,10 @@ class Desk:
         ]
         run_id = chunks[0]["data"]["run_id"]
         assert self.status(run_id) == "waiting"
-        assert json.loads(self.ask("POST", f"/runs/{run_id}/answer?text=yes"))["answered"]
+        assert "404" in self.answer("nobody", "yes")
+        assert json.loads(self.answer(run_id, "yes"))["answered"]
+        assert "409" in self.answer(run_id, "no"), "it is answered, and under way"
+        assert json.loads(self.ask("GET", f"/runs/{run_id}"))["status"] == "running"
         until(
             lambda: (
                 "tool_started"
@@ -91,12 +109,12 @@ def until(happens, seconds=30):
 
 def test_tutorial_from_the_first_step_to_the_last(desk):
     desk.write(1)
-    assert "800" in desk.python("desk.py").stdout
+    assert "800" in desk.try_it(0)
+    desk.write(2)
+    assert desk.try_it(1).startswith("waiting")
     desk.write(3)
-    told = desk.python("desk.py")
-    assert told.returncode == 0, told.stderr
-    assert "waiting" in told.stdout
-    assert desk.orders() == 1
+    assert "yen=1600" in desk.try_it(1)
+    (desk.folder / "wholesaler.txt").unlink()
     desk.write(4)
     desk.serve()
     try:
@@ -104,7 +122,11 @@ def test_tutorial_from_the_first_step_to_the_last(desk):
         desk.stop(signal.SIGKILL)
         desk.serve()
         until(lambda: desk.status(run_id) == "waiting")  # nobody knows whether the order went through
-        assert desk.orders() == 1
+        assert "retry" in desk.ask("GET", f"/runs/{run_id}")
+        assert "409" in desk.answer(run_id, "maybe")
+        assert desk.answer(run_id, {"result": "by telephone"}).startswith("{")
+        until(lambda: desk.status(run_id) == "completed")
+        assert desk.orders() == 0
         desk.stop(signal.SIGTERM)
         desk.write(5)
         desk.serve()
@@ -112,13 +134,19 @@ def test_tutorial_from_the_first_step_to_the_last(desk):
         desk.stop(signal.SIGKILL)
         desk.serve()
         until(lambda: desk.status(run_id) == "completed")
-        assert desk.orders() == 2
+        assert desk.orders() == 1
         outcome = json.loads(desk.ask("GET", f"/runs/{run_id}"))
         assert outcome["output"]["yen"] == 1600
         run_id = desk.begin_order()
         desk.stop(signal.SIGTERM)  # in order: what is under way is interrupted, too, and goes on
         desk.serve()
         until(lambda: desk.status(run_id) == "completed")
-        assert desk.orders() == 3
+        assert desk.orders() == 2
+        run_id = desk.begin_order()
+        stop = ("-m", "kaname.cli.main", "runs", "stop", run_id, "--journal", "desk.db")
+        assert desk.python(*stop).returncode == 0
+        until(lambda: desk.status(run_id) == "cancelled")
+        assert json.loads(desk.ask("GET", f"/runs/{run_id}"))["status"] == "cancelled", "to look executes nothing"
+        assert desk.status(run_id) == "cancelled"
     finally:
         desk.stop(signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
@@ -41,7 +40,7 @@ from .input import (
 )
 from .open_run import Beginnings, Recent, new_run_id
 from .result import OutputT, Result, result_of
-from .run import Begin, Run, find_live
+from .run import Begin, Run, blocking, find_live, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +64,7 @@ class Agent(Generic[OutputT]):
     `mcp_servers`: tool servers by name, in the usual form; they start with `async with`, or with the first run, and end with
     `close`. `elicit(server, question, schema)` answers what a server asks the user.
 
-    Inside `async with`, runs without a `session_id` are one conversation (`messages`); otherwise each stands alone.
+    Inside `async with`, runs of one user without a `session_id` are one conversation (`messages`); otherwise each stands alone.
     """
 
     @overload
@@ -132,7 +131,7 @@ class Agent(Generic[OutputT]):
         self.origin: Mapping[str, Any] = {}  # how it was made, for a front end that wants to make it again
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
-        self._head: tuple[str, State] | None = None  # the run where that conversation stands
+        self._heads: dict[str, tuple[str, State]] = {}  # the runs where that conversation stands, of each user
 
     @classmethod
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
@@ -181,22 +180,7 @@ class Agent(Generic[OutputT]):
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
         """The same, for code without an event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._awaited(user_input, options))
-        raise ConfigError(
-            notice(
-                "run.sync_in_event_loop",
-                "run_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
-            )
-        )
-
-    async def _awaited(self, user_input: Input, options: dict[str, Any]) -> Result[OutputT]:
-        try:
-            return await self.run(user_input, **options)
-        finally:
-            await self.close()
+        return blocking(lambda: self.run(user_input, **options), self.close)
 
     async def close(self) -> None:
         """Let go of the model's connections in this event loop, and end the tool servers. The journal stays: others use it."""
@@ -232,7 +216,7 @@ class Agent(Generic[OutputT]):
         session = session_id or conversation
 
         def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            base = (self._head[0] if self._head else "") if conversation else None
+            base = self._heads.get(user_id, ("",))[0] if conversation else None
             return beginning.new(run, message, session, user_id, base, channel, turns)
 
         return run, begin
@@ -255,6 +239,16 @@ class Agent(Generic[OutputT]):
         check_ids(run_id=run_id)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         return self._run(run_id, partial(self._begin.again, run_id, given, takeover, after), deps, abort_event)
+
+    def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Result[OutputT]:
+        """The same, for code without an event loop."""
+        return blocking(lambda: self.resume(run_id, answers, **options), self.close)
+
+    async def result(self, run_id: str) -> Result[OutputT]:
+        """What the journal knows of a run, its result or its questions, without executing anything. While somebody executes it,
+        `stop.kind` is `running`."""
+        check_ids(run_id=run_id)
+        return await recorded(self.journal, run_id, self._view)
 
     def start_or_resume(
         self,
@@ -340,7 +334,7 @@ class Agent(Generic[OutputT]):
     async def __aenter__(self) -> Self:
         if self.servers is not None:
             await self.servers.start()
-        self._conversation, self._head = f"conversation-{new_run_id()}", None
+        self._conversation, self._heads = f"conversation-{new_run_id()}", {}
         return self
 
     async def __aexit__(
@@ -351,8 +345,8 @@ class Agent(Generic[OutputT]):
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The open agent's conversation in the OpenAI shapes."""
-        return [] if self._head is None else [to_openai(message) for message in self._head[1].history]
+        """The open agent's conversation (of runs without a `user_id`) in the OpenAI shapes."""
+        return [to_openai(message) for message in self._heads[""][1].history] if "" in self._heads else []
 
     @property
     def available_tools(self) -> list[dict[str, Any]]:
@@ -395,4 +389,4 @@ class Agent(Generic[OutputT]):
                 yield scope
             finally:
                 if self._conversation and scope.state.session == self._conversation:
-                    self._head = (scope.run_id, scope.state)
+                    self._heads[scope.state.user] = (scope.run_id, scope.state)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, suppress
 from inspect import iscoroutinefunction
+from logging import getLogger
 from time import time
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -17,9 +18,11 @@ from ..core.errors import ConfigError, JournalLocked
 from ..core.events import Event, Stopped
 from ..core.messages import NOTHING, Usage
 from ..core.notices import notice
+from ..core.record import replace
 from ..core.state import State
 from ..core.steps import Stop
 from ..kernel.channel import Channel, Reader
+from ..kernel.load import load
 from ..kernel.loop import drive
 from ..kernel.ports import Journal
 from ..kernel.scope import Scope
@@ -42,6 +45,7 @@ class Work:
         self.aborted = ""
         self.letting_go = self.detached = False
         self.awaiting = 0
+        self.begun = asyncio.Event()
         self.scope: Scope | None = None
         self.task: asyncio.Task[Result[Any]] | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -93,6 +97,7 @@ class Work:
                 raise asyncio.CancelledError
             async with self._begin(self.channel) as scope:
                 self.scope, scope.leaving = scope, self.leaving
+                self.begun.set()
                 await self._drive(scope)
                 if scope.failure is not None:
                     scope.failure.run_id = scope.run_id
@@ -106,6 +111,7 @@ class Work:
             _stay()
             return await self._never_begun() if self.scope is None else self._view(self.run_id, self.scope.state)
         finally:
+            self.begun.set()
             self.channel.close()
             _live.discard(self)
             _detached.discard(self)
@@ -208,7 +214,15 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         If the program ends before it does, it is interrupted, and `resume` goes on with it."""
         self._work.detached = True
         _detached.add(self._work)
-        self._work.start()
+        self._work.start().add_done_callback(_told)
+        return self
+
+    async def begun(self) -> Self:
+        """Start it, and wait until that is on disk, with the answers that were brought; what stands in the way is raised."""
+        task = self._work.start()
+        await self._work.begun.wait()
+        if self._work.scope is None:
+            await asyncio.shield(task)
         return self
 
     def abort(self, reason: str = "") -> None:
@@ -310,6 +324,12 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
+def _told(task: asyncio.Task[Any]) -> None:
+    """A detached run may have nobody who hears how it failed. The log does; of one that began, the journal too."""
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        getLogger("kaname").warning("a detached run failed: %s: %s", type(problem).__name__, problem)
+
+
 def _heard(task: asyncio.Task[Any]) -> None:
     """Nobody is left to be told how it ended; the journal knows."""
     if not task.cancelled():
@@ -324,3 +344,38 @@ def _stay() -> None:
 
 def _left_behind() -> str:
     return notice("run.caller_gone", "the caller went away")
+
+
+def blocking(make: Callable[[], Run[OutputT]], close: Callable[[], Awaitable[None]]) -> Result[OutputT]:
+    """Run it to its end in an event loop of its own."""
+
+    async def go() -> Result[OutputT]:
+        try:
+            return await make()
+        finally:
+            await close()
+
+    if _loop_is_running():
+        raise ConfigError(
+            notice(
+                "run.sync_in_event_loop",
+                "run_sync and resume_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
+            )
+        )
+    return asyncio.run(go())
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def recorded(journal: Journal, run_id: str, view: View) -> Result[Any]:
+    """A run as the journal has it, whoever executes it."""
+    cards = await journal.runs(run_id=run_id, limit=1)
+    result = view(run_id, await load(journal, run_id))
+    going = bool(cards) and cards[0].status == "running" and result.stop.kind == "released"
+    return replace(result, stop=Stop("running")) if going else result

@@ -23,6 +23,7 @@ StopKind = Literal[
     "cancelled",  # somebody stopped it
     "waiting",  # not an end: questions are open (only in results, never in the journal)
     "released",  # not an end: nobody executes it now, and it can be resumed (only in results, too)
+    "running",  # not an end: somebody executes it (only in `agent.result`)
 ]
 
 
