@@ -1,6 +1,9 @@
 """Runs in a FastAPI application, on a real server: a reader that goes away stops the run, unless it is detached."""
 
 import asyncio
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
@@ -24,8 +27,8 @@ class Talk:
             run.detach()
         return StreamingResponse((chunk.to_sse() async for chunk in run), media_type="text/event-stream")
 
-    async def hang_up(self, path: str) -> str:
-        served = uvicorn.Server(uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error"))
+    async def hang_up(self, path: str, app: Any = None) -> str:
+        served = uvicorn.Server(uvicorn.Config(app or self.app, host="127.0.0.1", port=0, log_level="error"))
         serving = asyncio.create_task(served.serve())
         async with asyncio.timeout(30):
             while not served.started:
@@ -45,3 +48,19 @@ class Talk:
 @pytest.mark.parametrize(("path", "end"), [("/ask", "cancelled"), ("/ask?detached=true", "completed")])
 async def test_reader_that_hangs_up_stops_the_run_unless_it_is_detached(path, end):
     assert await Talk().hang_up(path) == end
+
+
+async def test_plain_application_of_the_docs_stops_the_run_as_well():
+    page = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text(encoding="utf-8")
+    program = re.search(r"```python\n(.*?)\nasync for", page, re.S)
+    assert program is not None
+    talk, names = Talk(), {}
+    exec(program[1], names)
+    names["agent"] = talk.agent
+    lifespan = names["application"]
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await lifespan(scope, receive, send)
+
+    assert await talk.hang_up("/", application) == "cancelled"

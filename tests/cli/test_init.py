@@ -37,3 +37,18 @@ def test_template_is_valid_as_it_is_and_uncommented(all_of_it, tmp_path, monkeyp
         (tmp_path / "kaname.yaml").write_text(text, encoding="utf-8")
     code = main(["config", "check"])
     assert code == 0, capsys.readouterr()
+
+
+def test_runs_from_before_the_file_was_there_are_told_of(tmp_path, monkeypatch, capsys):
+    from kaname import Agent, ScriptedModel
+    from kaname.core import project
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("KANAME_JOURNAL", raising=False)
+    monkeypatch.setattr(project, "program_folder", lambda: str(tmp_path))
+    Agent(ScriptedModel(["hi"])).run_sync("hello")
+    assert main(["init"]) == 0
+    assert main(["runs"]) == 0
+    before = project.path_without_project("journal.db")
+    assert f"kaname runs --journal {before}" in capsys.readouterr().err

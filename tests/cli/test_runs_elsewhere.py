@@ -92,3 +92,33 @@ def test_runs_of_a_process_that_was_killed_are_interrupted_and_say_how_to_go_on(
     assert f"kaname runs resume {run_id}" in listed.stderr
     assert f"kaname runs resume {run_id}" in elsewhere("runs", "show", "last").stderr
     assert "再開待ち" in elsewhere("runs", KANAME_LANG="ja").stdout
+
+
+DESK = """
+from kaname import Agent, Approve, ScriptedModel, call, tool
+
+@tool
+def pay(yen: int) -> str:
+    \"\"\"Pay.\"\"\"
+    return f"paid {yen}"
+
+desk = Agent(ScriptedModel([call("pay", yen=5), "Paid."]), [pay], policies=[Approve("pay")], journal="desk.db")
+if __name__ == "__main__":
+    desk.run_sync("Pay the rent.")
+"""
+
+
+def test_runs_of_a_program_are_gone_on_with_by_its_own_agent(elsewhere, tmp_path):
+    (tmp_path / "desk.py").write_text(DESK)
+    subprocess.run([sys.executable, "desk.py"], cwd=tmp_path, check=True)
+    listed = elsewhere("runs", "--journal", "desk.db")
+    assert "it waits for an answer; to go on: " in listed.stderr
+    assert "--answer … -a FILE.py:AGENT --journal desk.db" in listed.stderr
+    refused = elsewhere("runs", "resume", "last", "--journal", "desk.db", "--answer", "yes")
+    assert "name its agent (-a FILE.py:NAME)" in refused.stderr
+    assert "is no Agent" in elsewhere("runs", "resume", "last", "-a", "desk.py:pay", "--journal", "desk.db").stderr
+    assert "Pay the rent." in elsewhere("runs", "-a", "desk.py:desk").stdout
+    done = elsewhere("runs", "resume", "last", "--answer", "yes", "-a", "desk.py:desk")
+    assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
+    forked = elsewhere("runs", "fork", "last", "-a", "desk.py:desk", "--at", "2", "And the gas.")
+    assert forked.returncode == 3, "what follows an option is read too, and it asks again"

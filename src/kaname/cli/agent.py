@@ -22,7 +22,7 @@ from ..journals.default import default_path
 from ..kernel.ports import Model
 from ..models.registry import resolve
 from ..strategies.stop import cost, deadline, max_steps
-from ..tools.loading import all_tools
+from ..tools.loading import all_tools, tools_from
 from .messages import say
 from .terminal.questions import somebody_is_there, yes
 from .terminal.screen import Screen
@@ -34,6 +34,8 @@ _REMEMBERED = ("config", "agent", "model", "tool", "instructions", "max_steps", 
 
 def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None = None) -> Agent:
     """What the command line says goes over what the file says; tools of both are there. `thinks`: another model."""
+    if (made := programs_agent(given)) is not None:
+        return made
     config = config_for(given)
     parts = config.agent(given.agent).parts() if config is not None else {}
     tools = all_tools(getattr(given, "tool", []), Path(getattr(given, "folder", None) or Path.cwd()))
@@ -53,6 +55,17 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     agent = Agent(model, [*parts.pop("tools", []), *tools], elicit=asking(screen), **parts)
     agent.origin = _origin(given, config)
     return agent
+
+
+def programs_agent(given: argparse.Namespace) -> Agent | None:
+    """The one that a program makes, if it is named by its place: `-a desk.py:desk`, `-a package.module:name`."""
+    place = given.agent or ""
+    if ":" not in place:
+        return None
+    (found,) = tools_from(place, Path.cwd())
+    if not isinstance(found, Agent):
+        raise ConfigError(say(f"{place} is no Agent, but {found!r:.100}", f"{place} は Agent ではありません: {found!r:.100}"))
+    return found
 
 
 def _tell_of_no_documents(places: list[str], screen: Screen) -> None:
@@ -89,12 +102,14 @@ def _origin(given: argparse.Namespace, config: Config | None) -> dict[str, Any]:
 def take_up(given: argparse.Namespace, recipe: Mapping[str, Any]) -> None:
     """Go on with the agent that a run was made by, except for what is said otherwise now."""
     origin = recipe.get("origin")
+    if ":" in (given.agent or ""):
+        return
     if not isinstance(origin, Mapping):
         if not (given.config or given.model or config_for(given) is not None):
             raise ConfigError(
                 say(
-                    "this run was made by a program, not by this command: name its model and tools with -c, or with -m and -t",
-                    "この実行は別のプログラムのものです。-c、または -m と -t でモデルとツールを指定してください",
+                    "this run was made by a program: name its agent (-a FILE.py:NAME), or a model and tools (-c, or -m and -t)",
+                    "この実行はプログラムのものです。-a FILE.py:名前、または -c か -m と -t で指定してください",
                 )
             )
         return
@@ -118,6 +133,8 @@ def journal_for(given: argparse.Namespace) -> str | None:
     """`--journal`, or what the file says."""
     if given.journal:
         return str(given.journal)
+    if (made := programs_agent(given)) is not None:
+        return str(getattr(made.journal, "path", "") or "") or None
     config = config_for(given)
     return None if config is None else config.agent(given.agent).journal_path or None
 

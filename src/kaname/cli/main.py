@@ -18,7 +18,11 @@ DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     from ..core.errors import AgentError, ConfigError
 
-    given = parser().parse_args(arguments)
+    given, rest = parser().parse_known_args(arguments)
+    if len(rest) == 1 and getattr(given, "other", "") is None and not rest[0].startswith("-"):
+        given.other = rest[0]  # `runs fork RUN --at 3 "…"`: what follows an option is not seen as the last word
+    elif rest:
+        given = parser().parse_args(arguments)  # it says what is wrong
     if given.command is None:
         parser().print_help()
         return USAGE
@@ -84,7 +88,14 @@ def _agent_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "-c", "--config", action="append", help=say("a configuration file (default: kaname.yaml)", "設定ファイル")
     )
-    command.add_argument("-a", "--agent", help=say("which agent of the file", "ファイルの中のエージェント"))
+    command.add_argument(
+        "-a",
+        "--agent",
+        help=say(
+            "which agent of the file; or FILE.py:NAME, one that a program makes",
+            "ファイルの中のエージェント。プログラムのものは FILE.py:名前",
+        ),
+    )
     command.add_argument("--journal", help=say("where runs are recorded (a file)", "実行を記録するファイル"))
 
 

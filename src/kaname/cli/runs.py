@@ -6,12 +6,14 @@ import argparse
 import asyncio
 import json
 import os
+import shlex
 from datetime import datetime
 
 from ..api.attach import attached
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Opened
 from ..core.install import this_command
+from ..core.project import path_without_project
 from ..core.runs import RunInfo
 from ..core.values import plain_text
 from ..journals.default import choose, default_path
@@ -33,6 +35,9 @@ def main(given: argparse.Namespace) -> int:
     place = journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
     if place not in ("memory", ":memory:") and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no runs yet: there is no {place}", f"まだ記録がありません ({place})"))
+        if os.path.exists(before := path_without_project("journal.db")) and place == default_path():
+            command = f"{this_command()} runs --journal {shlex.quote(before)}"
+            screen.note(say(f"from before kaname.yaml was here: {command}", f"kaname.yaml を作る前の記録: {command}"))
         return DONE if given.action == "list" else FAILED
     given.journal = place
     return to_the_end(lambda ending: _main(given, screen))
@@ -46,12 +51,12 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         run = await _find(journal, given.run, given.action)
         if given.action == "show":
             await tell(journal, run, screen, as_json=given.json)
-            _how_to_go_on([run], given, screen)
+            await _how_to_go_on(journal, [run], given, screen)
             return DONE
         if given.action == "diff":
             return await _diff(journal, run, await _find(journal, given.other, "diff LAST"), screen)
         if given.action == "follow":
-            _how_to_go_on([run], given, screen)
+            await _how_to_go_on(journal, [run], given, screen)
             return await _follow(journal, run, screen, as_json=given.json)
         if given.action == "stop":
             return await _stop(journal, run, screen)
@@ -84,17 +89,26 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - len(left) - 1
         screen.say(left + (padded(one.title, room).rstrip() if room > 8 else ""))
-    _how_to_go_on(runs, given, screen)
+    await _how_to_go_on(journal, runs, given, screen)
     return DONE
 
 
-def _how_to_go_on(runs: list[RunInfo], given: argparse.Namespace, screen: Screen) -> None:
-    broken = [one.run_id for one in runs if one.status == "interrupted"]
-    if broken:
-        how = f"{this_command()} runs resume {broken[0]}{where_it_is(given)}"
-        screen.note(
-            say(f"interrupted: nobody is at it any more; to go on: {how}", f"再開待ち: 実行者がいません。続きは: {how}")
-        )
+async def _how_to_go_on(journal: Journal, runs: list[RunInfo], given: argparse.Namespace, screen: Screen) -> None:
+    """Of the first that stands still."""
+    still = next((one for one in runs if one.status in ("interrupted", "waiting")), None)
+    if still is None:
+        return
+    first = (await read_run(journal, still.run_id, 1))[0].body
+    ours = isinstance(first, Opened) and "origin" in first.recipe
+    whose = f" -a {given.agent}" if given.agent else "" if ours else " -a FILE.py:AGENT"
+    answer = " --answer …" if still.status == "waiting" else ""
+    command = f"{this_command()} runs resume {still.run_id}{answer}{whose}{where_it_is(given)}"
+    waits = (
+        say("it waits for an answer", "回答待ち")
+        if answer
+        else say("interrupted: nobody executes it any more", "再開待ち: 実行者がいません")
+    )
+    screen.note(f"{waits}; {say('to go on', '続きは')}: {command}")
 
 
 async def _find(journal: Journal, wanted: str | None, action: str) -> RunInfo:

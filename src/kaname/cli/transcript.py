@@ -88,6 +88,7 @@ def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, 
     results = {
         e.body.result.call_id: (e, _result(e.body.result, e.time, begun)) for e in events if isinstance(e.body, ToolFinished)
     }
+    finished = frozenset(results)
     for event in events:
         match event.body:
             case Received(message) | Noted(message):
@@ -97,6 +98,8 @@ def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, 
                 yield from [(event, f"({line})") for line in reply.message.thinking.splitlines() if line.strip()]
                 yield from [(event, line) for line in _words(reply.message)]
                 yield from _calls(event, reply, results)
+            case ToolStarted(call) if call.id not in finished:
+                yield event, say(f"… {call.name} was started", f"… {call.name} を開始")
             case ToolFinished(result) if result.call_id in results:
                 yield event, results[result.call_id][1]
             case Asked(_, prompt):

@@ -14,8 +14,14 @@ def state_path(name: str) -> str:
     folder = program_folder()
     if os.path.isfile(os.path.join(folder, FILE)):
         return os.path.join(folder, FOLDER, name)
+    return path_without_project(name)
+
+
+def path_without_project(name: str) -> str:
+    """Where it is, or was, as long as there is no `kaname.yaml`."""
     from hashlib import sha256
 
+    folder = program_folder()
     label = "".join([char if char.isalnum() else "-" for char in os.path.basename(folder)])[:40]
     return os.path.join(user_state(), "programs", f"{label}-{sha256(os.fsencode(folder)).hexdigest()[:8]}", name)
 
