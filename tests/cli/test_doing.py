@@ -59,3 +59,20 @@ async def test_loading_is_told_where_there_is_no_spinner_too(monkeypatch):
     guarded = Guardrails(blocked_patterns=["password"])
     assert "モデル slow を読み込んでいます" in await doing(screen, Slow(), policies=[guarded])
     assert "モデル slow を読み込んでいます …" in screen.err.getvalue()
+
+
+def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):
+    from kaname import Result
+    from kaname.api.result import result_of
+    from kaname.cli.terminal import questions
+    from kaname.core.events import Asked
+    from kaname.core.state import State
+
+    said = iter(["yes", '{"result": "done"}'])
+    monkeypatch.setattr(questions, "somebody_is_there", lambda: True)
+    monkeypatch.setattr(questions, "typed", lambda prompt, screen, colour="": next(said))
+    state = State(questions={"in-doubt:c1": Asked("in-doubt:c1", "?", ("retry", "skip"), in_doubt=True)})
+    result: Result = result_of("r", state, None)
+    screen = Screen(io.StringIO(), io.StringIO())
+    assert questions.ask_the_user(result, screen) == {"in-doubt:c1": {"result": "done"}}
+    assert "is answered with" in screen.err.getvalue()

@@ -88,7 +88,7 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         left = f"{one.run_id[:12]}  {_time(one.created)}  {padded(told_status(one.status), 11)} "
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - len(left) - 1
-        screen.say(left + (padded(one.title, room).rstrip() if room > 8 else ""))
+        screen.say(left + (padded(one.title or _fork_of(one), room).rstrip() if room > 8 else ""))
     await _how_to_go_on(journal, runs, given, screen)
     return DONE
 
@@ -197,6 +197,10 @@ async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) 
     if not lines:
         screen.note(say("no difference", "違いはありません"))
     return FAILED if lines else DONE
+
+
+def _fork_of(run: RunInfo) -> str:
+    return say(f"goes on from {run.base[:12]}", f"{run.base[:12]} の続き") if run.base else ""
 
 
 def _time(stamp: float) -> str:

@@ -48,7 +48,7 @@ def has_dependants(run_id: str, dependants: Sequence[str]) -> str:
     listed = ", ".join(dependants[:5]) + (", …" if len(dependants) > 5 else "")
     return notice(
         "run.has_dependants",
-        "run {run_id} is what {listed} went on from; delete them together with cascade=True",
+        "run {run_id} is what {listed} went on from; delete them together with cascade=True (--cascade)",
         run_id=run_id,
         listed=listed,
     )

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...api.result import Result
+from ...core.errors import InvalidState
 from ...core.events import Asked
 from ...core.values import read_json
+from ...kernel.effects import in_doubt_answer
 from ..messages import translated
 from .screen import Screen
 
@@ -75,10 +77,15 @@ def ask_the_user(result: Result, screen: Screen) -> dict[str, Any]:
     for key, question in result.questions.items():
         alone = len(result.questions) == 1
         options = f"[{'/'.join(question.options)}] " if question.options else "> "
-        answer = typed(options if alone else f"{translated(question.prompt)} {options}", screen)
-        if answer is None:
-            return {}
-        answers[key] = understood(answer)
+        while key not in answers:
+            answer = typed(options if alone else f"{translated(question.prompt)} {options}", screen)
+            if answer is None:
+                return {}
+            try:
+                given = understood(answer)
+                answers[key] = in_doubt_answer(key, given) if question.in_doubt else given
+            except InvalidState as problem:  # asked again: a slip must not end the command
+                screen.note(translated(problem), "red")
     return answers
 
 
