@@ -1,5 +1,6 @@
 """The tutorial, as somebody follows it: the file grows, the server answers, is killed in the middle of an order, and goes on."""
 
+import ast
 import json
 import os
 import re
@@ -18,9 +19,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["tutorial.md", "ja/tutorial.md"])
-def desk(request, tmp_path):
-    page = (DOCS / request.param).read_text(encoding="utf-8")
+def follow(page, tmp_path):
+    page = (DOCS / page).read_text(encoding="utf-8")
     steps = re.findall(r"```python\n(.*?)```", page, re.S)
     trials = re.findall(r"```python try_it.py\n(.*?)```", page, re.S)
     assert (len(steps), len(trials)) == (5, 2)
@@ -107,7 +107,7 @@ def until(happens, seconds=30):
         time.sleep(0.05)
 
 
-def test_tutorial_from_the_first_step_to_the_last(desk):
+def try_the_first_steps(desk):
     desk.write(1)
     assert "800" in desk.try_it(0)
     desk.write(2)
@@ -115,6 +115,32 @@ def test_tutorial_from_the_first_step_to_the_last(desk):
     desk.write(3)
     assert "yen=1600" in desk.try_it(1)
     (desk.folder / "wholesaler.txt").unlink()
+
+
+def test_japanese_tutorial_has_the_same_first_steps_and_the_same_server(tmp_path):
+    japanese, english = follow("ja/tutorial.md", tmp_path), follow("tutorial.md", tmp_path)
+    try_the_first_steps(japanese)
+    assert [ast.dump(without_words(step)) for step in japanese.steps] == [
+        ast.dump(without_words(step)) for step in english.steps
+    ]
+
+
+def without_words(program):
+    """The program, whatever its texts say."""
+
+    class Blank(ast.NodeTransformer):
+        def visit_Constant(self, node):
+            return ast.Constant("") if isinstance(node.value, str) else node
+
+        def visit_JoinedStr(self, node):
+            return ast.Constant("")
+
+    return Blank().visit(ast.parse(program))
+
+
+def test_tutorial_from_the_first_step_to_the_last(tmp_path):
+    desk = follow("tutorial.md", tmp_path)
+    try_the_first_steps(desk)
     desk.write(4)
     desk.serve()
     try:
