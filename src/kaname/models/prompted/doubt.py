@@ -21,15 +21,17 @@ class Doubt:
         self._known = Known(told)
         looked = bool(turn.calls) and all(call.name in turn.pure and result is not None for call, result in turn.calls)
         self._forgotten = turn.unused if looked else []  # nobody is pointed to a tool with effects
+        self._holding = bool(self._forgotten)
 
-    def hold(self, answer: str) -> int:
-        """Up to where the text of an answer can be shown while it is written; from there on it may have to be given again."""
-        if self._forgotten:
+    def clear(self, text: str) -> int:
+        """Up to where this next part of an answer can be shown: from there on it may have to be given again."""
+        if self._holding:
             return 0
-        end = len(answer)
-        while end and (answer[end - 1].isdigit() or answer[end - 1] in ".,．，"):
+        end = len(text)
+        while end and (text[end - 1].isdigit() or text[end - 1] in ".,．，"):
             end -= 1  # a number that may not be all there
-        odd = self._known.unknown(answer[:end])
+        odd = self._known.unknown(text[:end])
+        self._holding = bool(odd)
         return odd[0][0] if odd else end
 
     def about(self, part: Part) -> str:

@@ -76,19 +76,17 @@ class _Held:
 
     def __init__(self, stream: AnswerStream, doubt: Doubt | None) -> None:
         self._stream, self._doubt = stream, doubt
-        self._text, self._shown = "", 0
+        self._held = ""
 
     def feed(self, piece: str) -> str:
-        self._text += self._stream.feed(piece)
-        until = len(self._text) if self._doubt is None else max(self._shown, self._doubt.hold(self._text))
-        shown, self._shown = self._text[self._shown : until], until
+        self._held += self._stream.feed(piece)
+        until = len(self._held) if self._doubt is None else self._doubt.clear(self._held)
+        shown, self._held = self._held[:until], self._held[until:]
         return shown
 
     def rest(self, answer: str) -> str:
         """What has not been shown of it."""
-        if self._text.strip() == answer.strip():
-            return self._text[self._shown :]
-        return "" if self._shown else answer
+        return self._held if self._stream.shown else answer
 
 
 def _cleaned(turn: Turn) -> ToolCall | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 _NUMBER = re.compile(r"\d+(?:[,，]\d{3})*(?:[.．]\d+)?")
@@ -50,4 +51,5 @@ class Known:
         if value <= _SMALL and not places:
             return True
         rounding = 0.5 * 10.0**-places if places else 0.499
-        return any(abs(value - known) <= rounding for known in self._values)
+        place = bisect_left(self._values, value - rounding)
+        return place < len(self._values) and self._values[place] <= value + rounding
