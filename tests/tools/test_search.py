@@ -175,7 +175,11 @@ async def test_as_a_tool_with_sources_to_cite(library):
     tool = SearchTool(library, top_k=3)
     model = ScriptedModel([call("search", query="How long may I work from Thailand?"), "Not at all [remote_work_policy.md#6]."])
     result = await Agent(model, [tool], journal=MemoryJournal()).run("?")
-    passages = json.loads(result.steps[0].observation)["passages"]
+    (found,) = result.state.results.values()
+    passages = found.output["passages"]
+    read = json.loads(result.steps[0].observation)["passages"]
+    assert [set(one) for one in read] == [{"cite", "heading", "text"}] * 3, "what the model reads is short"
+    assert [one["cite"] for one in read] == [one["cite"] for one in passages]
     assert [one["cite"] for one in passages] == [f"[{one['source']}#{one['chunk']}]" for one in passages]
     assert len({one["cite"] for one in passages}) == 3
     assert library.cited(passages[0]["cite"]).text == passages[0]["text"]

@@ -265,7 +265,7 @@ async def test_citations_tell_files_and_searches_apart(pipeline, folder):
     pipeline.add(folder)
     model = ScriptedModel([call("search", query="cups fell"), call("search", query="no smoking"), "Done [rules.md#1]."])
     result = await Agent(model, [SearchTool(pipeline, top_k=1)], journal=MemoryJournal()).run("?")
-    first, second = (json.loads(step.observation)["passages"][0] for step in result.steps[:2])
+    first, second = (one.output["passages"][0] for one in result.state.results.values())
     assert (first["cite"], first["source"]) == ("[2025/report.md#1]", "2025/report.md")
     assert second["cite"] == "[rules.md#1]"
     assert pipeline.cited(first["cite"]).text == "Sales of cups fell."

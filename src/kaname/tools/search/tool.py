@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ...core.codec import dump
 from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
@@ -80,7 +81,8 @@ class SearchTool:
         if not input_text.strip():
             return ToolResult(error="say what to look for", retryable=False)
         hits = await off_loop(lambda: self.pipeline.search(input_text, self.top_k))
-        return ToolResult(_passages(hits, self.max_characters))
+        found = _passages(hits, self.max_characters)
+        return ToolResult(found, shown=dump({**found, "passages": [_to_read(one) for one in found["passages"]]}))
 
 
 def _name(path: str) -> str:
@@ -117,6 +119,11 @@ def _fitting(hit: Hit, most: int) -> str:
     start = max(0, place - room // 2)
     end = start + most
     return ("…" if start else "") + hit.text[start:end] + ("…" if end < len(hit.text) else "")
+
+
+def _to_read(passage: dict[str, Any]) -> dict[str, Any]:
+    """For the model: where it stands is in its `cite`, and the rest would only be more to read."""
+    return {name: passage[name] for name in ("cite", "heading", "text") if name in passage}
 
 
 def _passage(hit: Hit, text: str) -> dict[str, Any]:
