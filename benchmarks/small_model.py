@@ -1,7 +1,7 @@
 """Forty tasks for the local model with the tools that come with kaname, in two halves: changes are made on `tune` and reported on
 `report`, whose tasks nobody looks at in between. Half are Japanese, a third take two steps.
 
-    uv run python benchmarks/small_model.py [tune|report] [json|text|native]
+    uv run python benchmarks/small_model.py [tune|report] [json|text|native] [task numbers…]
 
 A task is solved when the answer holds what must be in it. One model, twenty tasks a half: a difference of one or two is chance.
 """
@@ -121,11 +121,13 @@ def tools(folder):
     return [CalculatorTool(), DatabaseTool(folder / "shop.db"), SearchTool(documents), exchange]
 
 
-async def main(half, mode):
+async def main(half, mode, *only):
     model, kinds, right = Local() if mode == "json" else Local(tool_mode=mode), {}, 0
     with tempfile.TemporaryDirectory() as folder:
         given = tools(Path(folder))
         for number, (kind, question, wanted) in enumerate(TASKS[half]):
+            if only and str(number) not in only:
+                continue
             begun = time.perf_counter()
             agent = Agent(model, given, journal="memory")
             result = await agent.run(question)
@@ -140,7 +142,10 @@ async def main(half, mode):
             for step in result.steps:
                 made = f"{step.action}({json.dumps(step.action_input, ensure_ascii=False)}) = {str(step.observation)[:140]!r}"
                 print(f"      {made if step.action else str(step.thought)[:200]!r}", flush=True)
-    print(f"{half}, {mode}: {right} of {len(TASKS[half])}; " + ", ".join([f"{kind} {a}/{b}" for kind, (a, b) in kinds.items()]))
+    print(
+        f"{half}, {mode}: {right} of {len(only) or len(TASKS[half])}; "
+        + ", ".join([f"{kind} {a}/{b}" for kind, (a, b) in kinds.items()])
+    )
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ async def test_answer_without_odd_numbers_is_asked_for_once_and_streamed():
 async def test_number_in_an_argument_from_nowhere_is_doubted_once_and_run_if_it_is_meant():
     script = [call("calculate", expression="15*999"), call("calculate", expression="15*999"), answer("14985")]
     seen, server = await run(script, TOOLS, "What do 15 teapots cost?")
-    assert "999 is neither in the question nor in a result: look it up first" in said_last(server.requests[1])
+    assert "999 is neither in the question nor in a result: look it up or work it out first" in said_last(server.requests[1])
     assert [chunk.data["content"] for chunk in seen if chunk.type == "tool_response"] == ["14985"]
 
 

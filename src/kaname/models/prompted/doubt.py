@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.codec import dump
 from ...core.messages import ModelRequest, Part, Text, ToolCall, ToolResult
 from ...core.openai_shape import result_text
-from .numbers import Known, numbers
+from .numbers import Known
 from .offer import Turn
 
 
@@ -37,14 +37,13 @@ class Doubt:
     def about(self, part: Part) -> str:
         """What to say to the model; nothing if there is nothing to doubt."""
         if isinstance(part, ToolCall):
-            odd = self._known.unknown(dump(part.args)) if part.name in self._turn.pure else []
-            return f"{odd[0][1]} {_NOWHERE}: look it up first, or repeat the call." if odd else ""
+            odd = self._known.unknown(dump(part.args))
+            return f"{odd[0][1]} {_NOWHERE}: look it up or work it out first, or repeat the call." if odd else ""
         text = part.text if isinstance(part, Text) else ""
         if odd := self._known.unknown(text):
             return f"{odd[0][1]} {_NOWHERE}: use a tool to work it out, or repeat the answer."
-        missing = [number for number in self._forgotten if number not in numbers(text)]
-        if missing:
-            return f"{', '.join(missing)} of the question was not used: use a tool with it, or repeat the answer."
+        if self._forgotten:
+            return f"{', '.join(self._forgotten)} of the question was not used: use a tool with it, or repeat the answer."
         return ""
 
 
