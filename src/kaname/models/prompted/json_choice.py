@@ -25,6 +25,7 @@ from .numbers import plain_signs
 from .offer import CUT_OFF, Offer, Turn, offer_for, turn_of
 
 _ASKED_AGAIN = 2
+_FORCED = (1, 2)  # calls made so far: with none it may know by itself, and after more of them it has looked enough
 
 
 async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelReply:
@@ -55,6 +56,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelR
         if not problem and left and doubt is not None and (problem := doubt.about(part)):
             doubt = None  # once
             messages = (*messages, assistant(said.message.text), user(problem))
+            offer = _without_answer(offer, turn) if isinstance(part, Text) else offer
             continue
         if problem and left:
             messages = (*messages, assistant(said.message.text), user(problem))
@@ -99,6 +101,12 @@ def _cleaned(turn: Turn) -> ToolCall | None:
     args = {name: plain_signs(value) if isinstance(value, str) else value for name, value in call.args.items()}
     again = ToolCall("", call.name, args)
     return again if args != call.args and not _given_before(again, turn) else None
+
+
+def _without_answer(offer: Offer, turn: Turn) -> Offer:
+    """After a doubt: a small model repeats what it said if it may. Only tools that look are left to it, and only at first."""
+    looking = tuple([tool for tool in offer.tools if tool.effect == "pure"])
+    return replace(offer, tools=looking, answer=False) if len(turn.calls) in _FORCED else offer
 
 
 def _thoughts(said: ModelReply) -> tuple[Part, ...]:
