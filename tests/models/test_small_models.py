@@ -153,3 +153,27 @@ def test_numbers_are_read_without_commas_and_in_plain_signs():
     assert numbers("1,234 と ５６．５、 7, 8 and 1,23") == ["1234", "56.5", "7", "8", "1", "23"]
     assert plain_signs("１，２００×３ − 4÷2") == "1200*3 - 4/2"
     assert {0.08, 1.08, 0.92} <= forms("8")
+
+
+def offered(request):
+    """The tools, and the answer, that the schema lets it choose."""
+    schema = request["response_format"]["json_schema"]["schema"]
+    return [form["properties"]["tool"]["const"] for form in schema.get("anyOf", [schema])]
+
+
+async def test_answer_is_not_on_offer_right_after_a_doubt_and_neither_is_what_has_effects():
+    @tool
+    def order(item: str) -> str:
+        """Order."""
+        return "ordered"
+
+    script = [call("price", item="teapot"), answer("15 teapots cost 4200 yen."), call("calculate", expression="15*4200")]
+    _, server = await run([*script, answer("63000")], (*TOOLS, order), "What do 15 teapots cost?")
+    assert offered(server.requests[1]) == ["price", "calculate", "order", "answer"]
+    assert offered(server.requests[2]) == ["price", "calculate"]
+    assert offered(server.requests[3]) == ["price", "calculate", "order", "answer"]
+
+
+async def test_answer_before_any_call_is_only_doubted_in_words():
+    _, server = await run([answer("It ended in 1945."), answer("It ended in 1945.")], TOOLS, "When did the war end?")
+    assert offered(server.requests[1]) == ["price", "calculate", "answer"]
