@@ -8,6 +8,7 @@ import pytest
 from kaname import Agent, MemoryJournal, Policy, ScriptedModel, SqliteJournal, call, tool
 from kaname.core.errors import JournalFull, UnexpectedError
 from kaname.core.messages import Message, ModelReply, Provided, ToolCall, Usage, assistant
+from kaname.core.runs import UNDER_WAY
 from kaname.core.steps import CallModel, Finish, Stop
 from tests.parts import add
 
@@ -134,12 +135,19 @@ async def test_a_strange_price_does_not_spoil_the_journal(tmp_path, cost):
     await journal.close()
 
 
+async def awaited(agent, run_id):
+    try:
+        return await agent.run("go", run_id=run_id)
+    finally:
+        await agent.close()
+
+
 async def test_a_second_cancellation_does_not_lose_the_end_of_the_run(tmp_path):
     journal = SqliteJournal(tmp_path / "journal.db")
     agent = Agent(ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Slow()], journal=journal)
     await agent.run("warm")
     for number in range(40):
-        task = asyncio.create_task(agent._awaited("go", {"run_id": f"r{number}"}))
+        task = asyncio.create_task(awaited(agent, f"r{number}"))
         for _ in range(number % 20):
             await asyncio.sleep(0)
         task.cancel()
@@ -147,7 +155,7 @@ async def test_a_second_cancellation_does_not_lose_the_end_of_the_run(tmp_path):
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     async with asyncio.timeout(5):
-        while await journal.runs(status="running"):  # nobody waits for their end any more, but it comes
+        while any(card.status in UNDER_WAY for card in await journal.runs()):  # nobody waits for their end, but it comes
             await asyncio.sleep(0.01)
     await journal.close()
 

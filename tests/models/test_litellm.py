@@ -34,7 +34,7 @@ def test_nothing_of_it_is_loaded_before_its_first_use():
 
 def test_a_clear_word_when_it_is_not_installed(monkeypatch):
     monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"groq/llama goes through LiteLLM.*pip install 'kaname\[litellm\]'"):
+    with pytest.raises(ConfigError, match=r"groq/llama goes through LiteLLM.*pip install .*\[litellm\]'"):
         resolve("groq/llama")
 
 
