@@ -141,3 +141,13 @@ async def test_deps_are_lent_to_children_undo_and_policies():
 async def test_deps_of_a_sequence_reach_its_tools():
     steps = [step async for step in asking().steps("How many?", deps=a_shop())]
     assert any("kyoto: 12" in str(step) for step in steps)
+
+
+async def test_deps_are_brought_to_a_replay_that_runs_tools_again():
+    agent = asking()
+    result = await agent.run("How many?", deps=a_shop())
+    assert (await agent.replay(result.run_id)).same
+    assert (await agent.replay(result.run_id, rerun_pure_tools=True, deps=a_shop())).same
+    assert not (await agent.replay(result.run_id, rerun_pure_tools=True, deps=a_shop("osaka"))).same
+    with pytest.raises(ConfigError, match="tool stock wants deps"):
+        await agent.replay(result.run_id, rerun_pure_tools=True)

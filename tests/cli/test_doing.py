@@ -68,9 +68,7 @@ def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):
     from kaname.core.events import Asked
     from kaname.core.state import State
 
-    said = iter(["yes", '{"result": "done"}'])
-    monkeypatch.setattr(questions, "somebody_is_there", lambda: True)
-    monkeypatch.setattr(questions, "typed", lambda prompt, screen, colour="": next(said))
+    monkeypatch.setattr("sys.stdin", Terminal('yes\n{"result": "done"}\n'))
     state = State(questions={"in-doubt:c1": Asked("in-doubt:c1", "?", ("retry", "skip"), in_doubt=True)})
     result: Result = result_of("r", state, None)
     screen = Screen(io.StringIO(), io.StringIO())

@@ -1,6 +1,9 @@
 """The file that `kaname init` writes is right as it is, and right with every line uncommented."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -39,16 +42,20 @@ def test_template_is_valid_as_it_is_and_uncommented(all_of_it, tmp_path, monkeyp
     assert code == 0, capsys.readouterr()
 
 
-def test_runs_from_before_the_file_was_there_are_told_of(tmp_path, monkeypatch, capsys):
-    from kaname import Agent, ScriptedModel
-    from kaname.core import project
+def test_runs_from_before_the_file_was_there_are_told_of(tmp_path):
+    (tmp_path / "program.py").write_text(
+        'from kaname import Agent, ScriptedModel\nAgent(ScriptedModel(["hi"])).run_sync("hello")'
+    )
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "KANAME_LANG": "en"}
 
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.delenv("KANAME_JOURNAL", raising=False)
-    monkeypatch.setattr(project, "program_folder", lambda: str(tmp_path))
-    Agent(ScriptedModel(["hi"])).run_sync("hello")
-    assert main(["init"]) == 0
-    assert main(["runs"]) == 0
-    before = project.path_without_project("journal.db")
-    assert f"kaname runs --journal {before}" in capsys.readouterr().err
+    def python(*arguments):
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+
+    python("program.py")
+    assert "hello" in python("-m", "kaname.cli.main", "runs").stdout
+    python("-m", "kaname.cli.main", "init")
+    told = python("-m", "kaname.cli.main", "runs").stderr
+    place = told.partition("runs --journal ")[2].strip()
+    assert "hello" in python("-m", "kaname.cli.main", "runs", "--journal", place).stdout

@@ -321,13 +321,15 @@ class Agent(Generic[OutputT]):
             raise ConfigError(f"at is the number of a fact, not {at!r}")
         return self._run(new, partial(beginning.fork, new, run_id, at, message, given), deps, abort_event)
 
-    async def replay(self, run_id: str, *, rerun_pure_tools: bool = False) -> Replay:
-        """Run a recorded run again, offline, and compare: did it take the same decisions?"""
+    async def replay(self, run_id: str, *, rerun_pure_tools: bool = False, deps: Any = None) -> Replay:
+        """Run a recorded run again, offline, and compare: did it take the same decisions? `deps`: for tools that are rerun."""
         from .replay import replay
 
         if self.servers is not None:  # what their tools take is checked again; none of them is called
             await self.servers.start()
-        return await replay(self.recipe, self.journal, run_id, describe(self.recipe), rerun_pure_tools=rerun_pure_tools)
+        if rerun_pure_tools:
+            check_deps(self.tools, deps)
+        return await replay(self.recipe, self.journal, run_id, describe(self.recipe), rerun_pure_tools, deps)
 
     # The conversation of an open agent
 

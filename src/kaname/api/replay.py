@@ -96,19 +96,24 @@ class _RecordedTool:
 
 
 async def replay(
-    recipe: Recipe, journal: Journal, run_id: str, described: Mapping[str, Any], *, rerun_pure_tools: bool = False
+    recipe: Recipe,
+    journal: Journal,
+    run_id: str,
+    described: Mapping[str, Any],
+    rerun_pure_tools: bool = False,
+    deps: Any = None,
 ) -> Replay:
     events = await read_run(journal, run_id)
     first = events[0].body
     base = first.base if isinstance(first, Opened) else None
     state = await load(journal, *base) if base else State()
     state.seq = 0
-    again = await _run_again(recipe, state, events, rerun_pure_tools)
+    again = await _run_again(recipe, state, events, rerun_pure_tools, deps)
     changes = tuple(_changes(first.recipe if isinstance(first, Opened) else {}, described))
     return Replay(run_id, _first_difference(events, again), changes)
 
 
-async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool) -> list[Event]:
+async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
     results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
     tools: dict[str, Action] = {name: _RecordedTool(tool, results, really_run) for name, tool in recipe.tools.items()}
     policies = tuple([policy for policy in recipe.policies if not isinstance(policy, Timeout | Deadline)])
@@ -122,6 +127,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             decided.append(event)
 
     scope = Scope(run, offline, journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time))
+    scope.deps = deps
     noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
     numbered = [body for body in noted if isinstance(body.data.get("reply"), int)]
     scope.recalled = {(body.name, body.data["reply"]): body.data.get("value") for body in numbered}

@@ -22,7 +22,7 @@ from ..journals.default import default_path
 from ..kernel.ports import Model
 from ..models.registry import resolve
 from ..strategies.stop import cost, deadline, max_steps
-from ..tools.loading import all_tools, tools_from
+from ..tools.loading import all_tools, object_from
 from .messages import say
 from .terminal.questions import somebody_is_there, yes
 from .terminal.screen import Screen
@@ -62,7 +62,7 @@ def programs_agent(given: argparse.Namespace) -> Agent | None:
     place = given.agent or ""
     if ":" not in place:
         return None
-    (found,) = tools_from(place, Path.cwd())
+    found = object_from(place, Path.cwd())
     if not isinstance(found, Agent):
         raise ConfigError(say(f"{place} is no Agent, but {found!r:.100}", f"{place} は Agent ではありません: {found!r:.100}"))
     return found

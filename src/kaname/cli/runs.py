@@ -100,7 +100,7 @@ async def _how_to_go_on(journal: Journal, runs: list[RunInfo], given: argparse.N
         return
     first = (await read_run(journal, still.run_id, 1))[0].body
     ours = isinstance(first, Opened) and "origin" in first.recipe
-    whose = f" -a {given.agent}" if given.agent else "" if ours else " -a FILE.py:AGENT"
+    whose = f" -a {shlex.quote(given.agent)}" if given.agent else "" if ours else " -a FILE.py:AGENT"
     answer = " --answer …" if still.status == "waiting" else ""
     command = f"{this_command()} runs resume {still.run_id}{answer}{whose}{where_it_is(given)}"
     waits = (

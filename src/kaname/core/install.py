@@ -13,9 +13,7 @@ def this_command() -> str:
     import shutil
 
     own = Path(sys.executable).with_name("kaname")
-    if shutil.which("kaname") or not own.exists():
-        return "kaname"
-    return shlex.quote(str(own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own))
+    return "kaname" if shutil.which("kaname") or not own.exists() else shlex.quote(str(own))
 
 
 def install_command(extra: str) -> str:

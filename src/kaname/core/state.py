@@ -151,8 +151,8 @@ def _opened(state: State, body: Opened, event: Event) -> None:
 
 def _resumed(state: State, body: Resumed, event: Event) -> None:
     state.attempt = body.attempt
-    led_nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete", "blocked")
-    led_nowhere = led_nowhere or state.limit is not None
+    nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete", "blocked")
+    led_nowhere = nowhere or state.limit is not None
     state.stop, state.output = None, None
     if body.renewed:
         state.spent, state.limit = Spent(), None

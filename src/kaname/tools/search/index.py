@@ -115,6 +115,13 @@ class Index:
             rows = self._db.execute("SELECT path, modified, size, digest, chunks, problem FROM files ORDER BY path")
             return [FileRow(*row) for row in rows]
 
+    def some_paths(self, most: int) -> tuple[list[str], int]:
+        """The first so many, and how many there are."""
+        with self._reading():
+            paths = [path for (path,) in self._db.execute("SELECT path FROM files ORDER BY path LIMIT ?", (most,))]
+            (every,) = self._db.execute("SELECT count(*) FROM files").fetchone()
+        return paths, every
+
     def put(self, file: FileRow, chunks: Sequence[Chunk], vectors: Any) -> None:
         """A file, in the place of what was known of it: all of it or nothing."""
         import numpy

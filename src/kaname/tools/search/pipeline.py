@@ -55,6 +55,10 @@ class RAGPipeline:
     def files(self) -> list[FileRow]:
         return self._index.files()
 
+    def some_paths(self, most: int) -> tuple[list[str], int]:
+        """The first so many of its files, and how many there are."""
+        return self._index.some_paths(most)
+
     def add(self, *paths: str | Path, progress: Progress | None = None, forget: bool = False) -> Added:
         """Files, and folders with all that is in them. What has not changed is passed over; what is gone is forgotten.
 

@@ -72,10 +72,9 @@ class SearchTool:
         given = self._given
         if not isinstance(given, RAGPipeline) and not (default_index() if given is None else Path(given)).exists():
             return ""  # whoever searches is told
-        files = self.pipeline.files()
-        names = [_name(row.path) for row in files[:_LISTED]]
-        more = f" and {len(files) - _LISTED} more" if len(files) > _LISTED else ""
-        return f" ({', '.join(names)}{more})" if names else ""
+        paths, every = self.pipeline.some_paths(_LISTED)
+        more = f" and {every - _LISTED} more" if every > _LISTED else ""
+        return f" ({', '.join(map(_name, paths))}{more})" if paths else ""
 
     async def execute(self, input_text: str) -> ToolResult:
         if not input_text.strip():
