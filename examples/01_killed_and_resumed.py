@@ -13,7 +13,7 @@ from kaname import Agent, ScriptedModel, call, tool
 @tool(effect="pure")
 async def price(item: str) -> int:
     """The price of an item, in yen."""
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2 if item == "tea" else 1.5)  # killed when the tea is known and the cake is not
     return {"tea": 300, "cake": 450}[item]
 
 
