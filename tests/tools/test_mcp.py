@@ -158,7 +158,8 @@ async def test_what_a_server_asks_reaches_the_user():
         asked.append((server, question, list(schema["properties"])))
         return {"name": "Ann"} if len(asked) == 1 else None
 
-    async with agent([call("ask"), call("ask"), "ok"], {"everyday": make()}, elicit=elicit) as made:
+    legacy = {"server": make(), "protocol": "legacy"}
+    async with agent([call("ask"), call("ask"), "ok"], {"everyday": legacy}, elicit=elicit) as made:
         first, second = await answers(made)
     assert (first.output, second.output) == ("accept: Ann", "decline")
     assert asked[0] == ("everyday", "Who are you?", ["name"])
@@ -278,10 +279,21 @@ for line in sys.stdin:
         result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "mini", "version": "1"}}
     elif message.get("method") == "tools/list":
         result = {"tools": [{"name": "nothing", "inputSchema": {"type": "object"}}]}
+    elif "id" in message and "silent" not in sys.argv:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "what?"}}), flush=True)
+        continue
     else:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
+
+
+async def test_a_server_that_does_not_know_the_newest_protocol_is_greeted_in_the_old_way():
+    for more in ([], ["silent"]):
+        mini = {"command": sys.executable, "args": ["-c", MINI, *more], "start_timeout": 20}
+        async with agent(["hi"], {"mini": mini}) as made:
+            assert not made.servers.problems
+            assert list(made.tools) == ["nothing"]
 
 
 async def test_a_servers_helpers_go_with_it(tmp_path):

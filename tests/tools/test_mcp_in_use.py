@@ -60,6 +60,8 @@ for line in sys.stdin:
         threading.Thread(target=say).start()
         if mode == "once": time.sleep(0.2); os._exit(3)
     elif mode == "pid": continue
+    elif method == "server/discover" and mode != "mute":
+        out({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "Method not found"}})
 if mode == "pid":
     while True: time.sleep(1)
 """
@@ -551,6 +553,7 @@ _FORM = {
     "command": sys.executable,
     "args": ["-c", "from tests.tools.test_mcp_in_use import asking_server; asking_server().run(show_banner=False)"],
     "cwd": os.getcwd(),
+    "protocol": "legacy",
 }
 
 

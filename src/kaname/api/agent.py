@@ -45,6 +45,7 @@ from .run import Begin, Run, blocking, find_live, recorded
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
     from ..tools.mcp.servers import McpServers
     from .config.build import Config
@@ -94,7 +95,7 @@ class Agent(Generic[OutputT]):
         sinks: Iterable[Sink] = (),
         context: ContextPart | Sequence[ContextPart] = (),
         settings: Mapping[str, Any] | None = None,
-        mcp_servers: Mapping[str, Any] | None = None,
+        mcp_servers: Servers | None = None,
         elicit: Elicit | None = None,
     ) -> None:
         if is_config(model):
@@ -114,6 +115,7 @@ class Agent(Generic[OutputT]):
         rules = with_defaults(stops, without=judged_by(strategy))
         limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
         self.tools = ToolRegistry(as_list(tools))
+        self.servers = self._serving(mcp_servers, elicit) if mcp_servers else None
         self.recipe = Recipe(
             name,
             strategy,
@@ -122,12 +124,11 @@ class Agent(Generic[OutputT]):
             (*limits, *policies, *([] if any(isinstance(one, Retry) for one in policies) else [Retry()]), Timeout()),
             rules,
             instructions,
-            parts,
+            parts if self.servers is None else (self.servers.instruct, *parts),
             dict(as_mapping("settings", settings, "{'temperature': 0}")),
         )
         self.journal = choose(journal)
         self.sinks = sinks
-        self.servers = self._serving(mcp_servers, elicit) if mcp_servers else None
         self.origin: Mapping[str, Any] = {}  # how it was made, for a front end that wants to make it again
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
@@ -145,10 +146,11 @@ class Agent(Generic[OutputT]):
         parts |= {name: value for name, value in own.items() if value is not None and value != "" and value != ()}
         Agent.__init__(self, parts.pop("model"), [*parts.pop("tools"), *tools], **parts)
 
-    def _serving(self, servers: Mapping[str, Any], elicit: Elicit | None) -> McpServers:
+    def _serving(self, servers: Servers, elicit: Elicit | None) -> McpServers:
         from ..tools.mcp.servers import McpServers
+        from .sampling import answers_for
 
-        return McpServers(servers, self.tools, elicit)
+        return McpServers(servers, self.tools, elicit, answers_for(self))
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from ..kernel.ports import ContextPart, Journal, Policy, Sink, StopRule, Strategy
     from ..strategies.stop import Rules
+    from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
 
 
@@ -23,5 +24,5 @@ class AgentOptions(TypedDict, total=False):
     sinks: Iterable[Sink]
     context: ContextPart | Sequence[ContextPart]
     settings: Mapping[str, Any] | None
-    mcp_servers: Mapping[str, Any] | None
+    mcp_servers: Servers | None
     elicit: Elicit | None

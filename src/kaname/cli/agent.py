@@ -140,18 +140,16 @@ def journal_for(given: argparse.Namespace) -> str | None:
 
 
 def asking(screen: Screen) -> Any:
-    """What a tool server asks is asked at the terminal; without one it is declined."""
+    """What a tool server asks is asked at the terminal; without one, servers are told that nobody can be asked."""
 
     async def elicit(server: str, question: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-        if not somebody_is_there():
-            return None
         from .terminal.elicitation import filled_in
 
         async with one_at_a_time:
             return await filled_in(server, question, schema, screen)
 
     one_at_a_time = asyncio.Lock()
-    return elicit
+    return elicit if somebody_is_there() else None
 
 
 def _limits(given: argparse.Namespace) -> list[Any] | None:

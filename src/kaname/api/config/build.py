@@ -144,13 +144,29 @@ def load_config(*files: str | Path) -> Config:
     reading = Reading()
     for file in files:
         reading.read(Path(file))
-    if not reading.mistakes or reading.value:
-        _check(reading)
     folder = str(Path(files[-1]).resolve().parent) if files else "."
+    if not reading.mistakes or reading.value:
+        _read_server_files(reading, Path(folder))
+        _check(reading)
     if reading.mistakes:
         _look_for_tools(reading, Path(folder))  # it will not start: then all that is wrong is worth knowing
     reading.raise_all()
     return Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
+
+
+def _read_server_files(reading: Reading, folder: Path) -> None:
+    """In the place of the name of another MCP client's config file, the servers that it names."""
+    agents = [(_mapping(agent), ("agents", name)) for name, agent in _mapping(_mapping(reading.value).get("agents")).items()]
+    for held, where in [(_mapping(reading.value), ()), *agents]:
+        file = held.get("mcp_servers")
+        if isinstance(file, str) and isinstance(held, dict):
+            from ...tools.mcp.config import servers_by_name
+
+            try:
+                held["mcp_servers"] = servers_by_name(folder / Path(file).expanduser())
+            except ConfigError as problem:
+                reading.wrong((*where, "mcp_servers"), str(problem))
+                del held["mcp_servers"]
 
 
 def _look_for_tools(reading: Reading, folder: Path) -> None:

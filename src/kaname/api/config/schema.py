@@ -22,6 +22,20 @@ def _map_of(told: str, each: dict[str, Any]) -> dict[str, Any]:
 
 _TEXTS = _a("array", items={"type": "string"})
 _TIME = ["string", "number"]
+_OAUTH = _mapping(
+    "How to sign in.",
+    {
+        "scopes": _a(["string", "array"], "what to ask for"),
+        "client_id": _a("string", "of a client that was registered before"),
+        "client_secret": _a("string", "better from the environment"),
+        "client_metadata_url": _a("string"),
+        "issuer": _a("string", "with client_credentials: the only server that the secret is sent to"),
+        "callback_port": _a("integer", "where the browser comes back to, on this machine"),
+        "grant": _a(
+            "string", "browser, or client_credentials for a program without a person", enum=["browser", "client_credentials"]
+        ),
+    },
+)
 _SERVER = _mapping(
     "A tool server (MCP): a command to start, or an address.",
     {
@@ -38,9 +52,21 @@ _SERVER = _mapping(
         "required": _a("boolean", "nothing runs without it"),
         "disabled": _a("boolean"),
         "library": _a("boolean", "its resources and prompts as tools for the model"),
+        "tools": {**_TEXTS, "description": "those that are wanted, if not all"},
+        "exclude_tools": {**_TEXTS, "description": "those that are not wanted"},
+        "roots": {**_TEXTS, "description": "folders that the server is told of"},
+        "sampling": _a("boolean", "it may ask the agent's model, at the agent's cost"),
+        "protocol": _a(
+            "string", "auto, or legacy for a server whose tools ask their user in the older way", enum=["auto", "legacy"]
+        ),
+        "auth": {
+            "description": "oauth, or a mapping with what is known for it",
+            "anyOf": [{"const": "oauth"}, _OAUTH],
+        },
     },
 )
 _SERVERS = _map_of("Tool servers (MCP) by name.", _SERVER)
+_SERVER_FILE = _a("string", "the config file of another MCP client, from this file's folder")
 _PROVIDER = _mapping(
     "How to reach a provider.",
     {
@@ -110,7 +136,7 @@ _AGENT = _mapping(
         "tools": {**_TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search"},
         "mcp_servers": {
             "description": "servers of its own, by name; or a list of names of those below, if not all of them",
-            "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS],
+            "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS, _SERVER_FILE],
         },
         "stops": _STOPS,
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
@@ -135,7 +161,7 @@ SCHEMA: dict[str, Any] = {
             "properties": {"provider": {"type": "string"}},
             "additionalProperties": _PROVIDER,
         },
-        "mcp_servers": _SERVERS,
+        "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
     },
 }

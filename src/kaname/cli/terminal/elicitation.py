@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,8 @@ class Unfit(Exception):
 async def filled_in(server: str, question: str, schema: Mapping[str, Any], screen: Screen) -> dict[str, Any] | None:
     """The answers in the schema's types. `None`: the person declines (Ctrl-D)."""
     screen.note(f"{server}: {question}", "yellow")
+    if schema.get("callback"):
+        return await _signed_in(str(schema["url"]), screen)
     if schema.get("url"):
         return await _opened(server, str(schema["url"]), screen)
     fields = schema.get("properties") or {}
@@ -34,6 +37,18 @@ async def filled_in(server: str, question: str, schema: Mapping[str, Any], scree
             return None
         answers |= given
     return answers
+
+
+async def _signed_in(address: str, screen: Screen) -> dict[str, Any] | None:
+    """The browser calls back by itself; from another machine, the address it ended at is pasted."""
+    screen.note(say(f"  open {address}", f"  次のページを開いてください: {address}"), "yellow")
+    webbrowser.open(address)
+    told = say(
+        "  waiting for the browser; without one here, paste the address where the page ended: ",
+        "  ブラウザを待っています。このマシンにブラウザがなければ、最後に開いたアドレスを貼り付けてください: ",
+    )
+    answer = await typed_line(told, screen)
+    return None if answer is None else {"url": answer} if answer else {}
 
 
 async def _opened(server: str, address: str, screen: Screen) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Unpack JSON that a model wrote as a text where the schema has an object or a list."""
+"""Mend arguments where there is one reading: JSON written as a text is unpacked, a null that means nothing is left out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.values import read_json
-from .schema import item_schemas, mapping, resolve, type_names
+from .schema import item_schemas, mapping, problems, resolve, type_names
 
 _DEEPEST, _MOST_WORK = 20, 20_000
 
 
 def mended(args: dict[str, Any], schema: Any) -> dict[str, Any]:
-    """The arguments with such texts unpacked, wherever they stand; the same object where there are none."""
+    """The arguments with such texts unpacked and such nulls left out, wherever they stand; the same object without any."""
     work = [_MOST_WORK]
 
     def mend(value: Any, schema: Any, depth: int) -> Any:
@@ -25,7 +25,8 @@ def mended(args: dict[str, Any], schema: Any) -> dict[str, Any]:
             value = _unpacked(value)
         if isinstance(value, dict):
             known, others = mapping(schema.get("properties")), schema.get("additionalProperties", True)
-            return {name: mend(item, known.get(name, others), depth + 1) for name, item in value.items()}
+            given = {name: item for name, item in value.items() if item is not None or not _is_absent(name, schema, root)}
+            return {name: mend(item, known.get(name, others), depth + 1) for name, item in given.items()}
         if isinstance(value, list):
             first, rest = item_schemas(schema)
             return [mend(item, first[n] if n < len(first) else rest, depth + 1) for n, item in enumerate(value)]
@@ -34,6 +35,15 @@ def mended(args: dict[str, Any], schema: Any) -> dict[str, Any]:
     root = schema
     made: dict[str, Any] = mend(args, schema, 0)
     return args if made == args else made
+
+
+def _is_absent(name: str, schema: Mapping[str, Any], root: Any) -> bool:
+    """Whether a null says no more than leaving it out would: it does not fit there, and it may be left out."""
+    known, required = mapping(schema.get("properties")), schema.get("required")
+    if name not in known or (isinstance(required, list) and name in required):
+        return False
+    named = {key: root[key] for key in ("$defs", "definitions") if key in mapping(root)}
+    return bool(problems(None, {**named, **mapping(known[name])}))
 
 
 def _wants_container(schema: Any, root: Any, depth: int) -> bool:

@@ -12,8 +12,9 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError, nearest
 from ...core.notices import Notice, notice
 from ...core.record import field, record
+from .client_files import servers_of_file
 
-_KNOWN = (
+KNOWN = (
     "command",
     "args",
     "env",
@@ -27,9 +28,23 @@ _KNOWN = (
     "required",
     "disabled",
     "library",
+    "tools",
+    "exclude_tools",
+    "roots",
+    "sampling",
+    "auth",
+    "protocol",
+    "server",
 )
+_PROTOCOLS = ("auto", "legacy")
+_AUTH = ("scopes", "client_id", "client_secret", "client_metadata_url", "callback_port", "grant", "issuer")
+_GRANTS = ("browser", "client_credentials")
 _TYPES = {"stdio": "command", "http": "url", "streamable-http": "url", "streamable_http": "url", "sse": "url"}
 _PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):([^/@\s]*)@")
+
+
+Servers = Mapping[str, Any] | str | os.PathLike[str]
+"""Servers by name; or the path of a config file that another MCP client has."""
 
 
 @record
@@ -49,6 +64,12 @@ class Entry:
     required: bool = False
     library: bool = False  # its resources and prompts as tools for the model
     sse: bool = False  # the older way over HTTP
+    tools: tuple[str, ...] | None = None  # those that are wanted, if not all
+    exclude_tools: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()  # folders that the server is told of
+    sampling: bool = False  # it may ask the agent's model, at the agent's cost
+    auth: Mapping[str, Any] | None = None  # OAuth, and what is known for it
+    protocol: str = "auto"  # the newest that both know; "legacy": with a handshake, as before 2026-07-28
 
     @property
     def told(self) -> str:
@@ -60,11 +81,19 @@ def without_password(text: str) -> str:
     return _PASSWORD.sub(r"\1:***@", text)
 
 
-def entries(servers: Mapping[str, Any]) -> list[Entry]:
-    """The servers that are to be used; a disabled one is left out."""
+def servers_by_name(servers: Servers) -> Mapping[str, Any]:
+    """As they are given in a mapping, or in the config file of another client."""
+    if isinstance(servers, str | os.PathLike):
+        return servers_of_file(servers, KNOWN)
     if not isinstance(servers, Mapping):
-        raise ConfigError(f"mcp_servers is a mapping of names to servers, not {servers!r}")
-    read = [_entry(name, given) for name, given in servers.items()]
+        raise ConfigError(f"mcp_servers is a mapping of names to servers, or another client's file, not {servers!r}")
+    inner = servers.get("mcpServers")
+    return inner if len(servers) == 1 and isinstance(inner, Mapping) else servers
+
+
+def entries(servers: Servers) -> list[Entry]:
+    """The servers that are to be used; a disabled one is left out."""
+    read = [_entry(name, given) for name, given in servers_by_name(servers).items()]
     return [one for one in read if one is not None]
 
 
@@ -84,14 +113,14 @@ def _entry(name: Any, given: Any) -> Entry | None:
     if not isinstance(given, Mapping):
         return Entry(name, server=given)
     for key in given:
-        if key not in _KNOWN:
-            raise _wrong(place, notice("mcp.unknown_key", "unknown key {key!r}", key=key) + nearest(str(key), _KNOWN))
+        if key not in KNOWN:
+            raise _wrong(place, notice("mcp.unknown_key", "unknown key {key!r}", key=key) + nearest(str(key), KNOWN))
     return None if _flag(given, "disabled", place) else _read(name, given, place)
 
 
 def _read(name: str, given: Mapping[str, Any], place: str) -> Entry:
     command, url = _text(given, "command", place), _text(given, "url", place)
-    if bool(command) == bool(url):
+    if [bool(command), bool(url), given.get("server") is not None].count(True) != 1:
         raise _wrong(place, notice("mcp.command_or_url", "give either command or url"))
     if url and not url.startswith(("http://", "https://")):
         told = without_password(url)
@@ -115,6 +144,13 @@ def _read(name: str, given: Mapping[str, Any], place: str) -> Entry:
         required=_flag(given, "required", place),
         library=_flag(given, "library", place),
         sse=_kind(given, "command" if command else "url", place) == "sse",
+        tools=None if given.get("tools") is None else _names(given, "tools", place),
+        exclude_tools=_names(given, "exclude_tools", place),
+        roots=_names(given, "roots", place),
+        sampling=_flag(given, "sampling", place),
+        auth=_auth(given.get("auth"), bool(url), f"{place}.auth"),
+        server=given.get("server"),
+        protocol=_protocol(given.get("protocol", "auto"), place),
     )
 
 
@@ -173,6 +209,46 @@ def _texts(given: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
                 )
             )
     return {str(name): str(one) for name, one in value.items()}
+
+
+def _names(given: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
+    value = given.get(key)
+    listed = [] if value is None else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+        raise ConfigError(
+            notice(
+                "mcp.names_kind", "{place}.{key} is a list of texts, not {value!r}", place=place, key=key, value=value
+            )
+        )
+    return tuple(listed)
+
+
+def _auth(value: Any, over_http: bool, place: str) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    if value != "oauth" and not isinstance(value, Mapping):
+        raise _wrong(
+            place,
+            notice("mcp.auth_kind", "'oauth', or a mapping with {known}; a key goes into headers", known=", ".join(_AUTH)),
+        )
+    if not over_http:
+        raise _wrong(place, notice("mcp.auth_needs_url", "it goes with url: a program gets its keys by env"))
+    held: Mapping[str, Any] = {} if value == "oauth" else value
+    for key in held:
+        if key not in _AUTH:
+            raise _wrong(place, notice("mcp.unknown_key", "unknown key {key!r}", key=key) + nearest(str(key), _AUTH))
+    grant = held.get("grant", "browser")
+    if grant not in _GRANTS or (grant == "client_credentials" and not (held.get("client_id") and held.get("client_secret"))):
+        raise _wrong(
+            place, notice("mcp.auth_grant", "grant is browser, or client_credentials with client_id and client_secret")
+        )
+    return held
+
+
+def _protocol(value: Any, place: str) -> str:
+    if value not in _PROTOCOLS:
+        raise _wrong(place, notice("mcp.protocol_kind", "protocol is auto or legacy, not {value!r}", value=value))
+    return str(value)
 
 
 def _flag(given: Mapping[str, Any], key: str, place: str) -> bool:

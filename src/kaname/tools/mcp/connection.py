@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from logging import NullHandler, getLogger
+from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.install import install_command
+from ...core.messages import ToolResult
 from ...core.notices import notice
+from ...core.record import replace
 from ...kernel.boundary import Border
 from .config import Entry, without_password
 
@@ -20,8 +25,10 @@ _QUIET = {
     "FASTMCP_ENV_FILE": os.devnull,
     "FASTMCP_LOG_ENABLED": "false",
 }  # it reads a `.env` file and takes the log over otherwise
+_NO_LOG = NullHandler()
 _LOST_SESSION = ("session terminated", "session not found", "session expired", "no valid session", "invalid session")
-_BROKEN_OFF = ("connection closed", "sse stream ended", "sse stream failed")  # what the client itself says, with code -32000
+_BROKEN_OFF = ("connection closed", "sse stream ended")  # what the client itself says, with code -32000
+_UNREADABLE = "sse stream failed"  # one answer, too large or garbled; the others are not concerned
 _DISCONNECTED = ("not connected", "failed to connect", "session task completed", "session was closed unexpectedly")
 
 _SAYS_NOTHING = re.compile(r"(?i)server returned an error response|^not found$|session terminated|^client error|^server error")
@@ -30,10 +37,12 @@ _SAYS_NOTHING = re.compile(r"(?i)server returned an error response|^not found$|s
 class Connection:
     """One connection, from its making to its end. `over`: it is of no use any more."""
 
-    def __init__(self, entry: Entry, ended: Callable[[], None], heard: Any, asked: Any) -> None:
-        """Blocking: the first one loads FastMCP."""
+    def __init__(self, entry: Entry, ended: Callable[[], None], **handlers: Any) -> None:
+        """`handlers`: who answers what the server asks and tells, as FastMCP's client names them; what nobody answers is not
+        offered to the server. Blocking: the first one loads FastMCP."""
         for name, value in _QUIET.items():
             os.environ.setdefault(name, value)
+        getLogger("mcp").addHandler(_NO_LOG)  # it would print traces of what is told here
         try:
             fastmcp = import_module("fastmcp.client")
         except ModuleNotFoundError as problem:
@@ -41,16 +50,17 @@ class Connection:
                 notice("mcp.fastmcp_missing", "tool servers need FastMCP: {how}", how=install_command("mcp"))
             ) from problem
         self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
-        where = entry.server
+        self._strangers: set[str] = set()  # the words with which it refused requests of a session that it does not know
+        where, auth = entry.server, handlers.pop("auth")
         if entry.command:
             where = self.process = import_module("kaname.tools.mcp.process_transport").OwnedProcess(entry, ended)
         elif entry.url:
             transports = import_module("fastmcp.client.transports")
             make = transports.SSETransport if entry.sse else transports.StreamableHttpTransport
-            where = make(entry.url, headers=dict(entry.headers), httpx_client_factory=self._http)
-        self.client: Any = fastmcp.Client(
-            where, mode="legacy", init_timeout=entry.start_timeout, message_handler=heard, elicitation_handler=asked
-        )
+            signer = None if entry.auth is None else import_module("kaname.tools.mcp.oauth").oauth(entry, *auth)
+            where = make(entry.url, headers=dict(entry.headers), httpx_client_factory=self._http, auth=signer)
+        roots = [Path(one).expanduser().resolve().as_uri() for one in entry.roots] or None
+        self.client: Any = fastmcp.Client(where, mode=entry.protocol, init_timeout=0, roots=roots, **handlers)
 
     def _http(self, *, follow_redirects: bool = True, **given: Any) -> Any:
         """As the transport would make it itself; it also remembers the last status, for the messages."""
@@ -58,6 +68,8 @@ class Connection:
 
         async def seen(response: Any) -> None:
             self.status = response.status_code
+            if response.status_code in (400, 404, 410) and "mcp-session-id" in response.request.headers:
+                self._strangers |= await _refusal(response)
 
         client.event_hooks.setdefault("response", []).append(seen)
         return client
@@ -67,7 +79,13 @@ class Connection:
         await self.client.__aenter__()
         self.client.session.validate_tool_result = _accept_any  # what does not fit is told beside the result, not lost
         able = self.client.server_capabilities
-        return able, await self.client.list_tools() if getattr(able, "tools", None) is not None else []
+        return able, await self.list_tools() if getattr(able, "tools", None) is not None else []
+
+    async def list_tools(self) -> list[Any]:
+        """Those that the entry wants."""
+        only, without = self.entry.tools, self.entry.exclude_tools
+        listed = await self.client.list_tools()
+        return [tool for tool in listed if (only is None or tool.name in only) and tool.name not in without]
 
     async def close(self) -> None:
         """Both halves: the first raises what went wrong before, and then leaves the second out."""
@@ -88,14 +106,24 @@ class Connection:
         told = reason(problem)
         if self.entry.url and (_SAYS_NOTHING.search(told) or type(problem).__name__ == "HTTPStatusError"):
             told = _told_by(self.status) or told
+        if told.lower().startswith(_UNREADABLE):
+            told += "; whether the call took effect is not known. Ask for less at once, if the tool can"
         if "Unexpected content type" in told:
             told += notice("mcp.not_mcp", "; what answers there is no MCP server")
         return without_password(told.replace(self.entry.url, self.entry.told) if self.entry.url else told)
 
+    def explained(self, result: ToolResult) -> ToolResult:
+        """With what helps against an error of a server that asks in a way which the newest protocol no longer has."""
+        if result.error is None or "server-initiated requests" not in result.error:
+            return result
+        return replace(
+            result, error=f"{result.error} Its user has to put `protocol: legacy` into the entry of {self.entry.name!r}"
+        )
+
     def refused(self, problem: BaseException) -> bool:
         """The server does not know our session: it was started anew, and has not looked at the request."""
         text = str(problem).lower()
-        return bool(self.entry.url) and any(words in text for words in _LOST_SESSION)
+        return bool(self.entry.url) and (text in self._strangers or any(words in text for words in _LOST_SESSION))
 
     def unreached(self, problem: BaseException) -> bool:
         """There was nobody to send it to."""
@@ -110,6 +138,21 @@ class Connection:
             return bool(self.entry.url) and (self.refused(problem) or (code == -32000 and text.startswith(_BROKEN_OFF)))
         broken = any(type(one).__module__.partition(".")[0] in ("httpx2", "httpcore2", "anyio") for one in causes(problem))
         return broken or not self.client.is_connected() or any(words in text for words in _DISCONNECTED)
+
+
+async def _refusal(response: Any) -> set[str]:
+    """How the client will put it that a request was refused unseen: the error's own words, or its stand-in for them."""
+    try:
+        held = json.loads(await response.aread())
+        asked = json.loads(response.request.content).get("id")
+    except ValueError:
+        held, asked = None, None
+    error = held.get("error") if isinstance(held, dict) else None
+    if not isinstance(error, dict):
+        return {"server returned an error response", "session terminated"}
+    if asked is not None and held.get("id") == asked:  # an answer to this very request
+        return set()
+    return {str(error.get("message", "")).lower(), "server returned an error response", "session terminated"}
 
 
 async def _accept_any(name: str, result: Any) -> None:

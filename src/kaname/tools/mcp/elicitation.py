@@ -66,8 +66,7 @@ class Questions:
         """The handler of FastMCP's client."""
         from fastmcp.client.elicitation import ElicitResult
 
-        if self._elicit is None:
-            return ElicitResult(action="decline")
+        assert self._elicit is not None  # it is not offered to the server otherwise
         address = getattr(params, "url", None)
         schema: Mapping[str, Any] = {"url": address} if address else getattr(params, "requested_schema", None) or {}
         task = asyncio.ensure_future(attempt(self._elicit, self._server, message, schema, passing=()))
@@ -81,7 +80,11 @@ class Questions:
         answer = "cancel" if task.cancelled() else self._understood(task.result(), schema)
         if isinstance(answer, str):
             return ElicitResult(action=answer)  # type: ignore[arg-type]
-        return ElicitResult(action="accept") if address else ElicitResult(action="accept", content=dict(answer))
+        if address:
+            return ElicitResult(action="accept")
+        fields = (schema.get("properties") or {}).items()
+        left_out = {name: held["default"] for name, held in fields if isinstance(held, Mapping) and "default" in held}
+        return ElicitResult(action="accept", content={**left_out, **answer})
 
     def _understood(self, answer: Any, schema: Mapping[str, Any]) -> Any:
         if answer is None or answer == "decline":

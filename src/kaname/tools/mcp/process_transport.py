@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import anyio
 import mcp_types
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp.client.stdio import get_default_environment
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from ...core.notices import notice
 from .config import Entry
 from .watchdog import Guard, kill_group
 
-_GRACE = 2.0  # seconds to end politely: after its input is closed, and again after SIGTERM
+_GRACE, _LAST_GRACE = 1.0, 0.5  # seconds to end politely: after its input is closed, and after SIGTERM
+_PROBE = 3.0  # seconds for the question which protocol it speaks
 _LAST_WORDS = 20
 _PIECE = 1 << 16
 
@@ -84,6 +87,8 @@ class OwnedProcess(ClientTransport):
         tasks = [asyncio.create_task(one) for one in work]
         try:
             async with options.session_class(from_server, from_session, **session) as made:
+                limit = min(_PROBE, self._entry.start_timeout / 2)
+                made.send_discover = partial(_within, limit, made.send_discover)  # type: ignore[method-assign]
                 yield made
         finally:
             self._closing = True
@@ -147,6 +152,15 @@ class OwnedProcess(ClientTransport):
             self._words.extend([line.decode("utf-8", "replace") for line in lines])
 
 
+async def _within(seconds: float, ask: Callable[[str], Awaitable[Any]], version: str) -> Any:
+    """An old server may say nothing at all to a question that it does not know: it is then greeted in the old way."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await ask(version)
+    except TimeoutError:
+        raise MCPError(mcp_types.REQUEST_TIMEOUT, f"no answer to {version} within {seconds:g} s") from None
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -177,7 +191,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             process.stdin.close()
         if (task is None or not task.cancelling()) and not await _has_ended(process, _GRACE):
             kill_group(process.pid, signal.SIGTERM)
-            await _has_ended(process, _GRACE)
+            await _has_ended(process, _LAST_GRACE)
     finally:
         kill_group(process.pid)
     await _has_ended(process, 1.0)

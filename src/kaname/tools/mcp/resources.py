@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from logging import getLogger
+from logging import DEBUG, WARNING, getLogger
 from typing import Any
 
 from ...core.errors import AgentConnectionError, nearest
@@ -46,9 +46,9 @@ async def _held_by(server: McpServer) -> list[Held]:
         if getattr(server.capabilities, feature, None) is None:
             continue
         listed = await attempt(server.ask, listing, passing=())
-        if isinstance(listed, Failure):
-            getLogger("kaname").warning("%s", listed.error)
-            break
+        if isinstance(listed, Failure):  # one kind that it does not have says nothing of the others
+            getLogger("kaname").log(DEBUG if kind == "template" else WARNING, "%s", listed.error)
+            continue
         found += [_entry(server.name, kind, one) for one in listed]
     return found
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ...core.messages import Media, ToolResult
 from ..arguments.schema import problems
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]{60,}")
+_DATA_ADDRESS = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/=]{60,})")
 
 
 def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult:
@@ -21,7 +27,7 @@ def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult
         (texts if picture is None else names).append(text)
         media += [picture] if picture is not None else []
     texts = [text for text in texts if text]
-    said = "\n".join([*texts, *names])
+    said = "\n".join([*[_without_media(text, media) for text in texts], *names])
     if given.is_error:
         return ToolResult(error=said or "the tool failed without a word")
     data = given.structured_content
@@ -33,10 +39,53 @@ def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult
     notes += ["its schema promises data, and none came"] if schema and data is None else []
     if isinstance(data, dict) and set(data) == {"result"} and _wrapped(given, schema):
         data = data["result"]
-    output = said if data is None else data if _same(texts, data) else {"text": "\n".join(texts), "data": data}
+    output = _told_once(texts, said, data, media)
     if notes:
         output = {"result": output, "note": "the call was made; " + "; ".join(notes[:3])}
     return ToolResult(output, media=tuple(media))
+
+
+def _told_once(texts: list[str], said: str, data: Any, media: list[Media]) -> Any:
+    """The data, or the text where the data is nothing but the text; both where they differ. Media are named in them."""
+    if data is None or (isinstance(data, dict) and [*data.values()] == ["\n".join(texts)]):
+        return said
+    shown = _without_media(data, media)
+    alone = _same(texts, data) or set(texts) <= set(_leaves(data))
+    return shown if alone else {"text": "\n".join([_without_media(text, media) for text in texts]), "data": shown}
+
+
+def _leaves(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict | list):
+        for one in data.values() if isinstance(data, dict) else data:
+            yield from _leaves(one)
+
+
+def _without_media(value: Any, media: list[Media]) -> Any:
+    """With the name of its kind in the place of a medium's base64, which is collected: it is for the eyes, not to be read."""
+    if isinstance(value, str):
+        for one in media:
+            if one.data and one.data in value:
+                value = value.replace(one.data, f"[{one.mime}]")
+        return _DATA_ADDRESS.sub(lambda found: _collected(found[1], found[2], media), value)
+    if isinstance(value, list):
+        return [_without_media(one, media) for one in value]
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("mimeType") or value.get("mime_type")
+    return {
+        name: _collected(kind, one, media)
+        if isinstance(kind, str) and name in ("data", "blob") and isinstance(one, str) and _BASE64.fullmatch(one)
+        else _without_media(one, media)
+        for name, one in value.items()
+    }
+
+
+def _collected(kind: str, data: str, media: list[Media]) -> str:
+    if data not in [one.data for one in media]:
+        media.append(Media(kind, data))
+    return f"[{kind}]"
 
 
 def _wrapped(given: Any, schema: Mapping[str, Any] | None) -> bool:
@@ -76,4 +125,7 @@ def contents(resource: Any) -> tuple[str, Media | None]:
     if text is not None:
         return text, None
     kind = resource.mime_type or "application/octet-stream"
+    if kind.startswith("text/") or kind.partition(";")[0].endswith(("json", "xml", "yaml")):
+        with suppress(ValueError):
+            return b64decode(resource.blob, validate=True).decode(), None
     return f"[{resource.uri}: {kind}]", Media(kind, resource.blob, name=str(resource.uri))

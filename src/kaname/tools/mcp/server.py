@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from logging import getLogger
 from time import monotonic
 from typing import Any
@@ -12,10 +13,12 @@ from ...core.errors import AgentConnectionError, ConfigError
 from ...core.messages import ToolResult
 from ...core.notices import notice
 from ...kernel.boundary import Failure, attempt
+from ...kernel.ports import ToolContext
 from .config import Entry
 from .connection import Connection, reason
 from .elicitation import Clock, Elicit, Questions
 from .results import to_result
+from .sampling import Sample, Samples
 
 _LONGEST_WAIT = 30.0
 _STEADY = 30.0  # seconds after which a server that was started again counts as well
@@ -25,10 +28,14 @@ _LOOKING = 10.0  # seconds for a list, a resource or a prompt
 class McpServer:
     """`changed` is called when its list of tools is another one. A server that died is started again by the next call."""
 
-    def __init__(self, entry: Entry, changed: Callable[[], None], elicit: Elicit | None) -> None:
+    def __init__(
+        self, entry: Entry, changed: Callable[[], None], elicit: Elicit | None = None, sample: Sample | None = None
+    ) -> None:
         self.entry, self.tools, self.capabilities = entry, [], None  # type: tuple[Entry, list[Any], Any]
+        self.instructions = ""  # what it tells the model of itself
         self._changed, self._clock = changed, Clock()
-        self._questions = Questions(entry.name, elicit, self._clock)
+        self._elicit, self._questions = elicit, Questions(entry.name, elicit, self._clock)
+        self._samples = Samples(entry.name, sample) if sample is not None and entry.sampling else None
         self._live: Connection | None = None
         self._starting: asyncio.Task[Connection] | None = None
         self._process: Any = None
@@ -66,14 +73,13 @@ class McpServer:
 
     async def _start(self) -> Connection:
         begun, limit = monotonic(), self.entry.start_timeout
-        parts = (self.entry, self._on_end, self._heard, self._questions.asked)
-        made = await attempt(asyncio.to_thread, Connection, *parts, passing=(ConfigError,))
+        made = await attempt(asyncio.to_thread, self._connection, passing=(ConfigError,))
         if isinstance(made, Failure):
             raise self._not_started(reason(made.error), begun)
         connection: Connection = made
         self._process = connection.process
         try:
-            async with asyncio.timeout(limit):
+            async with self._clock.limit(limit):  # it stands still while somebody signs in
                 outcome = await attempt(connection.open, passing=())
         except TimeoutError:
             words = f"; {said}" if (said := connection.process.words if connection.process is not None else "") else ""
@@ -88,8 +94,19 @@ class McpServer:
             await self._given_up(connection)
             raise self._not_started(why, begun)
         self.capabilities, self.tools = outcome
+        self.instructions = (connection.client.instructions or "").strip()
         self._live, self._started_at = connection, monotonic()
         return connection
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self.entry,
+            self._on_end,
+            message_handler=self._heard,
+            elicitation_handler=None if self._elicit is None else self._questions.asked,
+            sampling_handler=None if self._samples is None else self._samples.asked,
+            auth=(self._elicit, self._clock),
+        )
 
     @staticmethod
     async def _given_up(connection: Connection) -> None:
@@ -159,7 +176,7 @@ class McpServer:
     # What it is asked to do
 
     async def call(
-        self, tool: str, args: Mapping[str, Any], progress: Callable[[str], Awaitable[None]], schema: Any, pure: bool = False
+        self, tool: str, args: Mapping[str, Any], context: ToolContext, schema: Any, pure: bool = False
     ) -> ToolResult:
         """A start has its own time limit, and so has the call. A server that does not know us any more is told who we are."""
         for last in (False, True):
@@ -167,24 +184,23 @@ class McpServer:
                 connection = await self.connection()
             except AgentConnectionError as problem:
                 return ToolResult(error=str(problem) + f"; the call of {tool} was not sent")
-            outcome = await self._sent(connection, tool, args, progress, pure)
+            outcome = await self._sent(connection, tool, args, context, pure)
             if not isinstance(outcome, Failure):
-                return outcome if isinstance(outcome, ToolResult) else to_result(outcome, schema)
+                return outcome if isinstance(outcome, ToolResult) else connection.explained(to_result(outcome, schema))
             if last or not connection.refused(outcome.error):
                 break
             self._drop(connection)
         return self._call_error(connection, tool, outcome.error)
 
-    async def _sent(
-        self, connection: Connection, tool: str, args: Mapping[str, Any], progress: Callable[[str], Awaitable[None]], pure: bool
-    ) -> Any:
+    async def _sent(self, connection: Connection, tool: str, args: Mapping[str, Any], context: ToolContext, pure: bool) -> Any:
         async def told(done: float, total: float | None, message: str | None) -> None:
-            await progress(message or (f"{done:g}/{total:g}" if total else f"{done:g}"))
+            await context.progress(message or (f"{done:g}/{total:g}" if total else f"{done:g}"))
 
         self._calls += 1
         try:
-            async with self._clock.limit(self.entry.timeout):
-                return await attempt(connection.client.call_tool_mcp, tool, dict(args), told)
+            with nullcontext() if self._samples is None else self._samples.on_behalf_of(context):
+                async with self._clock.limit(self.entry.timeout):
+                    return await attempt(connection.client.call_tool_mcp, tool, dict(args), told)
         except TimeoutError:
             after = "" if pure else "; it may or may not have taken effect, so check before you repeat it"
             return ToolResult(error=f"timed out after {self.entry.timeout:g} s{after}")
@@ -217,7 +233,8 @@ class McpServer:
             connection = await self.connection()
             try:
                 async with asyncio.timeout(limit):
-                    outcome = await attempt(getattr(connection.client, method), *args, passing=())
+                    asked = connection if method == "list_tools" else connection.client
+                    outcome = await attempt(getattr(asked, method), *args, passing=())
             except TimeoutError:
                 late = notice("mcp.timeout", "no answer within {limit:g} s", limit=limit)
                 raise AgentConnectionError(f"{self.name!r}: {method}: " + late) from None

@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from logging import getLogger
 from typing import Any
 
 from ...core.errors import AgentConnectionError, BadArguments, InvalidState
 from ...core.events import Effect
-from ...core.messages import ToolCall, ToolResult
+from ...core.messages import Message, ToolCall, ToolResult, system
 from ...core.notices import notice
 from ...kernel.ports import Repair, ToolContext
+from ...kernel.view import RunView
 from ..arguments.prepare import fitting_arguments
 from ..registry import ToolRegistry
-from .config import entries
+from .config import Servers, entries, servers_by_name
 from .elicitation import Elicit
 from .names import Names, says_little
 from .resources import Held, get_prompt, held_by, library_tools, read_resource
+from .sampling import Sample
 from .search import MOST_SHOWN, FindTools, UseTool
 from .server import McpServer
+
+_LONGEST_WORDS = 4000  # characters of a server's instructions
 
 
 class McpTool:
@@ -52,7 +56,7 @@ class McpTool:
         return args
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        return await self._server.call(self._tool, prepared, context.progress, self._output, self.effect == "pure")
+        return await self._server.call(self._tool, prepared, context, self._output, self.effect == "pure")
 
 
 class McpServers:
@@ -61,10 +65,14 @@ class McpServers:
     It lives in one event loop at a time: the one of its first run, until it is closed or that loop has ended.
     """
 
-    def __init__(self, servers: Mapping[str, Any], registry: ToolRegistry, elicit: Elicit | None = None) -> None:
-        self.servers = [McpServer(entry, self._rebuild, elicit) for entry in entries(servers)]
+    def __init__(
+        self, servers: Servers, registry: ToolRegistry, elicit: Elicit | None = None, sample: Sample | None = None
+    ) -> None:
+        given = servers_by_name(servers)
+        self.servers = [McpServer(entry, self._rebuild, elicit, sample) for entry in entries(given)]
         self.problems: dict[str, str] = {}
-        self._missing = len(servers) - len(self.servers)
+        self._missing = len(given) - len(self.servers)
+        self._told: tuple[Message | None, str, Message] | None = None
         self._registry = registry
         self._names, self._mine = Names(), list[str]()
         self._closed = False
@@ -140,6 +148,17 @@ class McpServers:
             self._starting.cancel()
         await asyncio.gather(*[server.close() for server in self.servers])
 
+    async def instruct(self, messages: tuple[Message, ...], view: RunView) -> Sequence[Message]:
+        """A part of the context: what the servers say of their tools, after the agent's own instructions."""
+        said = [(server.name, server.instructions) for server in self.servers if server.instructions and server.tools]
+        words = "\n\n".join([f"About the tools of the server {name!r}, it says:\n{_cut(text)}" for name, text in said])
+        if not words:
+            return messages
+        own = messages[0] if messages and messages[0].role == "system" else None
+        if self._told is None or self._told[:2] != (own, words):  # made once: what did not change is not read again
+            self._told = (own, words, system(f"{own.text}\n\n{words}" if own is not None else words))
+        return (self._told[2], *(messages if own is None else messages[1:]))
+
     async def library(self) -> list[Held]:
         """Resources, templates and prompts of all servers."""
         return await held_by(await self._ready())
@@ -175,6 +194,10 @@ class McpServers:
         actions += library_tools(wanted, lambda name: self._names.spare(name, own))
         self._registry.exchange(self._mine, actions)
         self._mine = [action.name for action in actions]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]} […]"
 
 
 def _is_closed() -> str:

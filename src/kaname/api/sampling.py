@@ -1,0 +1,75 @@
+"""Answer a tool server that asks the agent's model: a child run of the call, with the agent's model, policies and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from ..core.errors import AgentError
+from ..core.messages import Message
+from ..core.record import record
+from ..kernel.ports import Journal, Recipe, Sink, ToolContext
+from ..strategies.react import React
+from ..tools.mcp.sampling import Question, Sample
+from .child import Parent
+from .input import describe
+from .open_run import Beginnings, Recent
+from .result import result_of
+from .run import Run
+
+
+@record
+class Answerer:
+    """The agent without its tools, its instructions and its context: what a server may ask."""
+
+    recipe: Recipe
+    sinks: Sequence[Sink]
+
+    @property
+    def name(self) -> str:
+        return self.recipe.name
+
+    def run_on(
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Message, answers: Mapping[str, Any], parent: Parent
+    ) -> Run[Any]:
+        beginning = Beginnings(recipe, journal, self.sinks, partial(describe, recipe), Recent())
+        begin = partial(beginning.either, run_id, given, "", "", answers, False, parent=(parent.run_id, parent.call_id))
+        return Run(run_id, begin, partial(result_of, typed=None), journal)
+
+
+class Asked(Protocol):
+    """An agent, as far as its servers may ask it."""
+
+    sinks: tuple[Sink, ...]
+
+    @property
+    def recipe(self) -> Recipe: ...
+
+
+def answers_for(agent: Asked) -> Sample:
+    """Who answers the servers of this agent."""
+
+    async def sample(context: ToolContext, question: Question) -> tuple[str, str]:
+        return await _answer(agent.recipe, agent.sinks, context, question)
+
+    return sample
+
+
+async def _answer(recipe: Recipe, sinks: Sequence[Sink], context: ToolContext, question: Question) -> tuple[str, str]:
+    """The model's answer and its name."""
+    settings = {**recipe.settings, "max_tokens": question.max_tokens}
+    settings |= {} if question.temperature is None else {"temperature": question.temperature}
+    asked = recipe.altered(
+        name=question.name,
+        strategy=React(),
+        tools={},
+        instructions=question.instructions,
+        context=(),
+        settings=settings,
+        team={},
+    )
+    result = await context.run_child(Answerer(asked, sinks), question.message)
+    if result.stop.kind != "completed":
+        raise AgentError(f"the model did not answer: {result.stop.detail or result.stop.kind}")
+    return str(result.output), getattr(recipe.model, "name", "")

@@ -1,0 +1,217 @@
+"""OAuth for servers that want a sign-in: tokens in a file of the user's, the page shown by whoever answers questions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from html import escape
+from time import time
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from ...core.errors import AgentConnectionError
+from ...core.install import this_command
+from ...core.notices import notice
+from ...core.project import user_state
+from .config import Entry
+from .elicitation import Clock, Elicit
+
+_SIGN_IN_SECONDS = 600.0
+_FIRST_PORT, _PORTS = 49_152, 16_000
+
+
+class TokenFile:
+    """Tokens and registration of one server, for this user: a file of its own, readable by nobody else (0600)."""
+
+    def __init__(self, entry: Entry) -> None:
+        known = json.dumps([entry.url, dict(entry.auth or {})], sort_keys=True, default=str)
+        self._path = os.path.join(user_state(), "mcp-tokens", f"{sha256(known.encode()).hexdigest()[:32]}.json")
+
+    async def get_tokens(self) -> Any:
+        from mcp.shared.auth import OAuthToken
+
+        held = self._read().get("tokens")
+        return None if held is None else OAuthToken.model_validate(held)
+
+    async def set_tokens(self, tokens: Any) -> None:
+        ends = None if tokens.expires_in is None else time() + int(tokens.expires_in)
+        self._write(tokens=tokens.model_dump(mode="json", exclude_none=True), expires_at=ends)
+
+    @property
+    def expires_at(self) -> float | None:
+        """When the token that is kept here ends: `expires_in` counts from the day it was given."""
+        return self._read().get("expires_at")
+
+    async def get_client_info(self) -> Any:
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        held = self._read().get("client")
+        return None if held is None else OAuthClientInformationFull.model_validate(held)
+
+    async def set_client_info(self, client_info: Any) -> None:
+        self._write(client=client_info.model_dump(mode="json", exclude_none=True))
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                held = json.load(file)
+        except (FileNotFoundError, ValueError):  # not signed in yet; or cut off, which another sign-in mends
+            return {}
+        return held if isinstance(held, dict) else {}
+
+    def _write(self, **parts: Any) -> None:
+        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+        beside = f"{self._path}.{os.getpid()}"
+        with open(os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            json.dump({**self._read(), **parts}, file)
+        os.replace(beside, self._path)
+
+
+class SignIn:
+    """Shows the server's page through `elicit`, and waits for the browser to come back, or for the address it came back to."""
+
+    def __init__(self, entry: Entry, elicit: Elicit | None, clock: Clock) -> None:
+        self._entry, self._elicit, self._clock = entry, elicit, clock
+        number = int.from_bytes(sha256(entry.url.encode()).digest()[:4], "big")
+        self.port = int((entry.auth or {}).get("callback_port") or _FIRST_PORT + number % _PORTS)  # stays: it is registered
+        self._page = ""
+
+    @property
+    def callback(self) -> str:
+        return f"http://127.0.0.1:{self.port}/callback"
+
+    async def show(self, address: str) -> None:
+        if self._elicit is None:
+            raise AgentConnectionError(
+                notice(
+                    "mcp.sign_in_first",
+                    "the tool server {name!r} wants you to sign in: run `{command} tools` in a terminal, or pass elicit=…",
+                    name=self._entry.name,
+                    command=this_command(),
+                )
+            )
+        self._page = address
+
+    async def came_back(self) -> Any:
+        """The code that the page gave. The time limits of calls stand still until then."""
+        from mcp.shared.auth import AuthorizationCodeResult
+
+        code: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+        listener = await self._listen(code)
+        asking = asyncio.ensure_future(self._ask(code))
+        try:
+            async with self._clock.stopped(), asyncio.timeout(_SIGN_IN_SECONDS):
+                held = await code
+        except TimeoutError:
+            raise AgentConnectionError(
+                notice("mcp.sign_in_late", "nobody signed in within {seconds:g} s", seconds=_SIGN_IN_SECONDS)
+            ) from None
+        finally:
+            asking.cancel()
+            if listener is not None:
+                listener.close()
+        if "error" in held or "code" not in held:
+            why = held.get("error_description") or held.get("error") or "no code came back"
+            raise AgentConnectionError(notice("mcp.sign_in_refused", "the sign-in was refused: {why}", why=why))
+        return AuthorizationCodeResult(code=held["code"], state=held.get("state"), iss=held.get("iss"))
+
+    async def _ask(self, code: asyncio.Future[Mapping[str, str]]) -> None:
+        """`{}` says that the page will be opened; a `url` is where it led to, from a machine that cannot call back."""
+        assert self._elicit is not None
+        question = notice("mcp.sign_in", "sign in, so that its tools can be used")
+        schema = {"url": self._page, "callback": self.callback}
+        outcome = (await asyncio.gather(self._elicit(self._entry.name, question, schema), return_exceptions=True))[0]
+        if isinstance(outcome, Mapping):
+            if outcome.get("url") and not code.done():
+                code.set_result(_query(str(outcome["url"])))
+        elif not code.done():
+            why = str(outcome) if isinstance(outcome, BaseException) else "declined"
+            code.set_result({"error": why})
+
+    async def _listen(self, code: asyncio.Future[Mapping[str, str]]) -> asyncio.Server | None:
+        """On this machine only. A port that is taken leaves the address to be pasted."""
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(5):
+                    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                method, _, rest = head.partition(" ")
+                target = rest.partition(" ")[0]
+                fits = method == "GET" and urlsplit(target).path == "/callback"
+                told = notice("mcp.signed_in", "You are signed in. You can close this page.") if fits else "Not found"
+                body = f"<!doctype html><meta charset=utf-8><title>kaname</title><p>{escape(told)}".encode()
+                status = "200 OK" if fits else "404 Not Found"
+                writer.write(
+                    f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+                )
+                await writer.drain()
+                if fits and not code.done():
+                    code.set_result(_query(target))
+            writer.close()
+
+        try:
+            return await asyncio.start_server(answer, "127.0.0.1", self.port)
+        except OSError:
+            return None
+
+
+def oauth(entry: Entry, elicit: Elicit | None, clock: Clock) -> Any:
+    """What signs the requests to this server: it asks for a sign-in when the server wants one, and renews what it got."""
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+    from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
+    from pydantic import AnyUrl
+
+    held, file = dict(entry.auth or {}), TokenFile(entry)
+    given = held.get("scopes")
+    scope = (given if isinstance(given, str) else " ".join(given or ())) or None
+    secret = held.get("client_secret")
+    if held.get("grant") == "client_credentials":
+        return ClientCredentialsOAuthProvider(
+            entry.url, file, held["client_id"], str(secret), scope=scope, issuer=held.get("issuer")
+        )
+    sign_in = SignIn(entry, elicit, clock)
+    metadata: dict[str, Any] = {
+        "client_name": "kaname",
+        "redirect_uris": [AnyUrl(sign_in.callback)],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "scope": scope,
+    }
+
+    class Provider(OAuthClientProvider):
+        """Beside what was registered on the way, it knows a client that was registered before."""
+
+        async def _initialize(self) -> None:
+            await super()._initialize()
+            self.context.token_expiry_time = file.expires_at
+            if held.get("client_id") and self.context.client_info is None:
+                how = "client_secret_basic" if secret else "none"
+                self.context.client_info = OAuthClientInformationFull(
+                    client_id=held["client_id"], client_secret=secret, token_endpoint_auth_method=how, **metadata
+                )
+
+        async def _perform_authorization(self) -> Any:
+            if secret and self.context.client_info is not None and self.context.oauth_metadata is not None:
+                ways = self.context.oauth_metadata.token_endpoint_auth_methods_supported or ["client_secret_basic"]
+                if "client_secret_basic" not in ways:
+                    self.context.client_info.token_endpoint_auth_method = "client_secret_post"
+                await file.set_client_info(self.context.client_info)
+            return await super()._perform_authorization()
+
+    return Provider(
+        entry.url,
+        OAuthClientMetadata(**metadata),
+        file,
+        sign_in.show,
+        sign_in.came_back,
+        held.get("client_metadata_url"),
+    )
+
+
+def _query(address: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}

@@ -1,0 +1,149 @@
+"""Sign in at an MCP server: FastMCP's own OAuth server over HTTP, and a browser that follows redirects."""
+
+import asyncio
+import json
+import stat
+import time
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+import uvicorn
+from fastmcp import FastMCP
+from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
+from mcp.server.auth.settings import ClientRegistrationOptions
+
+from kaname import Agent, ScriptedModel, call
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "kaname" / "mcp-tokens"
+
+
+@asynccontextmanager
+async def server(lasts=3600):
+    """Its address, and what the authorization server knows. `lasts`: seconds of a token."""
+    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    listening.close()
+    await listening.wait_closed()
+    known = InMemoryOAuthProvider(
+        base_url=f"http://127.0.0.1:{port}", client_registration_options=ClientRegistrationOptions(enabled=True)
+    )
+    known.DEFAULT_ACCESS_TOKEN_EXPIRY_SECONDS = lasts
+    shop = FastMCP("shop", auth=known)
+    shop.tool(lambda: "fine", name="t")
+    served = uvicorn.Server(uvicorn.Config(shop.http_app(), host="127.0.0.1", port=port, log_level="error"))
+    task = asyncio.create_task(served.serve())
+    while not served.started:
+        await asyncio.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{port}/mcp", known
+    finally:
+        served.should_exit = served.force_exit = True
+        await task
+
+
+def agent(url, elicit=None, start_timeout=10):
+    return Agent(
+        ScriptedModel([call("t"), "ok"]),
+        mcp_servers={"shop": {"url": url, "auth": "oauth", "start_timeout": start_timeout}},
+        journal="memory",
+        elicit=elicit,
+    )
+
+
+async def outcome(made):
+    async with made:
+        if made.servers.problems:
+            return made.servers.problems["shop"]
+        (used,) = (await made.run("go")).state.results.values()
+        return used.error or used.output
+
+
+class Browser:
+    """A person's browser: on the same machine it comes back by itself, on another its last address is pasted."""
+
+    def __init__(self, here=True, slow=0.0):
+        self.here, self.slow, self.asked = here, slow, []
+
+    async def __call__(self, name, question, schema):
+        self.asked.append((name, question))
+        await asyncio.sleep(self.slow)
+        async with httpx2.AsyncClient(follow_redirects=self.here) as client:
+            answer = await client.get(schema["url"])
+        if self.here:
+            assert "You are signed in" in answer.text
+            return {}
+        return {"url": answer.headers["location"]}
+
+
+@pytest.mark.parametrize("here", [True, False])
+async def test_sign_in_once_and_the_tokens_are_kept(here, state):
+    async with server() as (url, _):
+        browser = Browser(here)
+        assert await outcome(agent(url, browser)) == "fine"
+        assert browser.asked == [("shop", "sign in, so that its tools can be used")]
+        (file,) = state.iterdir()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(state.stat().st_mode) == 0o700
+        assert await outcome(agent(url)) == "fine"  # another program of the same user, with nobody to ask
+
+
+async def test_sign_in_may_take_longer_than_a_start():
+    async with server() as (url, _):
+        assert await outcome(agent(url, Browser(slow=3), start_timeout=2)) == "fine"
+
+
+async def test_sign_in_where_nobody_is_there_says_what_to_do():
+    async with server() as (url, _):
+        assert "wants you to sign in: run `" in await outcome(agent(url))
+
+
+async def test_sign_in_declined_or_failed():
+    async def declines(*_):
+        return None
+
+    async def fails(*_):
+        raise RuntimeError("no browser")
+
+    async with server() as (url, _):
+        assert "the sign-in was refused: declined" in await outcome(agent(url, declines))
+        assert "the sign-in was refused: no browser" in await outcome(agent(url, fails))
+
+
+async def test_token_that_ended_is_renewed_without_a_person(state):
+    async with server() as (url, known):
+        assert await outcome(agent(url, Browser())) == "fine"
+        (file,) = state.iterdir()
+        held = json.loads(file.read_text())
+        before = held["tokens"]["access_token"]
+        known.access_tokens.clear()
+        file.write_text(json.dumps({**held, "expires_at": time.time() - 1}))
+        assert await outcome(agent(url)) == "fine"
+        assert json.loads(file.read_text())["tokens"]["access_token"] != before
+
+
+async def test_token_never_reaches_log_or_journal(state, caplog):
+    caplog.set_level("DEBUG", "kaname")
+    async with server() as (url, _):
+        made = agent(url, Browser())
+        async with made:
+            run = await made.run("go")
+            facts = [str(event) async for event in made.journal.read(run.run_id)]
+        (file,) = state.iterdir()
+        token = json.loads(file.read_text())["tokens"]["access_token"]
+    assert token not in caplog.text
+    assert token not in "".join(facts)
+
+
+async def test_broken_token_file_means_signing_in_again(state):
+    async with server() as (url, _):
+        assert await outcome(agent(url, Browser())) == "fine"
+        (file,) = state.iterdir()
+        file.write_text("{")
+        browser = Browser()
+        assert await outcome(agent(url, browser)) == "fine"
+        assert browser.asked
