@@ -1,6 +1,6 @@
 """A conversation with a picture, thought, a tool and a typed answer, over the wire. Its parent kills it in the middle.
 
-python -m tests.crash_agents.served openai|anthropic URL JOURNAL RUN|-
+python -m tests.crash_agents.served openai|anthropic|responses URL JOURNAL RUN|-
 """
 
 import asyncio
@@ -10,7 +10,9 @@ from pydantic import BaseModel
 
 from kaname import Agent, Media, Message, SqliteJournal, tool
 from kaname.core.messages import Text
-from kaname.models import Anthropic, OpenAI
+from kaname.models import Anthropic, OpenAI, OpenAIResponses
+
+ADAPTERS = {"openai": OpenAI, "anthropic": Anthropic, "responses": OpenAIResponses}
 
 
 class Report(BaseModel):
@@ -24,7 +26,7 @@ def add(a: int, b: int) -> int:
 
 
 async def main(protocol, url, path, run):
-    adapter = OpenAI if protocol == "openai" else Anthropic
+    adapter = ADAPTERS[protocol]
     journal = SqliteJournal(path)
     agent = Agent(adapter("any", base_url=url, api_key="k"), [add], instructions="簡潔に。", output=Report, journal=journal)
     question = Message("user", (Text("これは何ですか"), Media("image/png", "aGk=")))

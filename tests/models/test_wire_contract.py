@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from kaname.core.record import replace
-from kaname.models import Anthropic, LiteLLM, OpenAI
+from kaname.models import Anthropic, LiteLLM, OpenAI, OpenAIResponses
 from kaname.testing import WireContract, WireServer
-from kaname.testing.wire import anthropic_reply, reply
+from kaname.testing.wire import anthropic_reply, reply, responses_reply
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
@@ -24,6 +24,13 @@ class TestAnthropic(WireContract):
 
     def make(self, url):
         return Anthropic("any", base_url=url, api_key=self.key)
+
+
+class TestOpenAIResponses(WireContract):
+    protocol = "responses"
+
+    def make(self, url):
+        return OpenAIResponses("any", base_url=url, api_key=self.key)
 
 
 class TestLiteLLMToOpenAI(WireContract):
@@ -47,11 +54,11 @@ def script(protocol):
     """Three requests: a call of the tool after some thought, then words, then the answer in its form."""
 
     def answer(body):
-        said = reply if protocol == "openai" else anthropic_reply
-        text = str(body["messages"])
-        if "response_format" in body or "'name': 'answer'" in str(body.get("tool_choice")):
-            return said('{"total": 3}') if protocol == "openai" else said(calls=[("answer", {"total": 3})])
-        if "tool_result" in text or "'role': 'tool'" in text:
+        said = {"openai": reply, "anthropic": anthropic_reply, "responses": responses_reply}[protocol]
+        text = str(body.get("messages") or body["input"])
+        if "response_format" in body or "text" in body or "'name': 'answer'" in str(body.get("tool_choice")):
+            return said(calls=[("answer", {"total": 3})]) if protocol == "anthropic" else said('{"total": 3}')
+        if "tool_result" in text or "'role': 'tool'" in text or "function_call_output" in text:
             return said("もう少しです", thinking="ふむ")
         return said("見てみます", [("add", {"a": 1, "b": 2})], thinking="まず足す")
 
@@ -72,7 +79,7 @@ async def life(protocol, server, journal, run, kill_at=None):
     return out.decode()
 
 
-@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+@pytest.mark.parametrize("protocol", ["openai", "anthropic", "responses"])
 async def test_after_a_kill_the_requests_are_the_same_to_the_byte(protocol, tmp_path):
     async with WireServer(script(protocol)) as server:
         assert "output 3" in await life(protocol, server, tmp_path / "calm.db", "-")

@@ -10,6 +10,7 @@ _HOME_OF = {
     "LiteLLM": "providers.litellm",
     "Local": "local.model",
     "OpenAI": "providers.openai",
+    "OpenAIResponses": "providers.responses",
     "Price": "prices",
     "ReplayModel": "providers.replay",
     "ScriptedModel": "providers.scripted",
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .providers.litellm import LiteLLM as LiteLLM
     from .providers.openai import OpenAI as OpenAI
     from .providers.replay import ReplayModel as ReplayModel
+    from .providers.responses import OpenAIResponses as OpenAIResponses
     from .providers.scripted import ScriptedModel as ScriptedModel
 
 

@@ -11,7 +11,8 @@ from ..kernel.ports import Model
 
 # provider: "module:what makes a model from the rest of the name"
 PROVIDERS = {
-    "openai": "kaname.models.providers.openai:OpenAI",
+    "openai": "kaname.models.providers.responses:openai",
+    "openai-responses": "kaname.models.providers.responses:OpenAIResponses",
     "anthropic": "kaname.models.providers.anthropic:Anthropic",
     "scripted": "kaname.models.providers.scripted:ScriptedModel.from_file",
     "litellm": "kaname.models.providers.litellm:LiteLLM",

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..core.record import record
 
-_TYPED = re.compile(rb'\{"type": "(\w+)"')
+_TYPED = re.compile(rb'\{"type": "([\w.]+)"')
 _CHUNK = "chat.completion.chunk"
 
 
@@ -105,6 +105,57 @@ def anthropic_reply(
         reason = stop or ("tool_use" if calls else "end_turn")
         events.append({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 5}})
         events.append({"type": "message_stop"})
+    return Answer(tuple([json.dumps(event, ensure_ascii=False).encode() for event in events]), **more)
+
+
+def responses_reply(
+    text: str = "",
+    calls: Sequence[tuple[str, Any]] = (),
+    *,
+    stop: str = "",
+    pieces: int = 4,
+    thinking: str = "",
+    items: Sequence[dict[str, Any]] = (),
+    done: bool = True,
+    **more: Any,
+) -> Answer:
+    """An answer in the stream of OpenAI's Responses API. `items`: output items of any other kind, before the text. `stop`: why
+    it is incomplete."""
+    output: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"status": "in_progress"}}]
+
+    def item(made: dict[str, Any], delta: str, whole: str) -> None:
+        place = len(output)
+        events.append({"type": "response.output_item.added", "output_index": place, "item": {"type": made["type"]}})
+        events.extend([{"type": delta, "output_index": place, "delta": part} for part in _pieces(whole, pieces)])
+        events.append({"type": "response.output_item.done", "output_index": place, "item": made})
+        output.append(made)
+
+    if thinking:
+        summary = [{"type": "summary_text", "text": thinking}]
+        reasoning = {"type": "reasoning", "id": "rs_0", "summary": summary, "encrypted_content": "sealed", "status": None}
+        item(reasoning, "response.reasoning_summary_text.delta", thinking)
+    for other in items:
+        item(other, "", "")
+    if text:
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        message = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "content": content}
+        item(message, "response.output_text.delta", text)
+    for number, (name, args) in enumerate(calls):
+        arguments = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
+        call = {
+            "type": "function_call",
+            "id": f"fc_{number}",
+            "call_id": f"call_{number}",
+            "name": name,
+            "arguments": arguments,
+        }
+        item(call, "response.function_call_arguments.delta", arguments)
+    if done:
+        usage = {"input_tokens": 10, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 2}}
+        ended = {"status": "incomplete" if stop else "completed", "output": output, "usage": usage}
+        ended |= {"incomplete_details": {"reason": stop}} if stop else {}
+        events.append({"type": f"response.{ended['status']}", "response": ended})
     return Answer(tuple([json.dumps(event, ensure_ascii=False).encode() for event in events]), **more)
 
 

@@ -17,7 +17,7 @@ from ..core import errors
 from ..core.messages import Media, Message, ModelReply, ModelRequest, Text, ToolSpec, user
 from ..core.record import replace
 from ..kernel.ports import Model
-from .wire import Answer, WireServer, anthropic_reply, reply, status
+from .wire import Answer, WireServer, anthropic_reply, reply, responses_reply, status
 
 SLICES = (0, 1, 7, 65536)
 HTML = (("content-type", "text/html"),)
@@ -25,7 +25,10 @@ ADD = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "i
 _OVERLOADED = {
     "openai": b'{"error": {"message": "Overloaded", "type": "overloaded_error"}}',
     "anthropic": b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}',
+    "responses": b'{"type": "error", "code": "server_error", "message": "Overloaded"}',
 }
+_REPLIES: dict[str, Any] = {"openai": reply, "anthropic": anthropic_reply, "responses": responses_reply}
+_CUT_SHORT = {"openai": {"finish": "length"}, "anthropic": {"stop": "max_tokens"}, "responses": {"stop": "max_output_tokens"}}
 
 FAILURES: dict[str, tuple[Answer, type[errors.ModelError]]] = {
     "bad request": (status(400, "bad field"), errors.RequestRefused),
@@ -49,7 +52,7 @@ class WireContract(ABC):
     they are: still errors, of another kind. `unseen`: those that it takes for an answer, and openly says so.
     """
 
-    protocol: Literal["openai", "anthropic"] = "openai"
+    protocol: Literal["openai", "anthropic", "responses"] = "openai"
     key = "sk-the-secret-of-the-test"
     hidden: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
@@ -59,7 +62,8 @@ class WireContract(ABC):
         """The model under test, for a server at that address (it ends in /v1), with `self.key`."""
 
     def answer(self, *said: Any, **more: Any) -> Answer:
-        return (reply if self.protocol == "openai" else anthropic_reply)(*said, **more)
+        answer: Answer = _REPLIES[self.protocol](*said, **more)
+        return answer
 
     async def _ask(self, answer: Answer, request: ModelRequest | None = None) -> tuple[ModelReply, list[Any], WireServer]:
         shown: list[tuple[str, str]] = []
@@ -89,7 +93,7 @@ class WireContract(ABC):
             assert len(server.requests) == 1
 
     def test_why_it_stopped(self) -> None:
-        full = {"finish": "length"} if self.protocol == "openai" else {"stop": "max_tokens"}
+        full = _CUT_SHORT[self.protocol]
         assert asyncio.run(self._ask(self.answer("hi")))[0].stop_reason == "end_turn"
         assert asyncio.run(self._ask(self.answer("hi", **full)))[0].stop_reason == "max_tokens"
         assert asyncio.run(self._ask(self.answer("", [("add", {"a": 1})])))[0].stop_reason == "tool_use"
@@ -101,8 +105,9 @@ class WireContract(ABC):
         (sent,) = server.requests
         assert sent["temperature"] == 0.5
         assert "add" in str(sent["tools"])
-        assert "aGk=" in str(sent["messages"])
-        assert "見て" in str(sent["messages"])
+        said = str(sent.get("messages") or sent["input"])
+        assert "aGk=" in said
+        assert "見て" in said
 
     def test_every_failure_has_its_error_and_is_not_retried(self) -> None:
         no_end = {"finish": None, "done": False} if self.protocol == "openai" else {"done": False}

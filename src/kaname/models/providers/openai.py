@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
-_OPENAI = "https://api.openai.com/v1"
+OPENAI = "https://api.openai.com/v1"
 
 
 class OpenAI(ServedModel):
@@ -62,16 +62,7 @@ class OpenAI(ServedModel):
                 )
             )
         self.tool_mode: ToolMode = tool_mode
-        url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
-        key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
-        if not key and url == _OPENAI:
-            raise ConfigError(
-                notice(
-                    "model.openai_key_missing",
-                    "openai/{model} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
-                    model=model,
-                )
-            )
+        url, key = openai_key(model, base_url, api_key)
         named = {"authorization": f"Bearer {key}"} if key else {}
         super().__init__(
             model, endpoint(url, "/chat/completions"), {**named, **(headers or {})}, key, settings, timeouts, price
@@ -166,6 +157,21 @@ class OpenAI(ServedModel):
         return self._tools[1]
 
 
+def openai_key(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str]:
+    """The address and the key, from the environment where they are not given."""
+    url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
+    key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
+    if not key and url == OPENAI:
+        raise ConfigError(
+            notice(
+                "model.openai_key_missing",
+                "openai/{model} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
+                model=model,
+            )
+        )
+    return url, key
+
+
 def tool_shapes(tools: tuple[ToolSpec, ...]) -> list[dict[str, Any]]:
     return [
         {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
@@ -174,20 +180,20 @@ def tool_shapes(tools: tuple[ToolSpec, ...]) -> list[dict[str, Any]]:
 
 
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": _is_strict(schema)}}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": is_strict(schema)}}
 
 
-def _is_strict(schema: Any) -> bool:
+def is_strict(schema: Any) -> bool:
     """Strict mode wants every object closed and every property required; anything else is refused by the provider."""
     if isinstance(schema, list):
-        return all(_is_strict(item) for item in schema)
+        return all(is_strict(item) for item in schema)
     if not isinstance(schema, Mapping):
         return True
     if schema.get("type") == "object" or "properties" in schema:
         closed = schema.get("additionalProperties") is False
         if not closed or set(schema.get("required", ())) != set(schema.get("properties", {})):
             return False
-    return "default" not in schema and all(_is_strict(value) for value in schema.values())
+    return "default" not in schema and all(is_strict(value) for value in schema.values())
 
 
 def _encoded(messages: tuple[Message, ...]) -> list[bytes]:

@@ -216,9 +216,7 @@ def _names(given: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
     listed = [] if value is None else value
     if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
         raise ConfigError(
-            notice(
-                "mcp.names_kind", "{place}.{key} is a list of texts, not {value!r}", place=place, key=key, value=value
-            )
+            notice("mcp.names_kind", "{place}.{key} is a list of texts, not {value!r}", place=place, key=key, value=value)
         )
     return tuple(listed)
 

@@ -1,0 +1,154 @@
+"""OpenAI's Responses API, and servers that speak it. Nothing is kept there: the whole conversation goes with every request."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.codec import dump
+from ...core.errors import ConfigError
+from ...core.messages import Media, Message, ModelRequest, Part, Provided, Text, ToolCall, ToolResult, ToolSpec
+from ...core.notices import notice
+from ...core.openai_shape import result_text
+from ...kernel.ports import Model
+from ..http.address import endpoint
+from ..http.client import PATIENT, Timeouts
+from ..http.provider import Joiner, ServedModel
+from ..prices import Price
+from .openai import OPENAI, OpenAI, is_strict, openai_key
+from .responses_stream import MINE, Items
+
+_BY_RESPONSES = re.compile(r"gpt-[5-9]|o[1-9]|codex|computer-use")  # models whose reasoning only goes back this way
+_RENAMED = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+def openai(model: str, *, base_url: str | None = None, **given: Any) -> Model:
+    """`openai/NAME`: by Responses what reasons and is at OpenAI's own address, by chat completions all else."""
+    own = (base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).rstrip("/") == OPENAI
+    if own and "tool_mode" not in given and _BY_RESPONSES.match(model):
+        return OpenAIResponses(model, base_url=base_url, **given)
+    return OpenAI(model, base_url=base_url, **given)
+
+
+class OpenAIResponses(ServedModel):
+    """`base_url` and `api_key` come from `OPENAI_BASE_URL` and `OPENAI_API_KEY` where they are not given.
+
+    `settings` go into every request, in this API's names (`max_output_tokens`, `reasoning`, `text`, …) or in those of chat
+    completions. With `tools` among them the provider's own tools are used beside ours: what they did goes back as it came.
+    """
+
+    provider = "openai"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts = PATIENT,
+        price: Price | None = None,
+    ) -> None:
+        url, key = openai_key(model, base_url, api_key)
+        named = {"authorization": f"Bearer {key}"} if key else {}
+        super().__init__(model, endpoint(url, "/responses"), {**named, **(headers or {})}, key, settings, timeouts, price)
+        self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+
+    def joiner(self, request: ModelRequest) -> Joiner:
+        return Items(self.who, self.price_for(request))
+
+    def body(self, request: ModelRequest) -> bytes:
+        head = {"model": self.model, "stream": True, "store": False, **_settings({**self.settings, **request.settings})}
+        if not head["store"]:  # then what was thought comes along, for us to give it back
+            head["include"] = list(dict.fromkeys([*head.get("include", ()), _ENCRYPTED]))
+        theirs = head.pop("tools", None) or []
+        if request.schema is not None:
+            form = {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": is_strict(request.schema)}
+            head["text"] = {**head.get("text", {}), "format": form}
+        if not request.tools and not theirs:
+            head.pop("tool_choice", None)
+            head.pop("parallel_tool_calls", None)
+        instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
+        if instructions:
+            head["instructions"] = instructions
+        items = [items for m in request.messages if m.role != "system" and (items := m.encoded("responses", encode))]
+        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *[dump(one).encode() for one in theirs]]
+        listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
+        return dump(head).encode()[:-1] + b',"input":[' + b",".join(items) + b"]" + listed + b"}"
+
+    def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if self._tools[0] is not tools:
+            shapes = [
+                {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
+                for t in tools
+            ]
+            self._tools = (tools, dump(shapes).encode()[1:-1])
+        return self._tools[1]
+
+
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """In this API's names."""
+    made = {_RENAMED.get(name, name): value for name, value in given.items()}
+    made.pop("stop", None)  # there is no such thing here
+    if effort := made.pop("reasoning_effort", None):
+        made["reasoning"] = {**made.get("reasoning", {}), "effort": effort}
+    choice = made.get("tool_choice")
+    if isinstance(choice, Mapping) and isinstance(choice.get("function"), Mapping):
+        made["tool_choice"] = {"type": "function", "name": choice["function"].get("name")}
+    return made
+
+
+def encode(message: Message) -> bytes:
+    """The items of one message, joined; see `Message.encoded`."""
+    items = _said(message) if message.role == "assistant" else _given(message)
+    return b",".join([dump(item).encode() for item in items])
+
+
+def _given(message: Message) -> list[dict[str, Any]]:
+    if message.role != "tool":
+        return [{"role": message.role, "content": [_content(part) for part in message.parts]}]
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    return [{"type": "function_call_output", "call_id": one.call_id, "output": _output(one)} for one in results]
+
+
+def _output(result: ToolResult) -> Any:
+    text = result_text(result)
+    return [_content(Text(text)), *[_content(media) for media in result.media]] if result.media else text
+
+
+def _said(message: Message) -> list[dict[str, Any]]:
+    """What the model said, in its order. What belongs to a text (its phase) stands before it."""
+    items: list[dict[str, Any]] = []
+    about: Mapping[str, Any] = {}
+    for part in message.parts:
+        match part:
+            case Provided(provider, data) if provider == MINE and data.get("type") == "message":
+                about = {name: value for name, value in data.items() if name != "type"}
+            case Provided(provider, data) if provider == MINE:
+                items.append(dict(data))
+            case Text(text) if text:
+                said = [{"type": "output_text", "text": text, "annotations": []}]
+                items.append({"type": "message", "role": "assistant", "content": said, **about})
+                about = {}
+            case ToolCall(id, name, args):
+                arguments = args if isinstance(args, str) else dump(args)
+                items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
+    return items
+
+
+def _content(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "input_text", "text": part.text}
+    if not isinstance(part, Media) or part.mime.startswith(("audio/", "video/")):
+        kind = part.mime if isinstance(part, Media) else type(part).__name__
+        raise ConfigError(notice("model.responses_media", "the Responses API takes no {kind}", kind=kind))
+    address = part.url or f"data:{part.mime};base64,{part.data}"
+    if part.mime.startswith("image/"):
+        return {"type": "input_image", "image_url": address}
+    if part.url:
+        return {"type": "input_file", "file_url": part.url}
+    return {"type": "input_file", "filename": part.name or "file", "file_data": address}

@@ -1,0 +1,120 @@
+"""One reply from the events of OpenAI's Responses stream: items by their place, deltas as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import ContentFiltered
+from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.notices import notice
+from ...core.record import replace
+from ...kernel.ports import Emit
+from ..http.errors import Who, failure, from_event, garbled
+from ..http.provider import counted, listed, mapping, parsed_arguments, words
+from ..prices import Price
+
+MINE = "openai-responses"  # whose pieces are handed back as they came
+_TEXT = ("response.output_text.delta", "response.refusal.delta")
+_THOUGHT = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_BY_THE_PIECE = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call")
+
+
+class Items:
+    """The items of a reply. What is said and called becomes ours; all else is the provider's, and wanted back."""
+
+    def __init__(self, who: Who, price: Price | None = None) -> None:
+        self._who, self._price = who, price
+        self._items: dict[int, Mapping[str, Any]] = {}
+        self._texts: dict[int, list[str]] = {}  # by the place of the item, for one that was never finished
+        self._response: Mapping[str, Any] = {}
+        self._seen = self._shown = False
+
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "response.completed", "response": answer} if "output" in answer else answer
+
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
+        kind = words(chunk.get("type"))
+        place = counted(chunk.get("output_index"))
+        self._seen = self._seen or kind.startswith("response.")
+        if kind in _TEXT and (text := words(chunk.get("delta"))):
+            self._texts.setdefault(place, []).append(text)
+            self._shown = True
+            await emit(text)
+        elif kind in _THOUGHT and (text := words(chunk.get("delta"))):
+            self._shown = True
+            await emit(text, "thinking")
+        elif kind == "response.reasoning_summary_part.added" and counted(chunk.get("summary_index")):
+            await emit("\n\n", "thinking")
+        elif kind == "response.output_item.done":
+            self._items[place] = mapping(chunk.get("item"))
+        elif kind in _ENDS:
+            await self._end(mapping(chunk.get("response")), emit)
+            return True
+        elif kind == "error" or (not kind and (chunk.get("error") or chunk.get("message") or chunk.get("detail"))):
+            raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
+        return False
+
+    async def _end(self, response: Mapping[str, Any], emit: Emit) -> None:
+        self._response = response
+        if response.get("status") == "failed" or response.get("error"):
+            raise from_event(response.get("error") or notice("model.server_gave_up", "the server gave up"), self._who)
+        for place, item in enumerate(listed(response.get("output"))):
+            self._items.setdefault(place, item)
+        if not self._shown:  # it came whole
+            for part in self._parts():
+                if isinstance(part, Text | Thinking):
+                    await (emit(part.text) if isinstance(part, Text) else emit(part.text, "thinking"))
+
+    def reply(self, *, ended: bool) -> ModelReply:
+        if not self._seen:
+            raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
+        if not self._response:
+            raise garbled(notice("model.cut_off", "the connection ended in the middle of the answer"), self._who)
+        why = words(mapping(self._response.get("incomplete_details")).get("reason"))
+        if why == "content_filter":
+            withheld = notice("model.filtered", "the provider's filter withheld the answer")
+            raise failure(ContentFiltered, withheld, 0, self._who)
+        parts = self._parts()
+        stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
+        if why == "max_output_tokens" or (not why and self._response.get("status") == "incomplete"):
+            stop = "max_tokens"
+        return ModelReply(Message("assistant", tuple(parts)), stop, self._usage(), self._who.model)
+
+    def _parts(self) -> list[Part]:
+        unfinished = {place: {"type": "message", "content": [{"text": "".join(text)}]} for place, text in self._texts.items()}
+        items = {**unfinished, **self._items}
+        return [part for place in sorted(items) for part in _parts_of(items[place])]
+
+    def _usage(self) -> Usage:
+        usage = mapping(self._response.get("usage"))
+        read, made = mapping(usage.get("input_tokens_details")), mapping(usage.get("output_tokens_details"))
+        seen = Usage(
+            counted(usage.get("input_tokens")),
+            counted(usage.get("output_tokens")),
+            counted(read.get("cached_tokens")),
+            None,
+            counted(made.get("reasoning_tokens")),
+        )
+        if self._price is None or any(item.get("type") in _BY_THE_PIECE for item in self._items.values()):
+            return seen
+        return replace(seen, cost=self._price.of(seen, counted(read.get("cache_write_tokens"))))
+
+
+def _parts_of(item: Mapping[str, Any]) -> list[Part]:
+    kind = item.get("type")
+    if kind == "message":
+        text = "".join([words(one.get("text")) or words(one.get("refusal")) for one in listed(item.get("content"))])
+        phase: list[Part] = [Provided(MINE, {"type": "message", "phase": item["phase"]})] if item.get("phase") else []
+        return [*phase, Text(text)] if text else []
+    if kind == "function_call":
+        called = words(item.get("call_id")) or words(item.get("id"))
+        return [ToolCall(called, words(item.get("name")), parsed_arguments(words(item.get("arguments"))))]
+    back = {name: value for name, value in item.items() if value is not None}
+    if kind != "reasoning":
+        return [Provided(MINE, back)] if kind else []
+    back.pop("status", None)  # which is not taken back
+    pieces = listed(item.get("summary")) or listed(item.get("content"))
+    thought = "\n\n".join([words(one.get("text")) for one in pieces])
+    return [Provided(MINE, back), *([Thinking(thought)] if thought else [])]

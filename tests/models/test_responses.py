@@ -1,0 +1,176 @@
+"""OpenAI's Responses API: reasoning goes back sealed, the provider's tools stay the provider's, one conversation per request."""
+
+import json
+
+import pytest
+
+from kaname import Agent, ConfigError, Media, tool
+from kaname.core import errors
+from kaname.core.messages import Message, ModelRequest, Provided, Text, user
+from kaname.models import OpenAI, OpenAIResponses
+from kaname.models.registry import resolve
+from kaname.testing import WireServer
+from kaname.testing.wire import Answer, responses_reply
+
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "要"}}
+
+
+def model(server, name="gpt-5", **more):
+    return OpenAIResponses(name, base_url=server.url, api_key="sk-secret", **more)
+
+
+async def asked(answer, *messages, **more):
+    async with WireServer(lambda _: answer) as server:
+        made, shown = model(server), []
+
+        async def emit(text, kind="text", call_id=""):
+            shown.append((kind, text))
+
+        said = await made.reply(ModelRequest(messages or (user("hi"),), **more), emit)
+        await made.close()
+        return said, shown, server.requests[0]
+
+
+@tool(effect="pure")
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+async def test_responses_reasoning_goes_back_sealed_and_nothing_is_kept_there():
+    def script(body):
+        if len(body["input"]) == 1:
+            return responses_reply("Let me see.", [("add", {"a": 1, "b": 2})], thinking="add them")
+        return responses_reply("3")
+
+    async with WireServer(script) as server:
+        agent = Agent(model(server), [add], instructions="Be short.", journal="memory")
+        assert (await agent.run("1 + 2?")).output == "3"
+        await agent.close()
+    first, second = server.requests
+    assert (first["store"], first["include"], first["instructions"]) == (False, ["reasoning.encrypted_content"], "Be short.")
+    assert "previous_response_id" not in second
+    question, reasoning, said, called, result = second["input"]
+    assert question == {"role": "user", "content": [{"type": "input_text", "text": "1 + 2?"}]}
+    assert reasoning == {
+        "type": "reasoning",
+        "id": "rs_0",
+        "summary": [{"type": "summary_text", "text": "add them"}],
+        "encrypted_content": "sealed",
+    }
+    assert said["content"][0]["text"] == "Let me see."
+    id = result["call_id"]
+    assert called == {"type": "function_call", "call_id": id, "name": "add", "arguments": '{"a":1,"b":2}'}
+    assert result == {"type": "function_call_output", "call_id": id, "output": "3"}
+
+
+async def test_responses_own_tools_are_the_providers_and_their_price_is_unknown():
+    async with WireServer(lambda body: responses_reply("found", items=[SEARCH])) as server:
+        made = model(server, settings={"tools": [{"type": "web_search"}]})
+        agent = Agent(made, [add], journal="memory")
+        first = await agent.run("look", session_id="s")
+        await agent.run("again", session_id="s")
+        await agent.close()
+    assert first.output == "found"
+    assert first.usage.cost is None
+    assert [one["type"] for one in server.requests[0]["tools"]] == ["function", "web_search"]
+    assert SEARCH in server.requests[1]["input"]
+    assert not first.state.results
+
+
+async def test_responses_form_and_settings_in_either_name():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+    settings = {"max_tokens": 9, "reasoning_effort": "low", "stop": ["x"], "text": {"verbosity": "low"}}
+    said, _, sent = await asked(responses_reply('{"a": 1}'), schema=schema, settings=settings)
+    assert said.message.text == '{"a": 1}'
+    assert sent["max_output_tokens"] == 9
+    assert sent["reasoning"] == {"effort": "low"}
+    assert sent["text"]["verbosity"] == "low"
+    assert sent["text"]["format"] == {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}
+    assert "stop" not in sent
+    assert "max_tokens" not in sent
+
+
+async def test_responses_pictures_and_files_of_user_and_tool():
+    parts = (
+        Text("look"),
+        Media("image/png", "aGk="),
+        Media("application/pdf", "aGk=", name="a.pdf"),
+        Media("image/png", url="u"),
+    )
+    _, _, sent = await asked(responses_reply("ok"), Message("user", parts))
+    assert sent["input"][0]["content"][1:] == [
+        {"type": "input_image", "image_url": "data:image/png;base64,aGk="},
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="},
+        {"type": "input_image", "image_url": "u"},
+    ]
+    with pytest.raises(ConfigError, match="takes no audio/wav"):
+        await asked(responses_reply("ok"), Message("user", (Media("audio/wav", "aGk="),)))
+
+
+async def test_responses_phase_of_a_message_is_kept():
+    content = [{"type": "output_text", "text": "Working on it.", "annotations": []}]
+    item = {"type": "message", "id": "m", "role": "assistant", "content": content, "phase": "commentary"}
+    said, _, _ = await asked(responses_reply("Done.", items=[item]))
+    assert said.message.text == "Working on it.Done."
+    _, _, sent = await asked(responses_reply("ok"), user("hi"), said.message, user("go on"))
+    assert [one.get("phase") for one in sent["input"]] == [None, "commentary", None, None]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_responses_whole_answer_is_shown(stream):
+    whole = responses_reply("answer", thinking="thought")
+    if not stream:
+        body = json.dumps(json.loads(whole.events[-1])["response"]).encode()
+        whole = Answer(headers=(("content-type", "application/json"),), body=body)
+    said, shown, _ = await asked(whole)
+    assert "".join([text for kind, text in shown if kind == "text"]) == "answer"
+    assert "".join([text for kind, text in shown if kind == "thinking"]) == "thought"
+    assert (said.message.text, said.message.thinking) == ("answer", "thought")
+    assert isinstance(said.message.parts[0], Provided)
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        (
+            {"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded", "message": "m"}}},
+            errors.RateLimited,
+        ),
+        ({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "m"}}}, errors.ModelUnavailable),
+        ({"type": "response.failed", "response": {"status": "failed"}}, errors.ModelUnavailable),
+        ({"type": "error", "code": "invalid_prompt", "message": "m"}, errors.RequestRefused),
+        (
+            {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "content_filter"}}},
+            errors.ContentFiltered,
+        ),
+        ({"type": "response.in_progress"}, errors.ReplyGarbled),
+    ],
+)
+async def test_responses_failures(event, kind):
+    with pytest.raises(kind):
+        await asked(Answer((json.dumps(event).encode(),)))
+
+
+async def test_responses_text_of_an_item_that_never_ended_is_kept():
+    events = [
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "half an "},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "answer"},
+        {"type": "response.incomplete", "response": {"status": "incomplete", "output": []}},
+    ]
+    said, _, _ = await asked(Answer(tuple([json.dumps(one).encode() for one in events])))
+    assert (said.message.text, said.stop_reason) == ("half an answer", "max_tokens")
+
+
+def test_responses_are_chosen_by_the_models_name(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    for name, kind in (
+        ("openai/gpt-5.2", OpenAIResponses),
+        ("openai/o3-mini", OpenAIResponses),
+        ("openai/gpt-4.1", OpenAI),
+        ("openai-responses/gpt-4.1", OpenAIResponses),
+    ):
+        assert type(resolve(name)) is kind
+        assert resolve(name).name == f"openai/{name.partition('/')[2]}"
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    assert type(resolve("openai/gpt-5.2")) is OpenAI
