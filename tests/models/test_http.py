@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import ssl
 import threading
+import time
 import warnings
 from base64 import b64decode
 from contextlib import asynccontextmanager, suppress
@@ -162,16 +163,33 @@ async def test_three_patiences():
         writer.write(b"HTTP/1.1 200 OK\r\n" + STREAM + b"\r\n" + EVENTS[:60])
         await hanging.wait()
 
-    for handle, patience in ((silent, Timeouts(first_byte=0.05)), (faltering, Timeouts(between=0.05))):
+    for handle, patience, told in (
+        (silent, Timeouts(first_byte=0.05), r"no answer within 0\.05 s \(Timeouts\.first_byte\)$"),
+        (faltering, Timeouts(between=0.05), r"nothing came for 0\.05 s \(Timeouts\.between\)$"),
+    ):
         async with serving(handle) as port:
-            with pytest.raises(errors.ModelTimeout, match="no answer in time") as caught:
+            with pytest.raises(errors.ModelTimeout, match=told) as caught:
                 await asked(f"http://127.0.0.1:{port}", timeouts=patience)
             assert caught.value.retryable
             hanging.set()
             hanging.clear()
     async with serving(silent) as port:  # it takes the connection, and never speaks TLS
-        with pytest.raises(errors.ModelTimeout):
+        with pytest.raises(errors.ModelTimeout, match=r"no connection within 0\.1 s \(Timeouts\.connect\)"):
             await asked(f"https://127.0.0.1:{port}", timeouts=Timeouts(connect=0.1))
+        hanging.set()
+
+
+async def test_time_out_of_a_blocked_event_loop_says_so():
+    hanging = asyncio.Event()
+
+    async def silent(reader, writer):
+        await request_of(reader)
+        asyncio.get_running_loop().call_soon(time.sleep, 1.6)
+        await hanging.wait()
+
+    async with serving(silent) as port:
+        with pytest.raises(errors.ModelTimeout, match=r"event loop was blocked for 1\.\d s then: move what blocks it"):
+            await asked(f"http://127.0.0.1:{port}", timeouts=Timeouts(first_byte=0.2))
         hanging.set()
 
 

@@ -55,6 +55,12 @@ class Result(Generic[OutputT]):
         return tuple(_steps(self.state.turn))
 
     @property
+    def citations(self) -> tuple[Mapping[str, Any], ...]:
+        """What the provider says that the answer rests on (pages that it searched, documents), in the provider's own form."""
+        answers = [message for message in self.state.turn if message.role == "assistant"]
+        return answers[-1].citations if answers else ()
+
+    @property
     def messages(self) -> list[dict[str, Any]]:
         """The whole conversation in the OpenAI shapes; every tool call in it has its result."""
         return [to_openai(message) for message in self.history]

@@ -138,7 +138,7 @@ class _Chat:
                 if not answers:
                     break
                 run = self._agent.resume(run.run_id, answers, abort_event=stop)
-            show.finish(plain_text(result.output) if result.completed else "")
+            show.finish(plain_text(result.output) if result.completed else "", result.citations)
             how = "" if result.completed else f"{told_status(result.stop.kind)}: {translated(result.stop.detail)}; "
             if result.stop.kind == "cancelled":
                 how = say("stopped; the conversation goes on; ", "中断しました。会話は続けられます; ")

@@ -88,7 +88,7 @@ async def follow(
             break
         run = agent.resume(run.run_id, answers, abort_event=stop)
     if not as_json:
-        show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "")
+        show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "", result.citations)
         if not quiet or result.stop.kind not in ("completed", "degraded"):
             screen.note(_last_line(result, show, where))
     return _CODES.get(result.stop.kind, FAILED)

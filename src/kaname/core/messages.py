@@ -1,4 +1,4 @@
-"""Messages, their parts, and the request to and the reply of a model. Pure data."""
+"""Messages, their parts, and the request to and the reply of a model."""
 
 from __future__ import annotations
 
@@ -143,6 +143,12 @@ class Message:
     @property
     def thinking(self) -> str:
         return "".join([part.text for part in self.parts if type(part) is Thinking])
+
+    @property
+    def citations(self) -> tuple[Mapping[str, Any], ...]:
+        """What the provider says that the text rests on, in the provider's own form."""
+        held = [part.data.get("citations") or () for part in self.parts if type(part) is Provided]
+        return tuple([one for citations in held for one in citations])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -41,13 +42,15 @@ class Show:
         if handle is not None:
             handle(chunk.data)
 
-    def finish(self, answer: str = "") -> None:
-        """The end of a run. `answer`: what came of it, for the case that it has not been shown."""
+    def finish(self, answer: str = "", citations: Sequence[Mapping[str, Any]] = ()) -> None:
+        """The end of a run. `answer`: what came of it, for the case that it has not been shown; and what it rests on."""
         text, self._held = self._held or ("" if self.answered else answer), ""
         if text:
             self.end_line()
             self._write(text)
         self.end_line()
+        for number, source in enumerate([] if self._quiet else dict.fromkeys(map(_source, citations)), 1):
+            self._screen.note(cut(f"  [{number}] {source}", columns() - 1))
 
     def _delta(self, data: dict[str, Any]) -> None:
         if self._thinking_now:
@@ -160,3 +163,10 @@ def call_text(arguments: Any) -> str:
     if not isinstance(given, dict):
         return str(given)
     return ", ".join([f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()])
+
+
+def _source(citation: Mapping[str, Any]) -> str:
+    """Providers name it differently; something of it is always there."""
+    named = [citation.get(name) for name in ("title", "document_title", "filename", "url", "source")]
+    told = [one for one in dict.fromkeys(named) if isinstance(one, str) and one]
+    return ", ".join(told) or str(citation.get("cited_text") or citation.get("type") or "?")

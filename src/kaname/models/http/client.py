@@ -41,6 +41,14 @@ def _trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+class Unconnected(TimeoutError):
+    """Nobody took the connection within so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no connection within {seconds:g} s")
+        self.seconds = seconds
+
+
 class Http:
     """Keeps connections open between calls. Every event loop has a pool of its own, closed with the loop or by `close`."""
 
@@ -92,8 +100,11 @@ class Http:
         connection = pool.take(route)
         while True:
             if connection is None:
-                async with asyncio.timeout(self.timeouts.connect):
-                    connection = await pool.connect(route, self.timeouts.connect)
+                try:
+                    async with asyncio.timeout(self.timeouts.connect):
+                        connection = await pool.connect(route, self.timeouts.connect)
+                except TimeoutError as late:
+                    raise Unconnected(self.timeouts.connect) from late
             try:
                 await connection.ask(request, self.timeouts.first_byte)
             except BaseException as problem:
@@ -226,8 +237,34 @@ def _request(method: str, route: Route, headers: Mapping[str, str], body: bytes)
         raise ConfigError(broken) from None  # whose message would show it
 
 
+def timed_out(limit: str, seconds: float, blocked: float, who: Who) -> ModelError:
+    """`limit`: the one of `Timeouts` that was reached."""
+    match limit:
+        case "connect":
+            told = notice("model.timeout_connect", "no connection within {seconds:g} s (Timeouts.connect)", seconds=seconds)
+        case "first_byte":
+            told = notice("model.timeout_first", "no answer within {seconds:g} s (Timeouts.first_byte)", seconds=seconds)
+        case _:
+            told = notice(
+                "model.timeout_between",
+                "the answer broke off: nothing came for {seconds:g} s (Timeouts.between)",
+                seconds=seconds,
+            )
+    if blocked:
+        told += notice(
+            "model.loop_blocked",
+            "; this program's event loop was blocked for {blocked:.1f} s then: move what blocks it into asyncio.to_thread",
+            blocked=blocked,
+        )
+    return failure(ModelTimeout, told, 0, who)
+
+
 def _explained(problem: OSError, url: str, route: Route, who: Who) -> ModelError:
-    if isinstance(problem, TimeoutError):
+    if isinstance(problem, Late):
+        return timed_out("between" if problem.begun else "first_byte", problem.seconds, problem.blocked, who)
+    if isinstance(problem, Unconnected):
+        return timed_out("connect", problem.seconds, 0.0, who)
+    if isinstance(problem, TimeoutError):  # by the system
         return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, who)
     return failure(ModelUnreachable, _unreachable(url, route, problem), 0, who)
 

@@ -12,10 +12,16 @@ import httptools
 
 _ENOUGH = 1 << 18  # bytes that wait for the reader before the server is told to wait
 _LONGEST_HEAD = 1 << 18
+PUNCTUAL = 1.0  # seconds by which a timer may be late before the event loop must have been blocked
 
 
 class Late(TimeoutError):
-    """The server was silent for too long."""
+    """The server was silent for so many seconds. `begun`: a part of the answer had come. `blocked`: seconds in which the event
+    loop stood still, so that nobody here could listen."""
+
+    def __init__(self, seconds: float, begun: bool, blocked: float) -> None:
+        super().__init__(f"silent for {seconds:g} s")
+        self.seconds, self.begun, self.blocked = seconds, begun, blocked
 
 
 class Broken(OSError):
@@ -40,7 +46,7 @@ class Connection(asyncio.Protocol):
         self._resting: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._patience = 0.0
+        self._patience = self._limit = 0.0
         self._clear()
 
     def _clear(self) -> None:
@@ -48,7 +54,7 @@ class Connection(asyncio.Protocol):
         self.status = 0
         self.headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
-        self._waiting = self._head_size = 0
+        self._waiting = self._head_size = self._read = 0
         self._inflate: Any = None
         self._started = self._paused = self.whole = self._kept = False
         self._problem: Exception | None = None
@@ -67,7 +73,7 @@ class Connection(asyncio.Protocol):
         if self.transport is None or self.transport.is_closing():
             raise Broken("the connection was closed", early=True)
         self.transport.write(request)
-        deadline = self._loop.time() + seconds
+        deadline, self._limit = self._loop.time() + seconds, seconds
         while not self.status and self._problem is None:
             await self._wait(deadline - self._loop.time())
         if not self.status and self._problem is not None:
@@ -80,8 +86,10 @@ class Connection(asyncio.Protocol):
                     return b""
                 if self._problem is not None:
                     raise self._problem
+                self._limit = seconds
                 await self._wait(seconds)
             pieces, self._pieces, self._waiting = self._pieces, [], 0
+            self._read += 1
             if self._paused:
                 self._paused = False
                 self.transport.resume_reading()
@@ -138,8 +146,8 @@ class Connection(asyncio.Protocol):
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
-        if self._loop.time() >= self._patience:
-            self._waiter.set_exception(Late())
+        if (late := self._loop.time() - self._patience) >= 0:
+            self._waiter.set_exception(Late(self._limit, bool(self._read), late if late > PUNCTUAL else 0.0))
         else:
             self._timer = self._loop.call_at(self._patience, self._watch)
 

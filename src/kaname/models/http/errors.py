@@ -29,6 +29,7 @@ _TOO_LONG = re.compile(
 )
 _PROOF = re.compile(r"auth|key|token|secret|cookie|pass|credential|session", re.I)
 _FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
+_MODELS_FAULT = re.compile(r"tool_use_failed|json_validate_failed|output_parse_failed|malformed_function_call", re.I)
 _LONGEST = 600
 _SECRET = 6  # characters; a server of one's own is often given a key such as "none"
 
@@ -119,6 +120,8 @@ def _kind(status: int, message: str) -> type[ModelError]:
         return ModelNotFound
     if status == 413 or (status in (400, 422) and _TOO_LONG.search(message)):
         return ContextTooLong
+    if status < 500 and _MODELS_FAULT.search(message):  # the request was fine, and what the model wrote was not
+        return ReplyGarbled
     if status == 429:
         return RateLimited
     if status >= 500 or status == 408:

@@ -17,6 +17,7 @@ from .client import Http, Timeouts
 from .connection import Broken, Connection
 from .errors import Who, from_status, garbled, secrets_in
 from .sse import EventStream
+from .surrogates import Halves
 
 _ERROR_BYTES = 20_000
 _EXPLANATION = 5.0  # seconds for the next piece of an error's explanation
@@ -100,26 +101,38 @@ class ServedModel(ABC):
                 whole = self._decoded(slice_ + await response.read(pause))
                 await joiner.take(joiner.whole(whole), emit)
                 return joiner, True
-            events = EventStream()
+            events, halves = EventStream(), Halves()
             while slice_:
                 for event in events.feed(slice_):
-                    if event == b"[DONE]" or await joiner.take(self._decoded(event), emit):
+                    if event == b"[DONE]" or await joiner.take(self._decoded(event, halves), emit):
                         await response.finish(_ENDING)
                         return joiner, True
                 slice_ = await response.more(pause)
             for event in events.end():
                 if event != b"[DONE]":
-                    await joiner.take(self._decoded(event), emit)
+                    await joiner.take(self._decoded(event, halves), emit)
             return joiner, False
 
-    def _decoded(self, data: bytes) -> dict[str, Any]:
+    def _decoded(self, data: bytes, halves: Halves | None = None) -> dict[str, Any]:
         try:
-            chunk = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-            raise garbled(f"{problem}: {_excerpt(data, self.who)}", self.who) from problem
+            chunk = halves.decoded(data) if halves else _decode(data)
+        except (msgspec.DecodeError, ValueError, RecursionError) as problem:
+            chunk = None if halves is None else _with_halves(data, halves)
+            if chunk is None:
+                raise garbled(f"{problem}: {_excerpt(data, self.who)}", self.who) from problem
         if not isinstance(chunk, dict):
             raise garbled(_excerpt(data, self.who), self.who)
         return chunk
+
+
+def _with_halves(data: bytes, halves: Halves) -> Any:
+    """What is no Unicode because a character was cut in two, if that is all that is wrong with it."""
+    if b"\\ud" not in data.lower():
+        return None
+    try:
+        return halves.decoded(data)
+    except (ValueError, RecursionError):
+        return None
 
 
 async def _what_came(response: Connection) -> bytes:

@@ -40,6 +40,7 @@ _VERSION = "2023-06-01"
 _ANSWER = "answer"  # the tool by which an answer in a wanted form is given
 _PAUSES = 10  # how often a paused turn is gone on with
 _PAUSED = "pause_turn"
+_CITATIONS = "citations"
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _CACHE = b',"cache_control":{"type":"ephemeral"}}'
 _STOPS: dict[str, StopReason] = {
@@ -150,8 +151,15 @@ def _turns(messages: list[Message]) -> list[bytes]:
 
 
 def encode(message: Message) -> bytes:
-    """The blocks of one message, joined; see `Message.encoded`."""
-    return b",".join([dump(block).encode() for part in message.parts if (block := _block(part)) is not None])
+    """The blocks of one message, joined; see `Message.encoded`. What belongs to a text (its citations) stands before it."""
+    blocks, about = list[dict[str, Any]](), dict[str, Any]()
+    for part in message.parts:
+        if isinstance(part, Provided) and part.data.get("type") == _CITATIONS:
+            about = {"citations": part.data["citations"]} if part.provider == "anthropic" else {}
+        elif (block := _block(part)) is not None:
+            blocks.append({**block, **about} if block["type"] == "text" else block)
+            about = {}
+    return b",".join([dump(block).encode() for block in blocks])
 
 
 def _block(part: Part) -> dict[str, Any] | None:
@@ -233,6 +241,11 @@ class _Blocks:
             block.setdefault("json", []).append(text)
             if self._form and block.get("name") == _ANSWER:
                 await emit(text)
+        elif kind == "citations_delta":
+            block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+        elif kind == "compaction_delta" and (text := words(delta.get("content"))):
+            block["content"] = words(block.get("content")) + text
+            await emit(text, "thinking")
 
     async def _take_whole(self, message: dict[str, Any], emit: Emit) -> None:
         if message.get("type") == "error" or message.get("error"):
@@ -243,8 +256,11 @@ class _Blocks:
         self._stop = words(message.get("stop_reason"))
         self._count(message.get("usage"))
         for block in self._blocks.values():
-            if block.get("type") == "text":
-                await emit(words(block.get("text")))
+            match block.get("type"):
+                case "text":
+                    await emit(words(block.get("text")))
+                case "thinking" | "compaction":
+                    await emit(words(block.get("thinking")) or words(block.get("content")), "thinking")
 
     def _count(self, usage: Any) -> None:
         usage = mapping(usage)
@@ -260,7 +276,7 @@ class _Blocks:
         blocks = [block for _, block in sorted(self._blocks.items())]
         if self._form and any(_is_form(block) for block in blocks):  # what is said beside the form is not the answer
             blocks = [block for block in blocks if block.get("type") != "text"]
-        parts = [part for block in blocks if (part := self._part(block)) is not None]
+        parts = [part for block in blocks for part in self._parts(block)]
         if self._stop == "refusal":
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
             raise failure(ContentFiltered, withheld, 0, self._who)
@@ -285,6 +301,13 @@ class _Blocks:
         if price is None or kind not in ("", "message", "compaction", "advisor_message"):
             return usage
         return replace(usage, cost=price.of(usage, made))
+
+    def _parts(self, block: dict[str, Any]) -> list[Part]:
+        """What the text rests on stands before it: both go back."""
+        part, cited = self._part(block), listed(block.get("citations"))
+        if part is None or not cited or not isinstance(part, Text):
+            return [] if part is None else [part]
+        return [Provided("anthropic", {"type": _CITATIONS, "citations": cited}), part]
 
     def _part(self, block: dict[str, Any]) -> Part | None:
         """Calls that we must run are `tool_use`; whatever the provider did by itself goes back to it as it came."""

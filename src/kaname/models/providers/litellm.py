@@ -33,7 +33,8 @@ from ...core.messages import Message, ModelReply, ModelRequest, Part, Provided, 
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
-from ..http.client import PATIENT, Timeouts
+from ..http.client import PATIENT, Timeouts, timed_out
+from ..http.connection import PUNCTUAL
 from ..http.errors import Who, failure, from_status, garbled, secrets_in
 from ..http.provider import mapping
 from ..prices import Price, price_of
@@ -93,7 +94,7 @@ class LiteLLM:
             self.who, self._price or (price_of(self.name) if usual else None), charged=usual or self._price is not None
         )
         async with self._explained(litellm):
-            async with asyncio.timeout(self._timeouts.first_byte):
+            async with self._within("first_byte"):
                 stream = await litellm.acompletion(**self.arguments(request))
             async with aclosing(stream):
                 chunks = aiter(stream)
@@ -102,8 +103,19 @@ class LiteLLM:
         return pieces.reply(ended=True)
 
     async def _next(self, chunks: AsyncIterator[Any]) -> Any:
-        async with asyncio.timeout(self._timeouts.between):
+        async with self._within("between"):
             return await anext(chunks, None)
+
+    @asynccontextmanager
+    async def _within(self, limit: str) -> AsyncIterator[None]:
+        now = asyncio.get_running_loop().time
+        seconds, begun = getattr(self._timeouts, limit), now()
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            late = now() - begun - seconds
+            raise timed_out(limit, seconds, late if late > PUNCTUAL else 0.0, self.who) from None
 
     def arguments(self, request: ModelRequest) -> dict[str, Any]:
         settings = {**self.settings, **request.settings}
@@ -174,8 +186,9 @@ class LiteLLM:
         if _NOT_THERE.search(text):
             return failure(ModelUnreachable, text, 0, self.who)
         status = getattr(problem, "status_code", None)
-        if not isinstance(status, int):  # Groq's refusals in mid-stream come as a bare ValueError
-            return failure(ReplyGarbled, text or type(problem).__name__, 0, self.who)
+        if not isinstance(status, int):  # LiteLLM stumbles over what Groq says in mid-stream: that is what counts
+            words = _provider_message(problem.__context__) if problem.__context__ is not None else text
+            return failure(ReplyGarbled, words or text or type(problem).__name__, 0, self.who)
         return from_status(status, getattr(problem, "litellm_response_headers", None) or {}, text.encode(), self.who)
 
 
@@ -223,6 +236,9 @@ class _Pieces(Pieces):
 
 def _shape(message: Message) -> dict[str, Any]:
     made = shape(message)
+    for call in made.get("tool_calls", ()):
+        if signed := call.pop("extra_content", None):
+            call["provider_specific_fields"] = signed
     blocks: list[Any] = []
     for part in message.parts:
         if isinstance(part, Thinking) and part.signature:
@@ -252,6 +268,7 @@ def _as_json(chunk: Any) -> dict[str, Any]:
                 "id": call.id,
                 "type": getattr(call, "type", None),
                 "function": {"name": call.function.name, "arguments": call.function.arguments},
+                "extra_content": _signed(call) or _signed(call.function),
             }
             for call in delta.tool_calls or ()
         ]
@@ -264,6 +281,12 @@ def _as_json(chunk: Any) -> dict[str, Any]:
         choices.append({"delta": plain, "finish_reason": choice.finish_reason})
     usage = getattr(chunk, "usage", None)
     return {"choices": choices, "usage": usage.model_dump() if usage is not None else None}
+
+
+def _signed(held: Any) -> dict[str, Any] | None:
+    """Gemini's signature of the thought that led to a call: it refuses the call's result without it."""
+    fields = mapping(getattr(held, "provider_specific_fields", None))
+    return {"thought_signature": fields["thought_signature"]} if fields.get("thought_signature") else None
 
 
 async def _loaded() -> Any:

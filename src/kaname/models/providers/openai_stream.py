@@ -53,7 +53,7 @@ class Pieces:
             not choices and (chunk.get("object") == "error" or chunk.get("message") or chunk.get("detail"))
         ):
             raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
-        if usage := mapping(chunk.get("usage")):
+        if usage := mapping(chunk.get("usage")) or mapping(mapping(chunk.get("x_groq")).get("usage")):
             self._usage = self.count(usage)
         for choice in choices:
             self._seen = True
@@ -127,6 +127,8 @@ class Pieces:
         if self._finish.lower() in _FILTERED and not self._calls:
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
             raise failure(ContentFiltered, withheld, 0, self._who)
+        if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
+            raise garbled(notice("model.malformed_call", "the model wrote a call that cannot be read"), self._who)
         parts = self.thoughts()
         if self._text:
             parts.append(Text("".join(self._text)))

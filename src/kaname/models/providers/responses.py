@@ -127,12 +127,13 @@ def _said(message: Message) -> list[dict[str, Any]]:
     for part in message.parts:
         match part:
             case Provided(provider, data) if provider == MINE and data.get("type") == "message":
-                about = {name: value for name, value in data.items() if name != "type"}
+                about = data
             case Provided(provider, data) if provider == MINE:
                 items.append(dict(data))
             case Text(text) if text:
-                said = [{"type": "output_text", "text": text, "annotations": []}]
-                items.append({"type": "message", "role": "assistant", "content": said, **about})
+                said = [{"type": "output_text", "text": text, "annotations": about.get("citations", [])}]
+                phase = {"phase": about["phase"]} if "phase" in about else {}
+                items.append({"type": "message", "role": "assistant", "content": said, **phase})
                 about = {}
             case ToolCall(id, name, args):
                 arguments = args if isinstance(args, str) else dump(args)

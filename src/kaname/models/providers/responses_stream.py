@@ -105,9 +105,12 @@ class Items:
 def _parts_of(item: Mapping[str, Any]) -> list[Part]:
     kind = item.get("type")
     if kind == "message":
-        text = "".join([words(one.get("text")) or words(one.get("refusal")) for one in listed(item.get("content"))])
-        phase: list[Part] = [Provided(MINE, {"type": "message", "phase": item["phase"]})] if item.get("phase") else []
-        return [*phase, Text(text)] if text else []
+        content = listed(item.get("content"))
+        text = "".join([words(one.get("text")) or words(one.get("refusal")) for one in content])
+        cited = [note for one in content for note in listed(one.get("annotations"))] if len(content) == 1 else []
+        about = {"phase": item.get("phase"), "citations": cited}
+        about = {name: value for name, value in about.items() if value}
+        return [*([Provided(MINE, {"type": "message", **about})] if about else []), Text(text)] if text else []
     if kind == "function_call":
         called = words(item.get("call_id")) or words(item.get("id"))
         return [ToolCall(called, words(item.get("name")), parsed_arguments(words(item.get("arguments"))))]
