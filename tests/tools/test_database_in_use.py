@@ -106,16 +106,24 @@ RANDOM = re.compile(
 )
 
 
+AS_MODELS_WRITE = (
+    "{sql}",
+    "-- what was asked for\n{sql}\n;",
+    "Here is the query:\n\n```sql\n{sql};\n```",
+    "/* first the rows,\n   then the rest */ {sql} -- that is all",
+)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_rows_are_the_engines_own(sources, engine):
     """Every honest statement: the rows of the tool are those of the statement on the engine itself."""
     tool, different = tool_for(sources, engine, max_rows=1000), []
     with directly(sources, engine) as run:
-        for _, sql in statements(f"honest_{engine}.txt"):
+        for number, (_, sql) in enumerate(statements(f"honest_{engine}.txt")):
             if RANDOM.search(sql) or "mode(" in sql:
                 continue
             names, rows = run(sql)
-            got = (await tool.execute(sql)).output["rows"]
+            got = (await tool.execute(AS_MODELS_WRITE[number % 4].format(sql=sql))).output["rows"]
             if len(got) != len(rows) or (engine != "duckdb" and got and [*got[0]][: len(names)] != unique(names)):
                 different.append((sql, rows[:3], got[:3]))
     assert different == []
