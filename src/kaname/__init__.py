@@ -48,6 +48,7 @@ _HOMES = {
         "UnexpectedError",
     ),
     "core.messages": ("Media", "Message", "ModelReply", "ModelRequest", "ToolCall", "ToolResult", "Usage"),
+    "api.workflow.workflow": ("Workflow",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
     "journals.memory": ("MemoryJournal",),
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     from .api.open_run import SharedSession as SharedSession
     from .api.result import Result as Result
     from .api.run import Run as Run
+    from .api.workflow.workflow import Workflow as Workflow
     from .context.history import AgentState as AgentState
     from .core.chunks import Chunk as Chunk
     from .core.errors import AgentConnectionError as AgentConnectionError

@@ -65,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _chat(commands)
     _runs(commands)
+    _workflow(commands)
     _models(commands)
     _docs(commands)
     _config(commands)
@@ -170,6 +171,23 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs.add_argument(
         "--json", action="store_true", help=say("list, show, follow, resume, fork: JSON, a line each", "一行に一つの JSON")
     )
+
+
+def _workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    told = say("tasks that wait for each other: check, run, show, resume", "待ち合わせるタスク: 検査・実行・図・再開")
+    flow = _command(commands, "workflow", told)
+    flow.add_argument("action", choices=["check", "run", "show", "resume", "schema"])
+    flow.add_argument("what", nargs="?", help=say("the file; resume: which run", "ファイル。再開なら実行"))
+    flow.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help=say("what it is given", "引数"))
+    flow.add_argument("--run", metavar="RUN", help=say("show: how far this run is", "図: この実行の進み具合"))
+    flow.add_argument("--form", choices=["terminal", "mermaid", "svg"], default="terminal", help=say("show: as", "図の形式"))
+    flow.add_argument(
+        "-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool to use", "使うツール")
+    )
+    flow.add_argument("--answer", action="append", default=[], metavar="[KEY=]ANSWER", help=say("resume: the answer", "答え"))
+    flow.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "一行に一つの JSON"))
+    flow.add_argument("-q", "--quiet", action="store_true", help=say("only the outcome", "結果だけ"))
+    _agent_options(flow)
 
 
 def _config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -48,13 +48,13 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
     try:
         if given.action == "list":
             return await _list(journal, given, screen)
-        run = await _find(journal, given.run, given.action)
+        run = await find(journal, given.run, given.action)
         if given.action == "show":
             await tell(journal, run, screen, as_json=given.json)
             await _how_to_go_on(journal, [run], given, screen)
             return DONE
         if given.action == "diff":
-            return await _diff(journal, run, await _find(journal, given.other, "diff LAST"), screen)
+            return await _diff(journal, run, await find(journal, given.other, "diff LAST"), screen)
         if given.action == "follow":
             await _how_to_go_on(journal, [run], given, screen)
             return await _follow(journal, run, screen, as_json=given.json)
@@ -111,7 +111,7 @@ async def _how_to_go_on(journal: Journal, runs: list[RunInfo], given: argparse.N
     screen.note(f"{waits}; {say('to go on', '続きは')}: {command}")
 
 
-async def _find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
+async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     if not wanted:
         raise ConfigError(
             say(f"which run? for example: kaname runs {action} last", f"どの実行ですか? 例: kaname runs {action} last")

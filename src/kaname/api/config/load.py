@@ -30,9 +30,11 @@ class Mistake:
 
 
 class Reading:
-    """What was read from one or several files, the place of every value, and what was wrong."""
+    """What was read from one or several files, the place of every value, and what was wrong. `variables`: whether `${NAME}` is
+    one of the environment."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, variables: bool = True) -> None:
+        self._variables = variables
         self.value: Any = {}
         self.mistakes: list[Mistake] = []
         self._places: dict[Where, tuple[str, int]] = {}
@@ -99,7 +101,7 @@ class Reading:
 
     def _filled(self, text: str, style: str | None, where: Where) -> Any:
         """`${NAME}` and `${NAME:-default}` from the environment; `$${` is a plain `${`. A bare one can be a number, too."""
-        if "${" not in text:
+        if "${" not in text or not self._variables:
             return text
         filled = self._expanded(text, where)
         wanted = bool(where) and where[-1] in plain_values()  # {max_steps: "${N}"}: between braces YAML wants the quotes

@@ -127,6 +127,9 @@ class Show:
                 if data["tool_call_id"] not in self._running:  # not while a person was asked, nor for every retry
                     self._began[data["tool_call_id"]] = monotonic()
                     self._running.add(data["tool_call_id"])
+                    if data["tool_call_id"] not in self._calls:  # a task of a graph: no reply has asked for it
+                        self._calls[data["tool_call_id"]] = data["tool_call_id"]
+                        self._line(f"→ {data['tool_call_id']} ({data['name']})", "cyan")
                     self._screen.doing = ", ".join([self._calls.get(one, data["name"]) for one in self._running])
             case "warning":
                 self._line(f"{say('warning', '警告')}: {translated(data['content'])}", "yellow", whole=True)

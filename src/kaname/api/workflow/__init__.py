@@ -1,0 +1,1 @@
+"""Workflows: task graphs that people write, in YAML or in Python."""

@@ -1,0 +1,117 @@
+"""What a task can be beside a tool: a question to a person, an agent, another workflow; and the limits of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import Suspend
+from ...core.events import Effect
+from ...core.messages import ToolCall, ToolResult
+from ...core.values import plain_text
+from ...kernel.ports import Policy, Repair, ToolContext, ToolHandler
+from ...kernel.view import RunView
+from ...policies.timeout import Late, within
+from ...strategies.graph.task import MARKS, Graph, Task
+from ...tools.arguments.prepare import fitting_arguments
+
+ASK = "ask_person"
+_TEXT = {"type": "string"}
+
+
+class _Doing:
+    """An `Action` with the arguments of its schema."""
+
+    description = ""
+    effect: Effect = "idempotent"  # tried again, it finds what there is
+    timeout: float | None = None
+    undo: Repair | None = None
+    reconcile: Repair | None = None
+    listed = False
+    parameters: Mapping[str, Any] = {"type": "object"}
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def prepare(self, call: ToolCall) -> dict[str, Any]:
+        return fitting_arguments(call, self.name, self.parameters)
+
+
+class AskPerson(_Doing):
+    """`question`, and the `options` that there are. What is answered is the task's output."""
+
+    parameters: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"question": _TEXT, "options": {"type": "array", "items": _TEXT}},
+        "required": ["question"],
+    }
+
+    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+        key, answers = f"task:{context.call_id}", context.scope.state.answers
+        if key not in answers:
+            raise Suspend(key, prepared["question"], tuple(prepared.get("options") or ()))
+        return ToolResult(answers[key])
+
+
+class RunAgent(_Doing):
+    """`input`: what the agent is to do. Its answer is the task's output."""
+
+    parameters: Mapping[str, Any] = {"type": "object", "properties": {"input": {}}, "required": ["input"]}
+
+    def __init__(self, name: str, agent: Any) -> None:
+        super().__init__(name)
+        self.made_from = agent
+
+    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+        return _outcome(await context.run_child(self.made_from, plain_text(prepared["input"])))
+
+
+class RunWorkflow(_Doing):
+    """Its parameters are those of the other workflow."""
+
+    def __init__(self, name: str, workflow: Any) -> None:
+        super().__init__(name)
+        self.made_from = workflow
+        self.parameters = workflow.parameters
+
+    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+        given = self.made_from.given(prepared)
+        return _outcome(await context.run_child(self.made_from.agent, plain_text(given)))
+
+
+def _outcome(result: Any) -> ToolResult:
+    if result.stop.kind in ("completed", "degraded"):
+        return ToolResult(result.output)
+    return ToolResult(error=f"{result.stop.kind}: {result.stop.detail}".strip(": "))
+
+
+class TaskLimits(Policy):
+    """The time that a task may take, and the pause before it is tried again."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._tasks = graph.by_name
+
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        return True
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        task, attempt = self._task(call.id)
+        if task is None:
+            return await next(call)
+        if attempt > 1 and task.retry_delay:
+            await asyncio.sleep(task.retry_delay * 2 ** (attempt - 2))
+        if task.timeout is None or task.person:
+            return await next(call)
+        try:
+            return await within(task.timeout, next(call))
+        except Late:
+            pure = getattr(view.tools(call).get(call.name), "effect", "") == "pure"
+            after = "" if pure else "; it may or may not have taken effect"
+            return ToolResult(error=f"timed out after {task.timeout:g} s{after}")
+
+    def _task(self, call_id: str) -> tuple[Task | None, int]:
+        """The task that a call's id means, and which try it is."""
+        end = min([place for mark in MARKS if (place := call_id.find(mark)) >= 0], default=len(call_id))
+        tried = call_id.partition("#")[2].rstrip(MARKS)
+        return self._tasks.get(call_id[:end]), int(tried) if tried.isdecimal() else 1

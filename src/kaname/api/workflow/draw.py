@@ -1,0 +1,132 @@
+"""Draw a graph: for the terminal, as Mermaid, as SVG. With progress, the state of every task by shape and word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from unicodedata import east_asian_width
+
+from ...strategies.graph.expression import Expression
+from ...strategies.graph.progress import Progress
+from ...strategies.graph.task import Graph, Task
+
+_SIGNS = {"waiting": "○", "running": "◐", "done": "●", "failed": "✗", "skipped": "–"}
+_FILLS = {"waiting": "#fff", "running": "#fff4d6", "done": "#e6f4ea", "failed": "#fde7e7", "skipped": "#eee"}
+_HIGH, _GAP_X, _GAP_Y, _EDGE = 44, 56, 22, 20
+
+
+def levels(graph: Graph) -> list[list[Task]]:
+    """Tasks by the longest way to them."""
+    known = graph.by_name
+    waits = {task.name: [name for name in graph.waits_for(task, known) if name in known] for task in graph.tasks}
+    depth: dict[str, int] = {}
+    left = dict(waits)
+    while left:
+        ready = [name for name, others in left.items() if all(other in depth for other in others)]
+        if not ready:
+            break  # a circle, which the check tells
+        for name in ready:
+            depth[name] = 1 + max([depth[other] for other in left.pop(name)], default=-1)
+    rows: list[list[Task]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
+    for task in graph.tasks:
+        if task.name in depth:
+            rows[depth[task.name]].append(task)
+    return rows
+
+
+def terminal(graph: Graph, progress: Progress | None = None) -> str:
+    """A line a task, in an order in which it could be done, with what it waits for."""
+    known, lines = graph.by_name, [graph.name]
+    for row in levels(graph):
+        for task in row:
+            waits = ", ".join(graph.waits_for(task, known))
+            lines.append(f"  {_sign(task, progress)}{task.name}: {_does(task)}" + (f"  ← {waits}" if waits else ""))
+    return "\n".join(lines)
+
+
+def mermaid(graph: Graph, progress: Progress | None = None) -> str:
+    known = graph.by_name
+    ids = {task.name: f"t{number}" for number, task in enumerate(graph.tasks)}
+    lines = ["flowchart TD"]
+    for task in graph.tasks:
+        label = f"{_sign(task, progress)}{task.name}<br/>{_does(task)}".replace('"', "#quot;")
+        shape = ("{{", "}}") if task.person else ("[", "]")
+        lines.append(f'    {ids[task.name]}{shape[0]}"{label}"{shape[1]}')
+    for task in graph.tasks:
+        condition = _condition(task)
+        label = f"|{condition}|".replace('"', "#quot;") if condition else ""
+        lines += [f"    {ids[name]} -->{label} {ids[task.name]}" for name in graph.waits_for(task, known) if name in ids]
+    return "\n".join(lines)
+
+
+def svg(graph: Graph, progress: Progress | None = None) -> str:
+    rows, known = levels(graph), graph.by_name
+    places: dict[str, tuple[float, float, float]] = {}
+    width = max([sum(_wide(task) + _GAP_X for task in row) - _GAP_X for row in rows], default=0) + 2 * _EDGE
+    for number, row in enumerate(rows):
+        left = (width - sum(_wide(task) + _GAP_X for task in row) + _GAP_X) / 2
+        for task in row:
+            places[task.name] = (left, _EDGE + number * (_HIGH + 2 * _GAP_Y), _wide(task))
+            left += _wide(task) + _GAP_X
+    height = 2 * _EDGE + len(rows) * (_HIGH + 2 * _GAP_Y) - 2 * _GAP_Y
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" font-family="sans-serif" '
+        f'font-size="13"><title>{escape(graph.name)}</title>',
+        '<defs><marker id="a" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto"><path d="M0,0 L8,4 L0,8 z" '
+        'fill="#888"/></marker></defs>',
+    ]
+    for task in graph.tasks:
+        for name in graph.waits_for(task, known):
+            if name in places and task.name in places:
+                lines.append(_arrow(places[name], places[task.name]))
+    for task in graph.tasks:
+        if task.name in places:
+            lines += _box(task, places[task.name], progress)
+    return "\n".join([*lines, "</svg>"])
+
+
+def _arrow(start: tuple[float, float, float], end: tuple[float, float, float]) -> str:
+    x, y = start[0] + start[2] / 2, start[1] + _HIGH
+    to_x, to_y = end[0] + end[2] / 2, end[1]
+    middle = (y + to_y) / 2
+    path = f"M{x:.0f},{y:.0f} C{x:.0f},{middle:.0f} {to_x:.0f},{middle:.0f} {to_x:.0f},{to_y:.0f}"
+    return f'<path d="{path}" fill="none" stroke="#888" marker-end="url(#a)"/>'
+
+
+def _box(task: Task, place: tuple[float, float, float], progress: Progress | None) -> list[str]:
+    x, y, wide = place
+    status = progress.nodes[task.name].status if progress is not None else "waiting"
+    dashed = ' stroke-dasharray="5 3"' if task.person or _condition(task) else ""
+    size = f'x="{x:.0f}" y="{y:.0f}" width="{wide:.0f}" height="{_HIGH}" rx="6"'
+    return [
+        f'<rect {size} fill="{_FILLS[status]}" stroke="#444"{dashed}/>',
+        f'<text x="{x + wide / 2:.0f}" y="{y + 18:.0f}" text-anchor="middle" font-weight="bold">'
+        f"{escape(_sign(task, progress) + task.name)}</text>",
+        f'<text x="{x + wide / 2:.0f}" y="{y + 35:.0f}" text-anchor="middle" fill="#555">{escape(_does(task))}</text>',
+    ]
+
+
+def _does(task: Task) -> str:
+    told = "asks a person" if task.person else task.use.tool
+    more: Mapping[str, object] = {
+        "each": task.each is not None,
+        f"until {task.until.text}" if task.until is not None else "": task.until is not None,
+        f"if {_condition(task)}": bool(_condition(task)),
+        f"{task.needs} of them": bool(task.needs),
+    }
+    words = [word for word, holds in more.items() if holds]
+    return f"{told} ({', '.join(words)})" if words else told
+
+
+def _condition(task: Task) -> str:
+    return task.when.text if isinstance(task.when, Expression) else task.when
+
+
+def _sign(task: Task, progress: Progress | None) -> str:
+    return "" if progress is None else f"{_SIGNS[progress.nodes[task.name].status]} "
+
+
+def _wide(task: Task) -> float:
+    """Room for the longer of its two lines; letters of East Asia are twice as wide."""
+    lines = (f"● {task.name}", _does(task))
+    return 30 + 7.5 * max([sum([2 if east_asian_width(char) in "WF" else 1 for char in line]) for line in lines])

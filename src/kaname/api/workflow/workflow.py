@@ -1,0 +1,329 @@
+"""`Workflow`: tasks that wait for each other, written in Python or read from a file; checked, run, resumed like any run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from ...core.durations import seconds
+from ...core.errors import ConfigError, nearest
+from ...core.notices import notice
+from ...core.values import plain_text
+from ...kernel.load import load
+from ...kernel.ports import Action, Journal, Policy, Sink
+from ...strategies.graph.check import Problem, problems
+from ...strategies.graph.expression import BadExpression, Expression, expressions
+from ...strategies.graph.progress import Progress
+from ...strategies.graph.strategy import GraphStrategy, params_of
+from ...strategies.graph.task import ALWAYS, ON_FAILURE, Graph, OnFailure, Task, Use
+from ...strategies.stop import max_steps, no_repeats
+from ...tools.arguments.schema import problems as unfit
+from ...tools.registry import ToolRegistry, as_action
+from ..agent import Agent
+from ..run import Run
+from .actions import ASK, AskPerson, RunAgent, RunWorkflow, TaskLimits
+from .handle import Handle, expression_of, task_of, templated
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_REPEATED = ("pure", "idempotent")
+
+
+class Workflow:
+    """Tasks are added with `task`; what one gives back can be handed to another, which then waits for it.
+
+    `params`: what a run is given, as a JSON Schema's `properties`. `outputs`: what comes of it; without it, what the tasks give
+    that nothing waits for. The rest is as for an `Agent`.
+    """
+
+    def __init__(
+        self,
+        name: str = "workflow",
+        tools: Iterable[Any] = (),
+        *,
+        params: Mapping[str, Any] | None = None,
+        outputs: Any = None,
+        max_parallel: int = 16,
+        description: str = "",
+        policies: Iterable[Policy] = (),
+        stops: Any = None,
+        journal: Journal | str | Path | None = None,
+        sinks: Iterable[Sink] = (),
+        model: Any = None,
+    ) -> None:
+        if not isinstance(max_parallel, int) or max_parallel < 1:
+            raise ConfigError(f"max_parallel is a whole number from 1, not {max_parallel!r}")
+        self.name, self.description, self._outputs = name, description, outputs
+        self._registry = ToolRegistry([*tools])
+        self._registry.register(AskPerson(ASK))
+        self.parameters = _schema(params or {})
+        self._max_parallel, self._tasks = max_parallel, list[Task]()
+        self._parts: dict[str, Any] = {"journal": journal, "sinks": tuple(sinks), "model": model}
+        self._policies, self._stops = tuple(policies), stops
+        self.origin: Mapping[str, Any] = {}
+
+    @classmethod
+    def from_file(cls, path: str | Path, tools: Iterable[Any] = (), **options: Any) -> Workflow:
+        """Read and check; every mistake is told, with file and line, before anything runs."""
+        from .file import read_workflow
+
+        return read_workflow(Path(path), tools, cls, options)
+
+    # Writing it
+
+    def options(self, **given: Any) -> Options:
+        """How the next task is run: `name`, `after`, `when`, `needs`, `each`, `until`, `rounds`, `retries`, `retry_delay`,
+        `timeout`, `on_failure`, `fallback`, `undo`, `alone`; see `Task`."""
+        return Options(self, given)
+
+    @overload
+    def task(self, tool: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def task(self, tool: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def task(self, tool: str, /, **kwargs: Any) -> Any: ...
+    def task(self, tool: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Add a task: a tool and its arguments. An editor takes it for what the tool returns; for another task it is that."""
+        return Options(self, {}).task(tool, *args, **kwargs)
+
+    def ask(self, question: Any, options: Iterable[str] = (), **given: Any) -> Any:
+        """Add a question to a person. It is put when nothing else is left to do; the answer is what the task gives."""
+        return Options(self, {"name": "ask", **given, "person": True}).task(ASK, question=question, options=[*options])
+
+    def param(self, name: str) -> Any:
+        """What a run is given under that name."""
+        if name not in self.parameters["properties"]:
+            raise ConfigError(f"there is no parameter {name!r}" + nearest(name, self.parameters["properties"]))
+        return Handle(f"params[{name!r}]")
+
+    def handle(self, task: str) -> Any:
+        """What the task of that name gives."""
+        return Handle(task if task.isidentifier() else f"steps[{task!r}].output")
+
+    item: Any = Handle("item")  # in a task for each item: the item, and its place
+    index: Any = Handle("index")
+    last: Any = Handle("last")  # in a task that is done again: what it gave the last time (or null), and which round it is
+    round: Any = Handle("round")
+
+    def add(self, task: Task) -> None:
+        """A task that was made by hand."""
+        if "agent" in self.__dict__:
+            raise ConfigError(f"{self.name} is being run already: make another workflow for other tasks")
+        self._tasks.append(task)
+
+    def promise(self, outputs: Any) -> None:
+        """What comes of it, as a template."""
+        self._outputs = outputs
+
+    def named(self, wanted: str) -> str:
+        """That name, or the first with a number behind it that is free."""
+        taken = {task.name for task in self._tasks}
+        if wanted not in taken:
+            return wanted
+        return next(name for number in range(2, len(taken) + 3) if (name := f"{wanted}_{number}") not in taken)
+
+    def register(self, tool: Any) -> Action:
+        """A tool for the tasks; an agent or another workflow is one, too."""
+        if isinstance(tool, Agent):
+            tool = RunAgent(tool.name, tool)
+        elif isinstance(tool, Workflow):
+            tool.check()
+            tool = RunWorkflow(tool.name, tool)
+        action = as_action(tool)
+        if not _same(self._registry.get(action.name, None), action):
+            self._registry.register(action)  # it objects to another tool of the same name
+        return self._registry[action.name]
+
+    # Checking it
+
+    @property
+    def tools(self) -> Mapping[str, Action]:
+        return self._registry
+
+    @property
+    def graph(self) -> Graph:
+        outputs = None if self._outputs is None else templated(self._outputs)
+        params = tuple(self.parameters["properties"])
+        return Graph(self.name, tuple(self._tasks), self._max_parallel, outputs, params, self.description)
+
+    def problems(self) -> list[Problem]:
+        """Every mistake that can be seen before it runs: names, circles, expressions, tools and their arguments."""
+        found = problems(self.graph)
+        for task in self._tasks:
+            for place, use in (("tool", task.use), ("fallback", task.fallback), ("undo", task.undo)):
+                if use is not None:
+                    found += [
+                        Problem(task.name, inner if place == "tool" else place, text) for inner, text in self._misuse(use)
+                    ]
+            action = self._registry.get(task.use.tool, None)
+            if action is not None and task.retries and action.effect not in _REPEATED:
+                told = f"retries: {task.use.tool} is {action.effect}, and is not repeated blindly; say its effect if it may be"
+                found.append(Problem(task.name, "retries", told))
+        return found
+
+    def _misuse(self, use: Use) -> Iterable[tuple[str, str]]:
+        """What is wrong, and in which field."""
+        action = self._registry.get(use.tool, None)
+        if action is None:
+            yield "tool", f"there is no tool {use.tool!r}{nearest(use.tool, [name for name in self._registry if name != ASK])}"
+            return
+        schema = action.parameters
+        known, required = schema.get("properties") or {}, schema.get("required") or ()
+        open_ended = schema.get("additionalProperties", False) is not False
+        for name in use.args:
+            if name not in known and not open_ended:
+                yield "args", f"{use.tool} takes no argument {name!r}{nearest(name, known)}"
+            elif not any(expressions(use.args[name])):
+                yield from [("args", f"{use.tool}: {one}") for one in unfit(use.args[name], known.get(name, {}), name)]
+        for name in required:
+            if name not in use.args:
+                yield "args", f"{use.tool} wants an argument {name!r}"
+
+    def check(self) -> Workflow:
+        """This workflow, if nothing is wrong with it; else a `ConfigError` that tells all that is."""
+        if found := self.problems():
+            listed = "\n".join([f"  {one}" for one in found])
+            raise ConfigError(notice("workflow.mistakes", "workflow {name}:\n{listed}", name=self.name, listed=listed))
+        return self
+
+    def given(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of a run, with their defaults; `ConfigError` for what does not fit."""
+        known = self.parameters["properties"]
+        whole = {name: held["default"] for name, held in known.items() if "default" in held} | dict(params)
+        if wrong := unfit(whole, self.parameters, "params"):
+            raise ConfigError(f"{self.name}: " + "; ".join(wrong))
+        return whole
+
+    # Running it
+
+    @cached_property
+    def agent(self) -> Agent[Any]:
+        """What runs it: an agent whose strategy is the graph. Its journal, forks and replays are those of any agent."""
+        self.check()
+        graph = self.graph
+        parts = {**self._parts, "name": self.name, "strategy": GraphStrategy(graph)}
+        stops = [max_steps(None), no_repeats(None), *([] if self._stops is None else [self._stops])]
+        made: Agent[Any] = Agent(
+            parts.pop("model"), self._registry.values(), policies=(*self._policies, TaskLimits(graph)), stops=stops, **parts
+        )
+        made.origin = self.origin
+        return made
+
+    def run(self, params: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
+        """Do it: `await` the result, or `async for` the chunks. `options` are those of `Agent.run`, but for a session."""
+        return self.agent.run(plain_text(self.given(params or {})), **options)
+
+    def run_sync(self, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """The same, for code without an event loop."""
+        return self.agent.run_sync(plain_text(self.given(params or {})), **options)
+
+    def resume(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
+        """Go on after a crash, a stop or a question."""
+        return self.agent.resume(run_id, answers, **options)
+
+    async def progress(self, run_id: str) -> Progress:
+        """How far a run is, by its facts: `nodes`, `settled`."""
+        state = await load(self.agent.journal, run_id)
+        progress = Progress(self.graph, params_of(state))
+        progress.take(state.results)
+        return progress
+
+
+class Options:
+    """How one task is run; see `Workflow.options`."""
+
+    def __init__(self, workflow: Workflow, given: Mapping[str, Any]) -> None:
+        self._workflow, self._given = workflow, dict(given)
+
+    @overload
+    def task(self, tool: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def task(self, tool: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def task(self, tool: str, /, **kwargs: Any) -> Any: ...
+    def task(self, tool: Any, /, *args: Any, **kwargs: Any) -> Any:
+        flow, given = self._workflow, dict(self._given)
+        action = flow.register(tool) if not isinstance(tool, str) else flow.tools.get(tool, None)
+        name = tool if isinstance(tool, str) else cast(Action, action).name
+        if args:
+            known = list((action.parameters.get("properties") or {}) if action is not None else {})
+            kwargs = {**dict(zip(known, args, strict=False)), **kwargs}
+        wanted = given.pop("name", name)
+        task = Task(flow.named(wanted), Use(name, templated(kwargs)), **_read(flow, given))
+        flow.add(task)
+        return flow.handle(task.name)
+
+
+def _read(flow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in given.items():
+        match key:
+            case "after":
+                many = value if isinstance(value, list | tuple) else [value]
+                made["after"] = tuple([_name(one) for one in many])
+            case "when":
+                made["when"] = value if isinstance(value, str) and value in (ALWAYS, ON_FAILURE) else _expression(value)
+            case "until":
+                made["until"] = _expression(value)
+            case "each":
+                made["each"] = templated(value) if not isinstance(value, str) else _expression(value)
+            case "fallback" | "undo":
+                tool, args = value if isinstance(value, tuple) else (value, {})
+                named = tool if isinstance(tool, str) else flow.register(tool).name
+                made[key] = Use(named, templated(args))
+            case "timeout" | "retry_delay":
+                made[key] = None if value is None else seconds(value)
+            case "needs" | "rounds" | "retries" | "on_failure" | "alone" | "person":
+                made[key] = value
+            case _:
+                known = [
+                    "after",
+                    "when",
+                    "until",
+                    "each",
+                    "fallback",
+                    "undo",
+                    "timeout",
+                    "retry_delay",
+                    "needs",
+                    "rounds",
+                    "retries",
+                ]
+                raise ConfigError(f"unknown option {key!r}" + nearest(key, [*known, "on_failure", "alone", "name"]))
+    if made.get("on_failure", "stop") not in OnFailure.__args__:  # type: ignore[attr-defined]
+        raise ConfigError(f"on_failure is one of {', '.join(OnFailure.__args__)}")  # type: ignore[attr-defined]
+    return made
+
+
+def _same(known: Any, action: Any) -> bool:
+    """Whether it is that tool, made from the same function, agent or workflow."""
+    if known is None:
+        return False
+    made_from = ("function", "made_from")
+    return known is action or any(hasattr(known, n) and getattr(known, n) == getattr(action, n, None) for n in made_from)
+
+
+def _expression(value: Any) -> Expression:
+    try:
+        return Expression(expression_of(value) if isinstance(value, Handle) else str(value))
+    except BadExpression as problem:
+        raise ConfigError(str(problem)) from problem
+
+
+def _name(value: Any) -> str:
+    return task_of(value) if isinstance(value, Handle) else str(value)
+
+
+def _schema(params: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"day": {"type": "string"}}`, or `{"day": "2026-01-01"}` for a default of that type."""
+    held = {name: dict(one) if isinstance(one, Mapping) else {"default": one} for name, one in params.items()}
+    for one in held.values():
+        if "type" not in one and "default" in one and (kind := _KINDS.get(type(one["default"]))):
+            one["type"] = kind
+    required = [name for name, one in held.items() if "default" not in one]
+    return {"type": "object", "properties": held, "required": required, "additionalProperties": False}
+
+
+_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}

@@ -1,0 +1,96 @@
+"""`kaname workflow check | run | show | resume`: tasks that wait for each other, from a file."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from typing import Any
+
+from ..api.workflow import draw
+from ..api.workflow.file import SCHEMA
+from ..api.workflow.workflow import Workflow
+from ..core.errors import ConfigError
+from ..core.events import Opened
+from ..journals.default import choose
+from ..kernel.load import load, read_run
+from .agent import journal_for, take_up, where_it_is, workflow_from
+from .main import DONE
+from .messages import say
+from .run import follow
+from .runs import find
+from .terminal.questions import given_answers
+from .terminal.screen import Screen
+from .terminal.signals import to_the_end
+
+_PICTURES = {"terminal": draw.terminal, "mermaid": draw.mermaid, "svg": draw.svg}
+
+
+def main(given: argparse.Namespace) -> int:
+    screen = Screen()
+    if given.action == "schema":
+        screen.say(json.dumps(SCHEMA, indent=1, ensure_ascii=False))
+        return DONE
+    if given.action == "resume" or given.run:
+        return to_the_end(lambda ending: _recorded(given, screen))
+    if not given.what:
+        raise ConfigError(say("which workflow file?", "どのワークフローファイルですか?"))
+    given.workflow = given.what
+    made = workflow_from(given)
+    if given.action == "check":
+        count = len(made.graph.tasks)
+        screen.say(say(f"{given.what}: {count} tasks, no mistakes", f"{given.what}: タスク {count} 個、誤りはありません"))
+    elif given.action == "show":
+        screen.say(_PICTURES[given.form](made.graph))
+    else:
+        return to_the_end(lambda ending: _run(given, made, _params(given.param, made), screen))
+    return DONE
+
+
+async def _run(given: argparse.Namespace, made: Workflow, params: dict[str, Any], screen: Screen) -> int:
+    stop = asyncio.Event()
+    return await _follow(given, made, made.run(params, abort_event=stop), stop, screen)
+
+
+async def _recorded(given: argparse.Namespace, screen: Screen) -> int:
+    """Go on with a run, or show how far it is: by the file that its first fact names."""
+    journal = choose(journal_for(given))
+    run = await find(journal, given.run or given.what, "resume")
+    first = (await read_run(journal, run.run_id, 1))[0].body
+    take_up(given, first.recipe if isinstance(first, Opened) else {})
+    if given.run and given.what:
+        given.workflow = given.what
+    if not getattr(given, "workflow", None):
+        raise ConfigError(say(f"{run.run_id} is no run of a workflow file", f"{run.run_id} はワークフローの実行ではありません"))
+    made = workflow_from(given)
+    if given.action == "show":
+        screen.say(_PICTURES[given.form](made.graph, await made.progress(run.run_id)))
+        return DONE
+    stop, state = asyncio.Event(), await load(journal, run.run_id)
+    answers = given_answers(given.answer, state.questions)
+    return await _follow(given, made, made.resume(run.run_id, answers, abort_event=stop), stop, screen)
+
+
+async def _follow(given: argparse.Namespace, made: Workflow, run: Any, stop: asyncio.Event, screen: Screen) -> int:
+    try:
+        code = await follow(made.agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=where_it_is(given))
+        if not given.json and not given.quiet:
+            screen.note(draw.terminal(made.graph, await made.progress(run.run_id)))
+        return code
+    finally:
+        await made.agent.close()
+
+
+def _params(given: list[str], workflow: Workflow) -> dict[str, Any]:
+    """`--param name=value`: a text where a text is wanted, else as JSON."""
+    made: dict[str, Any] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not equals:
+            raise ConfigError(say(f"--param is NAME=VALUE, not {one!r}", f"--param は 名前=値 です: {one!r}"))
+        wanted = workflow.parameters["properties"].get(name, {}).get("type")
+        try:
+            made[name] = text if wanted == "string" else json.loads(text)
+        except ValueError:
+            made[name] = text
+    return made

@@ -1,0 +1,130 @@
+"""Check a graph before anything runs: names, circles, what expressions speak of, tasks that can never run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ...core.errors import nearest
+from .expression import BadExpression, Expression, expressions
+from .task import ALWAYS, MARKS, ON_FAILURE, OWN, Graph, Task
+
+
+class Problem(NamedTuple):
+    """`place`: the field of the task that is wrong."""
+
+    task: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.text}" if self.task else self.text
+
+
+def problems(graph: Graph) -> list[Problem]:
+    """All mistakes that can be seen without the tools."""
+    return list(_problems(graph))
+
+
+def _problems(graph: Graph) -> Iterator[Problem]:
+    if not graph.tasks:
+        yield Problem("", "steps", "there is nothing to do")
+    known = graph.by_name
+    seen: set[str] = set()
+    for task in graph.tasks:
+        if task.name in seen:
+            yield Problem(task.name, "name", "the name is there twice")
+        seen.add(task.name)
+        if not task.name.strip() or any(mark in task.name for mark in MARKS) or task.name in OWN:
+            yield Problem(
+                task.name, "name", f"{task.name!r} cannot be a name: it is taken, or has one of {' '.join(MARKS)} in it"
+            )
+        yield from _wrong_links(task, known)
+        yield from _wrong_words(task, graph, known)
+    for one in expressions(graph.outputs):
+        yield from [Problem("", "outputs", text) for text in _unknown(one, graph, known, ())]
+    yield from _circle(graph, known)
+    yield from _never(graph, known)
+
+
+def _wrong_links(task: Task, known: Mapping[str, Task]) -> Iterator[Problem]:
+    for name in task.after:
+        if name == task.name:
+            yield Problem(task.name, "depends_on", "it waits for itself")
+        elif name not in known:
+            yield Problem(task.name, "depends_on", f"there is no task {name!r}{nearest(name, known)}")
+    if task.needs > len(task.after):
+        yield Problem(task.name, "needs", f"it wants {task.needs} of {len(task.after)} tasks")
+    if task.when == ON_FAILURE and not task.after:
+        yield Problem(task.name, "condition", "on_failure: there is nothing that it waits for")
+
+
+def _wrong_words(task: Task, graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
+    own = ("item", "index") if task.each is not None else ()
+    rounds = ("last", "round") if task.until is not None else ()
+    places: list[tuple[str, object, tuple[str, ...]]] = [
+        ("args", task.use.args, (*own, *rounds)),
+        ("for_each", task.each, ()),
+        ("condition", task.when if isinstance(task.when, Expression) else None, ()),
+        ("until", task.until, ("result", *own, *rounds)),
+        ("fallback", task.fallback.args if task.fallback else None, own),
+        ("undo", task.undo.args if task.undo else None, ("result", *own)),
+    ]
+    for place, value, more in places:
+        for one in expressions(value):
+            yield from [Problem(task.name, place, text) for text in _unknown(one, graph, known, more)]
+
+
+def _unknown(expression: Expression, graph: Graph, known: Mapping[str, Task], more: tuple[str, ...]) -> Iterator[str]:
+    there = {*known, *more, "steps", "params", *graph.params}
+    for name in expression.names:
+        if name in OWN and name not in there:
+            yield f"{expression.text}: {name!r} means nothing here"
+        elif name not in there:
+            yield f"{expression.text}: there is no {name!r}{nearest(name, there)}"
+    if expression.constant:
+        try:
+            expression.value({})
+        except BadExpression as problem:
+            yield str(problem)
+
+
+def _circle(graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
+    """The first circle, as a path that one can follow."""
+    links = {task.name: [name for name in graph.waits_for(task, known) if name in known] for task in graph.tasks}
+    done: set[str] = set()
+    for start in links:
+        path, inside, stack = list[str](), set[str](), [(start, iter(links[start]))]
+        if start in done:
+            continue
+        path.append(start)
+        inside.add(start)
+        while stack:
+            name, rest = stack[-1]
+            following = next(rest, None)
+            if following is None:
+                done.add(name)
+                inside.discard(path.pop())
+                stack.pop()
+            elif following in inside and following != name:
+                around = [*path[path.index(following) :], following]
+                yield Problem(name, "depends_on", f"they wait for each other: {' → '.join(reversed(around))}")
+                return
+            elif following not in done and following not in inside:
+                path.append(following)
+                inside.add(following)
+                stack.append((following, iter(links[following])))
+
+
+def _never(graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
+    """Tasks whose condition can never hold."""
+    for task in graph.tasks:
+        if isinstance(task.when, Expression) and task.when.constant:
+            try:
+                holds = task.when.value({})
+            except BadExpression:
+                continue
+            if not holds:
+                yield Problem(task.name, "condition", f"it can never run: {task.when.text} never holds")
+        elif isinstance(task.when, str) and task.when not in ("", ALWAYS, ON_FAILURE):
+            yield Problem(task.name, "condition", f"{task.when!r} is no condition")

@@ -1,0 +1,242 @@
+"""Expressions over a graph's data: comparisons, arithmetic, keys and places. No calls, nothing but the data, bounded work.
+
+Python's own parser reads them; what is not in the lists below is refused when the graph is read.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ...core.record import record
+from ...core.values import plain_text
+
+LONGEST = 1_000  # characters
+_DEEPEST, _MOST_NODES = 40, 200
+_LONGEST_TEXT = 1_000_000  # characters of what an expression makes
+_COMPARED: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda one, many: one in many,
+    ast.NotIn: lambda one, many: one not in many,
+    ast.Is: lambda one, other: one is other,
+    ast.IsNot: lambda one, other: one is not other,
+}
+_WORKED: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_WORDS = {"true": True, "false": False, "null": None}
+_HOLE = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
+
+
+class BadExpression(Exception):
+    """What cannot be read, or has no value."""
+
+
+class Expression:
+    """`names`: what it speaks of. `value(data)` is its value, or `BadExpression`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        if len(self.text) > LONGEST:
+            raise BadExpression(f"an expression has at most {LONGEST:,} characters")
+        try:
+            self._tree = ast.parse(self.text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+            raise BadExpression(f"{self.text!r} cannot be read: {getattr(problem, 'msg', problem)}") from None
+        nodes = list(ast.walk(self._tree))
+        if len(nodes) > _MOST_NODES:
+            raise BadExpression(f"{self.text[:60]!r}… is too long")
+        _allowed(self._tree, 0)
+        held = [node.id for node in nodes if isinstance(node, ast.Name)]
+        self.names = tuple(dict.fromkeys([name for name in held if name not in _WORDS]))
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @property
+    def constant(self) -> bool:
+        return not self.names
+
+    def value(self, data: Mapping[str, Any]) -> Any:
+        try:
+            return _value(self._tree, data)
+        except BadExpression as problem:
+            raise BadExpression(f"{self.text}: {problem}") from None
+        except (TypeError, ValueError, ZeroDivisionError, OverflowError) as problem:
+            raise BadExpression(f"{self.text}: {problem}") from None
+
+
+def _allowed(node: ast.AST, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise BadExpression("it is nested too deeply")
+    match node:
+        case ast.Constant(value=str() | int() | float() | bool() | None) | ast.Name():
+            return
+        case ast.Attribute(attr=name) if name.startswith("_"):
+            raise BadExpression(f"{name!r} is no key of the data")
+        case ast.Attribute() | ast.Subscript() | ast.List() | ast.Tuple() | ast.BoolOp() | ast.IfExp():
+            pass
+        case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd()):
+            pass
+        case ast.BinOp(op=op) if type(op) in _WORKED:
+            pass
+        case ast.Compare(ops=ops) if all(type(op) in _COMPARED for op in ops):
+            pass
+        case ast.Call():
+            raise BadExpression("there are no calls in an expression")
+        case _:
+            raise BadExpression(f"{type(node).__name__} is not a part of an expression")
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            _allowed(child, depth + 1)
+
+
+def _value(node: ast.AST, data: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return _WORDS[name] if name in _WORDS else _held(data, name)
+        case ast.Attribute(value=inner, attr=name):
+            return _held(_value(inner, data), name)
+        case ast.Subscript(value=inner, slice=key):
+            return _held(_value(inner, data), _value(key, data))
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(item, data) for item in items]
+        case ast.BoolOp(op=op, values=values):
+            return _either(isinstance(op, ast.Or), values, data)
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return not _value(inner, data)
+        case ast.UnaryOp(op=op, operand=inner):
+            value = _number(_value(inner, data))
+            return -value if isinstance(op, ast.USub) else value
+        case ast.BinOp(left=left, op=op, right=right):
+            return _worked(op, _value(left, data), _value(right, data))
+        case ast.IfExp(test=test, body=then, orelse=other):
+            return _value(then if _value(test, data) else other, data)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            return _holds(_value(left, data), ops, others, data)
+    raise AssertionError("it was allowed")
+
+
+def _either(wanted: bool, values: list[ast.expr], data: Mapping[str, Any]) -> Any:
+    for node in values:
+        value = _value(node, data)
+        if bool(value) is wanted:
+            break
+    return value
+
+
+def _holds(left: Any, ops: list[ast.cmpop], others: list[ast.expr], data: Mapping[str, Any]) -> bool:
+    for op, node in zip(ops, others, strict=True):
+        right = _value(node, data)
+        if not _COMPARED[type(op)](left, right):
+            return False
+        left = right
+    return True
+
+
+def _held(inside: Any, key: Any) -> Any:
+    if isinstance(inside, Mapping):
+        if key in inside:
+            return inside[key]
+        raise BadExpression(f"there is no {key!r}; there are {', '.join(map(str, list(inside)[:8])) or 'none'}")
+    if isinstance(inside, list | str) and isinstance(key, int) and not isinstance(key, bool):
+        if -len(inside) <= key < len(inside):
+            return inside[key]
+        raise BadExpression(f"there is no place {key} among {len(inside)}")
+    raise BadExpression(f"{type(inside).__name__} has no {key!r}")
+
+
+def _worked(op: ast.operator, left: Any, right: Any) -> Any:
+    texts = isinstance(left, str) and isinstance(right, str)
+    if isinstance(op, ast.Add) and (texts or (isinstance(left, list) and isinstance(right, list))):
+        if len(left) + len(right) > _LONGEST_TEXT:
+            raise BadExpression("the value is too long")
+        return left + right
+    return _WORKED[type(op)](_number(left), _number(right))
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadExpression(f"{value!r:.60} is no number")
+    if isinstance(value, int) and value.bit_length() > 512:
+        raise BadExpression("the number is too large")
+    return value
+
+
+@record
+class Text:
+    """A text with holes: strings and expressions by turns."""
+
+    pieces: tuple[str | Expression, ...]
+
+
+def template(value: Any) -> Any:
+    """The value with an `Expression` or a `Text` in the place of every text with `${…}`; `$${` is a plain `${`."""
+    if isinstance(value, Mapping):
+        return {str(name): template(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [template(one) for one in value]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+    pieces, place = list[str | Expression](), 0
+    for found in _HOLE.finditer(value):
+        pieces.append(value[place : found.start()])
+        pieces.append("${" if found[1] is None else Expression(found[1]))
+        place = found.end()
+    pieces.append(value[place:])
+    kept = [piece for piece in pieces if piece != ""]
+    if any(isinstance(piece, str) and "${" in piece and not value.count("$${") for piece in kept):
+        raise BadExpression(f"'${{' is not closed in {value[:60]!r}")
+    if len(kept) == 1 and isinstance(kept[0], Expression):
+        return kept[0]
+    return Text(tuple(kept)) if any(isinstance(piece, Expression) for piece in kept) else "".join(map(str, kept))
+
+
+def filled(value: Any, data: Mapping[str, Any]) -> Any:
+    """What a template stands for."""
+    match value:
+        case Expression():
+            return value.value(data)
+        case Text(pieces):
+            return "".join([plain_text(piece.value(data)) if isinstance(piece, Expression) else piece for piece in pieces])
+        case Mapping():
+            return {name: filled(one, data) for name, one in value.items()}
+        case list() | tuple():
+            return [filled(one, data) for one in value]
+    return value
+
+
+def expressions(value: Any) -> Iterator[Expression]:
+    """All that are in a template."""
+    match value:
+        case Expression():
+            yield value
+        case Text(pieces):
+            yield from [piece for piece in pieces if isinstance(piece, Expression)]
+        case Mapping():
+            for one in value.values():
+                yield from expressions(one)
+        case list() | tuple():
+            for one in value:
+                yield from expressions(one)

@@ -1,0 +1,313 @@
+"""Progress of a graph: what became of each task, and which calls are to be made now. Folded from results, always the same."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from ...core.messages import ToolCall, ToolResult
+from ...core.record import field, mutable, record
+from .expression import BadExpression, Expression, filled
+from .task import ALWAYS, ON_FAILURE, Graph, Task, Use
+
+Status = Literal["waiting", "running", "done", "failed", "skipped"]
+
+
+@mutable
+class Node:
+    """A task and what became of it. Of a task for each item, `outputs` has what came of each."""
+
+    task: Task
+    open: int  # of what it waits for, not settled yet
+    good: int = 0  # of them, done
+    bad: int = 0
+    status: Status = "waiting"
+    output: Any = None
+    error: str = ""
+    items: list[Any] | None = None
+    outputs: list[Any] = field(factory=list)
+    left: int = 0  # items that are not settled
+
+    def told(self) -> dict[str, Any]:
+        return {"status": self.status, "output": self.output, "error": self.error or None}
+
+
+@record
+class Call:
+    """One call of a task: of which item, in which round, at which try; itself, what stands in for it, or its undoing."""
+
+    node: Node
+    call: ToolCall
+    place: int = 0
+    round: int = 1
+    attempt: int = 1
+    kind: Literal["task", "fallback", "undo"] = "task"
+    last: Any = None
+
+
+class Progress:
+    """`take` what came of calls; `calls` are those to be made, or under way; when there are none, it is `over`."""
+
+    def __init__(self, graph: Graph, params: Mapping[str, Any], prefix: str = "") -> None:
+        self.graph, self.params, self._prefix = graph, params, prefix
+        known = graph.by_name
+        waits = {task.name: [name for name in graph.waits_for(task, known) if name in known] for task in graph.tasks}
+        self.nodes = {task.name: Node(task, len(waits[task.name])) for task in graph.tasks}
+        self._dependents: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for name, others in waits.items():
+            for other in others:
+                self._dependents[other].append(name)
+        self._calls: dict[str, Call] = {}
+        self._queue: deque[str] = deque()
+        self._questions: deque[str] = deque()
+        self._running: dict[str, ToolCall] = {}
+        self._taken: set[str] = set()
+        self._done: list[tuple[Node, int]] = []  # what could be undone, in the order in which it was done
+        self._settling: deque[Node] = deque()
+        self.failure = ""  # why no more tasks are started
+        self._undo = False
+        self.settled = 0
+        for node in self.nodes.values():
+            if not node.open:
+                self._begin(node)
+        self._settle_all()
+
+    # What came of calls
+
+    def take(self, results: dict[str, ToolResult]) -> None:
+        """Those that are new. The newest are last, so that a long run costs no more than a short one."""
+        new: list[str] = []
+        for call_id in reversed(results):
+            if call_id in self._taken:
+                break
+            new.append(call_id)
+        for call_id in reversed(new):
+            self._taken.add(call_id)
+            self._running.pop(call_id, None)
+            if (call := self._calls.get(call_id)) is not None:
+                self._finished(call, results[call_id])
+                self._settle_all()
+
+    def _finished(self, call: Call, result: ToolResult) -> None:
+        task = call.node.task
+        if call.kind == "undo":
+            if result.error is not None:
+                self.failure += f"; undoing {task.name} failed: {result.error}"
+            return
+        if result.error is None:
+            self._succeeded(call, result.output)
+        elif call.kind == "task" and call.attempt <= task.retries and result.retryable:
+            self._issue(call.node, call.place, call.round, call.attempt + 1, last=call.last)
+        elif call.kind == "task" and task.fallback is not None:
+            self._issue(call.node, call.place, call.round, kind="fallback", last=call.last)
+        else:
+            self._item_failed(call.node, call.place, result.error)
+
+    def _succeeded(self, call: Call, output: Any) -> None:
+        node, task = call.node, call.node.task
+        if task.until is not None:
+            try:
+                holds = task.until.value(self._data(node, call.place, result=output, last=call.last, round=call.round))
+            except BadExpression as problem:
+                self._item_failed(node, call.place, str(problem))
+                return
+            if not holds:
+                if call.round < task.rounds:
+                    self._issue(node, call.place, call.round + 1, last=output)
+                else:
+                    self._item_failed(node, call.place, f"{task.until.text} did not hold after {task.rounds} rounds")
+                return
+        node.outputs[call.place] = output
+        if task.undo is not None:
+            self._done.append((node, call.place))
+        self._item_settled(node)
+
+    def _item_failed(self, node: Node, place: int, error: str) -> None:
+        where = f"[{place}]" if node.items is not None else ""
+        node.error = f"{node.error}; {where} {error}".strip("; ") if where else error
+        self._item_settled(node)
+
+    def _item_settled(self, node: Node) -> None:
+        node.left -= 1
+        if node.left == 0:
+            self._settle(node, "failed" if node.error else "done")
+
+    # What becomes of tasks
+
+    def _settle(self, node: Node, status: Status) -> None:
+        node.status = status
+        if status == "done" or (status == "failed" and node.items is not None):
+            node.output = node.outputs[0] if node.items is None else node.outputs
+        self.settled += 1
+        if status == "failed" and node.task.on_failure in ("stop", "compensate") and not self.failure:
+            self.failure = f"{node.task.name} failed: {node.error}"
+            self._undo = node.task.on_failure == "compensate"
+        self._settling.append(node)
+
+    def _settle_all(self) -> None:
+        """What waited for those that are settled is looked at, and what follows from that: without recursion, for a graph may
+        be a chain of thousands."""
+        while self._settling:
+            node = self._settling.popleft()
+            good = node.status == "done" or (node.status == "failed" and node.task.on_failure == "continue")
+            for name in self._dependents[node.task.name]:
+                other = self.nodes[name]
+                other.open -= 1
+                other.good += good
+                other.bad += not good
+                if other.status == "waiting":
+                    self._look_at(other)
+
+    def _look_at(self, node: Node) -> None:
+        task = node.task
+        if task.needs:
+            if node.good >= task.needs:
+                self._begin(node)
+            elif node.good + node.open < task.needs:
+                self._settle(node, "skipped")
+        elif task.when in (ALWAYS, ON_FAILURE):
+            if node.open == 0:
+                self._begin(node) if task.when == ALWAYS or self._has_failed(node) else self._settle(node, "skipped")
+        elif node.bad:
+            self._settle(node, "skipped")
+        elif node.open == 0:
+            self._begin(node)
+
+    def _has_failed(self, node: Node) -> bool:
+        return any(self.nodes[name].status == "failed" for name in node.task.after)
+
+    def _begin(self, node: Node) -> None:
+        task = node.task
+        try:
+            if isinstance(task.when, Expression) and not task.when.value(self._data(node)):
+                self._settle(node, "skipped")
+                return
+            if task.each is not None:
+                items = filled(task.each, self._data(node))
+                if not isinstance(items, list):
+                    raise BadExpression(f"for_each is a list, not {items!r:.60}")
+                node.items = items
+        except BadExpression as problem:
+            node.error = str(problem)
+            self._settle(node, "failed")
+            return
+        count = 1 if node.items is None else len(node.items)
+        node.status, node.left, node.outputs = "running", count, [None] * count
+        if not count:
+            self._settle(node, "done")
+        for place in range(count):
+            self._issue(node, place)
+
+    # Calls
+
+    def _issue(self, node: Node, place: int, round: int = 1, attempt: int = 1, *, kind: Any = "task", last: Any = None) -> None:
+        task = node.task
+        use: Use | None = {"task": task.use, "fallback": task.fallback, "undo": task.undo}[kind]
+        assert use is not None
+        own = {"last": last, "round": round} if kind != "undo" else {"result": node.outputs[place]}
+        try:
+            args = filled(use.args, self._data(node, place, **own))
+        except BadExpression as problem:
+            if kind == "undo":
+                self.failure += f"; undoing {task.name} failed: {problem}"
+            else:
+                self._item_failed(node, place, str(problem))
+            return
+        marks = f"[{place}]" if node.items is not None else ""
+        marks += f"@{round}" if round > 1 else ""
+        marks += f"#{attempt}" if attempt > 1 else ""
+        marks += {"task": "", "fallback": "?", "undo": "~"}[kind]
+        call = ToolCall(f"{self._prefix}{task.name}{marks}", use.tool, args)
+        self._calls[call.id] = Call(node, call, place, round, attempt, kind, last)
+        (self._questions if task.person and kind == "task" else self._queue).append(call.id)
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """To be made, or under way. Once a task has failed for good, no other is begun; questions come when nothing else is
+        left to do; a task that wants to be alone waits for the others, and they for it."""
+        if self.failure:
+            self._queue.clear() if not self._undoing else None
+            self._questions.clear()
+            if not self._running and not self._queue and self._undo and self._done:
+                self._issue(*self._done.pop(), kind="undo")
+        while self._queue and len(self._running) < self.graph.max_parallel and not self._is_alone():
+            task = self._calls[self._queue[0]].node.task
+            if task.alone and self._running:
+                break
+            self._start(self._queue.popleft())
+        if not self._running:
+            while self._questions and len(self._running) < self.graph.max_parallel:
+                self._start(self._questions.popleft())
+        return tuple(self._running.values())
+
+    @property
+    def _undoing(self) -> bool:
+        return bool(self._queue) and self._calls[self._queue[0]].kind == "undo"
+
+    def _is_alone(self) -> bool:
+        return len(self._running) == 1 and self._calls[next(iter(self._running))].node.task.alone
+
+    def _start(self, call_id: str) -> None:
+        if call_id not in self._taken:
+            self._running[call_id] = self._calls[call_id].call
+
+    # What can be said of it
+
+    def _data(self, node: Node, place: int = 0, **own: Any) -> Mapping[str, Any]:
+        if node.items is not None:
+            own |= {"item": node.items[place], "index": place}
+        return Data(self, own)
+
+    def output(self) -> Any:
+        """What came of the whole, as far as it went."""
+        if self.graph.outputs is not None:
+            return filled(self.graph.outputs, Data(self, {}))
+        last = [name for name, others in self._dependents.items() if not others]
+        return self.nodes[last[0]].output if len(last) == 1 else {name: self.nodes[name].output for name in last}
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        return {name: node.told() for name, node in self.nodes.items()}
+
+
+class Data(Mapping[str, Any]):
+    """What an expression sees: names of its own place, `params`, `steps`, and the output of every task under its name."""
+
+    def __init__(self, progress: Progress, own: Mapping[str, Any]) -> None:
+        self._progress, self._own = progress, own
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._own:
+            return self._own[name]
+        if name == "params":
+            return self._progress.params
+        if name == "steps":
+            return Steps(self._progress)
+        if (node := self._progress.nodes.get(name)) is not None:
+            return node.output
+        return self._progress.params[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._own, "params", "steps", *self._progress.nodes, *self._progress.params])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        known = (self._own, self._progress.nodes, self._progress.params, ("params", "steps"))
+        return any(name in held for held in known)
+
+
+class Steps(Mapping[str, Any]):
+    """`steps.NAME.status`, `.output`, `.error`."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def __getitem__(self, name: str) -> Any:
+        return self._progress.nodes[name].told()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._progress.nodes)
+
+    def __len__(self) -> int:
+        return len(self._progress.nodes)

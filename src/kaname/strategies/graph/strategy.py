@@ -1,0 +1,51 @@
+"""Run a graph: a task starts the moment that what it waits for is done. Pure: the same results, the same calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.state import State
+from ...core.steps import CallTools, Finish, Step, Stop
+from .expression import BadExpression
+from .progress import Progress
+from .task import Graph
+
+
+class GraphStrategy:
+    """The parameters are the run's input: a JSON object."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._last: tuple[State, Progress] | None = None  # what was folded before, of the state that was asked about last
+
+    def next(self, state: State) -> Step:
+        progress = self.progress(state)
+        if calls := progress.calls():
+            return CallTools(calls, as_completed=True)
+        try:
+            output = progress.output()
+        except BadExpression as problem:
+            return Finish(Stop("failed", f"outputs: {problem}"), {name: one.output for name, one in progress.nodes.items()})
+        if progress.failure:
+            return Finish(Stop("failed", progress.failure), output)
+        failed = [f"{name}: {node.error}" for name, node in progress.nodes.items() if node.status == "failed"]
+        return Finish(Stop("degraded", "; ".join(failed)) if failed else Stop("completed"), output)
+
+    def progress(self, state: State) -> Progress:
+        """How far it is, by the facts so far."""
+        if self._last is None or self._last[0] is not state:
+            self._last = state, Progress(self.graph, params_of(state))
+        progress = self._last[1]
+        progress.take(state.results)
+        return progress
+
+
+def params_of(state: State) -> Mapping[str, Any]:
+    given = [message for message in state.turn if message.role == "user"]
+    try:
+        held = json.loads(given[0].text) if given and given[0].text.strip() else {}
+    except ValueError:
+        held = {}
+    return held if isinstance(held, dict) else {}

@@ -1,0 +1,91 @@
+"""Tasks of a graph: what each does, what it waits for, and what becomes of the rest when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from ...core.record import field, record
+from .expression import Expression, expressions
+
+OnFailure = Literal["stop", "skip", "continue", "compensate"]
+MARKS = "[]@#~?"  # of places, rounds, tries, undoings and stand-ins, in the ids of a task's calls
+ALWAYS, ON_FAILURE = "always", "on_failure"
+OWN = ("item", "index", "last", "round", "result", "steps", "params")  # names that mean something in every expression
+
+
+@record
+class Use:
+    """A tool and its arguments, in which there may be expressions."""
+
+    tool: str
+    args: Mapping[str, Any] = field(factory=dict)
+
+
+@record
+class Task:
+    """`after`: what it waits for, beside what its expressions speak of. `when`: `always` (whatever became of those),
+    `on_failure` (one of them failed), or an expression; without it, all of them have to be done. `needs`: how many of them.
+
+    `each`: once for each item of a list, all at once. `until`: again, until this holds of its `result`, at most `rounds` times.
+    `on_failure`: end the run (`stop`), leave out what waits for it (`skip`), go on without (`continue`), or undo what was done
+    and end (`compensate`). `fallback` is tried in its place first. `undo` takes back what it did. `alone`: beside nothing else.
+    """
+
+    name: str
+    use: Use
+    after: tuple[str, ...] = ()
+    when: Expression | str = ""
+    needs: int = 0  # 0: all
+    each: Any = None
+    until: Expression | None = None
+    rounds: int = 1
+    retries: int = 0
+    retry_delay: float = 0.0
+    timeout: float | None = None
+    on_failure: OnFailure = "stop"
+    fallback: Use | None = None
+    undo: Use | None = None
+    alone: bool = False
+    person: bool = False  # a question, put when nothing else is left to do
+
+    def expressions(self) -> Iterator[Expression]:
+        """All of them, but for those of the undoing, which happens in the end."""
+        yield from expressions([self.use.args, self.each, self.fallback.args if self.fallback else {}])
+        yield from [one for one in (self.when, self.until) if isinstance(one, Expression)]
+
+
+@record
+class Graph:
+    """`outputs`: what comes of it, as a template; without it, the outputs of the tasks that nothing waits for."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    max_parallel: int = 16
+    outputs: Any = None
+    params: tuple[str, ...] = ()
+    description: str = ""
+
+    @property
+    def by_name(self) -> dict[str, Task]:
+        return {task.name: task for task in self.tasks}
+
+    def waits_for(self, task: Task, known: Mapping[str, Task]) -> tuple[str, ...]:
+        """What it names, and what its expressions speak of."""
+        if task.needs:  # of some of these nothing may have come
+            return task.after
+        spoken = [name for one in task.expressions() for name in _spoken(one) if name in known and name != task.name]
+        return tuple(dict.fromkeys([*task.after, *spoken]))
+
+
+def _spoken(expression: Expression) -> Iterator[str]:
+    """The tasks an expression may mean: its names, and `steps.NAME`, `steps["NAME"]`."""
+    import ast
+
+    yield from expression.names
+    for node in ast.walk(ast.parse(expression.text, mode="eval")):
+        match node:
+            case ast.Attribute(value=ast.Name(id="steps"), attr=name):
+                yield name
+            case ast.Subscript(value=ast.Name(id="steps"), slice=ast.Constant(value=str(name))):
+                yield name

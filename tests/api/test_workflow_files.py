@@ -1,0 +1,219 @@
+"""Workflow files: the design document's own, the richer form, and every mistake with its line."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kaname import Agent, ConfigError, ScriptedModel, Workflow, tool
+from kaname.api.workflow import draw
+from kaname.api.workflow.file import SCHEMA
+
+DOCUMENT = (Path(__file__).parents[1] / "corpora" / "workflow.yaml").read_text("utf-8")
+
+
+@tool(effect="pure")
+async def data_collector() -> dict:
+    """Collect."""
+    return {"rows": [3, 4, 5]}
+
+
+@tool(effect="pure")
+async def data_preprocessor(data: dict) -> list:
+    """Clean."""
+    return sorted(data["rows"], reverse=True)
+
+
+@tool(effect="pure")
+async def analyzer(values: list) -> dict:
+    """Analyse."""
+    return {"sum": sum(values), "max": max(values)}
+
+
+@tool(effect="pure")
+async def report_generator(result: dict) -> str:
+    """Report."""
+    return f"合計 {result['sum']}、最大 {result['max']}"
+
+
+@tool(effect="pure")
+async def add(a: int, b: int = 0) -> int:
+    """Add."""
+    return a + b
+
+
+@tool
+async def send(text: str, to: str = "") -> str:
+    """Send."""
+    return f"sent {text}"
+
+
+TOOLS = [data_collector, data_preprocessor, analyzer, report_generator, add, send]
+
+
+def read(tmp_path, text, **more):
+    path = tmp_path / "workflow.yaml"
+    path.write_text(text, encoding="utf-8")
+    return Workflow.from_file(path, TOOLS, journal="memory", **more)
+
+
+async def test_workflow_file_of_the_document_runs_unchanged(tmp_path):
+    made = read(tmp_path, DOCUMENT)
+    result = await made.run()
+    assert result.output == "合計 12、最大 5"
+    assert made.name == "データ分析パイプライン"
+    assert [one["status"] for one in (await made.progress(result.run_id)).told().values()] == ["done"] * 4
+
+
+RICH = """
+workflow:
+  name: rich
+  params:
+    numbers: {type: array, items: {type: integer}}
+    limit: 10
+  max_parallel: 4
+  outputs: {total: "${total}", said: "${note}", text: "The total is ${total}."}
+  steps:
+    - name: doubled
+      tool: add
+      for_each: params.numbers
+      args: {a: "${item}", b: "${item}"}
+    - name: total
+      tool: add
+      args: {a: "${doubled[0]}", b: "${doubled[1]}"}
+    - name: large
+      tool: send
+      condition: total > limit
+      args: {text: "large: ${total}"}
+    - name: small
+      tool: send
+      condition: ${total <= limit}
+      args: {text: "small: ${total}"}
+    - name: note
+      tool: send
+      depends_on: [large, small]
+      needs: any
+      args: {text: "${large or small}"}
+"""
+
+
+async def test_workflow_file_with_items_branches_and_outputs(tmp_path):
+    made = read(tmp_path, RICH)
+    result = await made.run({"numbers": [1, 2]})
+    assert result.output == {"total": 6, "said": "sent sent small: 6", "text": "The total is 6."}
+    assert (await made.run({"numbers": [9, 9]})).output["said"] == "sent sent large: 36"
+    with pytest.raises(ConfigError, match="params"):
+        made.run({"numbers": "x"})
+    with pytest.raises(ConfigError, match="numbers"):
+        made.run()
+
+
+async def test_workflow_file_with_person_agent_and_other_file(tmp_path):
+    (tmp_path / "inner.yaml").write_text(
+        "workflow:\n  name: inner\n  params: {n: {type: integer}}\n  steps:\n"
+        "    - {name: more, tool: add, args: {a: '${params.n}', b: 1}}\n"
+    )
+    text = """
+workflow:
+  steps:
+    - name: sum
+      workflow: inner.yaml
+      with: {n: 4}
+    - name: think
+      agent: thinker
+      input: "Is ${sum} good?"
+    - name: sure
+      ask: "The agent says ${think}. Send it?"
+      options: ["yes", "no"]
+    - name: out
+      tool: send
+      condition: sure == "yes"
+      args: {text: "${think}"}
+"""
+    made = read(tmp_path, text, agents={"thinker": Agent(ScriptedModel(["Very."]), name="thinker", journal="memory")})
+    result = await made.run()
+    ((key, asked),) = result.questions.items()
+    assert asked.prompt == "The agent says Very.. Send it?"
+    assert (await made.resume(result.run_id, {key: "yes"})).output == "sent Very."
+
+
+WRONG = [  # what stands in the file after `workflow:`, the line of the mistake, and what is said of it
+    ("  name: x\n", 1, "'steps' is missing"),
+    ("  steps: []\n", 2, "there is nothing to do"),
+    ("  steps:\n    - tool: add\n", 3, "'name' is missing"),
+    ("  steps:\n    - {name: a, tool: add, args: {a: 1}, colour: red}\n", 3, "unknown key"),
+    ("  step:\n    - {name: a}\n", 2, "unknown key"),
+    ("  steps:\n    - {name: a}\n", 3, "a step has one of tool, ask, agent, workflow"),
+    ("  steps:\n    - {name: a, tool: add, ask: Why}\n", 3, "not tool and ask"),
+    ("  steps:\n    - name: a\n      tool: ad\n", 4, "there is no tool 'ad'.*add"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1, c: 2}\n", 5, "add takes no argument 'c'"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {b: 2}\n", 5, "add wants an argument 'a'"),
+    ("  steps:\n    - name: a\n      tool: add\n      args:\n        a: one\n", 5, "expected integer"),
+    ("  steps:\n    - {name: a, tool: add, args: {a: 1}}\n    - {name: a, tool: add, args: {a: 1}}\n", 4, "there twice"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      depends_on: [b]\n", 6, "there is no task 'b'"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      depends_on: a\n", 6, "it waits for itself"),
+    (
+        "  steps:\n    - {name: a, tool: add, args: {a: 1}, depends_on: b}\n    - {name: b, tool: add, args: {a: 1}, depends_on: a}\n",
+        4,
+        "they wait for each other: a → b → a|they wait for each other: b → a → b",
+    ),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${x.y}'}\n", 5, "there is no 'x'"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.'}\n", 5, "is not closed|cannot be read"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${len(params)}'}\n", 5, "there are no calls"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.__class__}'}\n", 5, "is no key of the data"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: 1 >\n", 6, "cannot be read"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: false\n", 6, "it can never run"),
+    (
+        "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: on_failure\n",
+        6,
+        "nothing that it waits for",
+    ),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      timeout: soon\n", 6, "soon"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      on_failure: explode\n", 6, "not among the choices"),
+    ("  steps:\n    - name: a\n      tool: send\n      args: {text: x}\n      retries: 3\n", 6, "is not repeated blindly"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      needs: 2\n", 6, "it wants 2 of 0"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      undo: ad\n", 6, "there is no tool 'ad'"),
+    ("  steps:\n    - name: a\n      agent: nobody\n", 4, "there is no agent 'nobody'"),
+    ("  steps:\n    - name: a\n      workflow: nothing.yaml\n", 4, "nothing.yaml"),
+    ("  steps:\n    - name: a\n      workflow: workflow.yaml\n", 4, "leads back to itself"),
+    ("  outputs: '${b}'\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "there is no 'b'"),
+    ("  steps:\n    - name: 'a[0]'\n      tool: add\n      args: {a: 1}\n", 3, "cannot be a name"),
+    ("  tools: [nothing.py]\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "nothing.py"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "told"), WRONG, ids=range(len(WRONG)))
+def test_workflow_file_with_a_mistake_says_its_line(text, line, told, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, f"workflow:\n{text}")
+    said = str(caught.value)
+    assert re.search(told, said), said
+    assert re.search(rf"workflow\.yaml:{line}:.*({told})", said), said
+
+
+def test_all_mistakes_of_a_workflow_file_are_told_at_once(tmp_path):
+    text = (
+        "workflow:\n  steps:\n    - {name: a, tool: ad}\n    - {name: b, tool: add, args: {c: 1}, depends_on: x}\n"
+        "    - {name: c, tool: add, args: {a: '${nobody}'}}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    assert len(caught.value.mistakes) == 5
+
+
+def test_workflow_drawn_in_three_ways(tmp_path):
+    graph = read(tmp_path, RICH).graph
+    assert "  note: send (1 of them)  ← large, small" in draw.terminal(graph)
+    assert draw.mermaid(graph).startswith("flowchart TD\n")
+    assert "t1 -->|total > limit| t2" in draw.mermaid(graph)
+    picture = draw.svg(graph)
+    assert picture.startswith("<svg")
+    import xml.etree.ElementTree as xml
+
+    assert len(xml.fromstring(picture).findall(".//{http://www.w3.org/2000/svg}rect")) == 5
+
+
+def test_schema_of_workflow_files_is_written_down():
+    written = Path(__file__).parents[2] / "docs" / "workflow.schema.json"
+    assert json.loads(written.read_text("utf-8")) == SCHEMA
