@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from kaname import Agent, Approve, ScriptedModel, ToolContext, call, per_tool, tool
+from kaname import Agent, Approve, ScriptedModel, ToolContext, Workflow, call, per_tool, tool
 
 
 @tool(effect="pure")
@@ -159,3 +159,32 @@ def leaving() -> Agent:
         os._exit(7)
 
     return Agent(ScriptedModel([call("leave"), "never"]), [leave], name="leaving")
+
+
+@tool
+async def refund(yen: int) -> str:
+    """Pay back."""
+    await asyncio.sleep(0.002)
+    return f"refunded {yen}"
+
+
+@tool(effect="pure")
+async def sold_out(n: int) -> str:
+    """Never there."""
+    raise RuntimeError("sold out")
+
+
+def workflow() -> Agent:
+    """Twenty tasks: parallel ones, a question to a person, a failure, and what was paid is paid back in reverse."""
+    flow = Workflow("shop", max_parallel=6)
+    sums = [flow.options(name=f"sum{n}").task(add, n, 1) for n in range(8)]
+    puts = [flow.options(name=f"put{n}").task(put, key=f"k{n}") for n in range(4)]
+    sure = flow.ask("Buy them?", ["yes", "no"], name="sure")
+    paid = [
+        flow.options(name=f"pay{n}", after=[sums[n], sums[n + 1], sure], undo=(refund, {"yen": n})).task(pay, n)
+        for n in range(4)
+    ]
+    total = flow.options(name="total").task(add, sums[6], sums[7])
+    flow.options(name="late", after=[*puts, total]).task(add, total, 1)
+    flow.options(name="broken", after=paid, on_failure="compensate").task(sold_out, 1)
+    return flow.agent

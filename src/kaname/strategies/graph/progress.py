@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from ...core.messages import ToolCall, ToolResult
@@ -63,6 +63,7 @@ class Progress:
         self._questions: deque[str] = deque()
         self._running: dict[str, ToolCall] = {}
         self._taken: set[str] = set()
+        self._early: dict[str, ToolResult] = {}  # of undoings, which are not asked for before all else is done
         self._done: list[tuple[Node, int]] = []  # what could be undone, in the order in which it was done
         self._settling: deque[Node] = deque()
         self.failure = ""  # why no more tasks are started
@@ -88,6 +89,17 @@ class Progress:
             if (call := self._calls.get(call_id)) is not None:
                 self._finished(call, results[call_id])
                 self._settle_all()
+            else:
+                self._early[call_id] = results[call_id]
+
+    def begun(self, started: Iterable[str]) -> None:
+        """These calls are under way, or were when the process died: they are settled before anything else, whatever failed."""
+        for call_id in started:
+            if call_id in self._calls and call_id not in self._running and call_id not in self._taken:
+                waiting = self._queue if call_id in self._queue else self._questions
+                if call_id in waiting:
+                    waiting.remove(call_id)
+                self._running[call_id] = self._calls[call_id].call
 
     def _finished(self, call: Call, result: ToolResult) -> None:
         task = call.node.task
@@ -219,7 +231,10 @@ class Progress:
         marks += f"#{attempt}" if attempt > 1 else ""
         marks += {"task": "", "fallback": "?", "undo": "~"}[kind]
         call = ToolCall(f"{self._prefix}{task.name}{marks}", use.tool, args)
-        self._calls[call.id] = Call(node, call, place, round, attempt, kind, last)
+        self._calls[call.id] = made = Call(node, call, place, round, attempt, kind, last)
+        if call.id in self._early:
+            self._finished(made, self._early.pop(call.id))
+            return
         (self._questions if task.person and kind == "task" else self._queue).append(call.id)
 
     def calls(self) -> tuple[ToolCall, ...]:
@@ -228,17 +243,18 @@ class Progress:
         if self.failure:
             self._queue.clear() if not self._undoing else None
             self._questions.clear()
-            if not self._running and not self._queue and self._undo and self._done:
+            while not self._running and not self._queue and self._undo and self._done:
                 self._issue(*self._done.pop(), kind="undo")
-        while self._queue and len(self._running) < self.graph.max_parallel and not self._is_alone():
-            task = self._calls[self._queue[0]].node.task
-            if task.alone and self._running:
-                break
-            self._start(self._queue.popleft())
+        self._start_some(self._queue)
         if not self._running:
-            while self._questions and len(self._running) < self.graph.max_parallel:
-                self._start(self._questions.popleft())
+            self._start_some(self._questions)
         return tuple(self._running.values())
+
+    def _start_some(self, waiting: deque[str]) -> None:
+        while waiting and len(self._running) < self.graph.max_parallel and not self._is_alone():
+            if self._running and self._calls[waiting[0]].node.task.alone:
+                break
+            self._start(waiting.popleft())
 
     @property
     def _undoing(self) -> bool:
@@ -248,7 +264,7 @@ class Progress:
         return len(self._running) == 1 and self._calls[next(iter(self._running))].node.task.alone
 
     def _start(self, call_id: str) -> None:
-        if call_id not in self._taken:
+        if call_id not in self._taken:  # what was done in an earlier life waits here, too
             self._running[call_id] = self._calls[call_id].call
 
     # What can be said of it

@@ -39,6 +39,7 @@ class GraphStrategy:
             self._last = state, Progress(self.graph, params_of(state))
         progress = self._last[1]
         progress.take(state.results)
+        progress.begun(state.started)
         return progress
 
 
