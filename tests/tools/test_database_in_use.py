@@ -180,9 +180,6 @@ STOPPED = {
         "WITH customers AS (SELECT 1) SELECT * FROM main.keys_hidden",
         "SELECT * FROM [keys_hidden]",
         "SELECT * FROM `keys_hidden`",
-        "SELECT * FROM sqlite_master",
-        "WITH x AS (SELECT name FROM sqlite_master) SELECT * FROM x",
-        "SELECT count(*) FROM pragma_table_info('keys_hidden')",
         "SELECT 1 -explain-1 AS x, (SELECT apikey FROM keys_hidden) AS v\nFROM (SELECT 1 AS explain)",
     ],
 }
@@ -212,6 +209,70 @@ EVERYWHERE = [
 async def test_ways_to_what_is_hidden_are_closed(tools, engine, sql):
     result = await tools(engine).execute(sql)
     assert result.error is not None, result.output
+
+
+ABOUT_THE_SCHEMA = [
+    ("SHOW TABLES", "customers"),
+    ("SHOW COLUMNS FROM customers", "email"),
+    ("DESCRIBE customers", "email"),
+    ("desc customers;", "email"),
+    ("PRAGMA table_info('customers')", "email"),
+    ("SELECT name FROM pragma_table_info('customers')", "email"),
+    ("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1", "customers"),
+    ("WITH x AS (SELECT name FROM sqlite_schema) SELECT * FROM x", "customers"),
+    ("SELECT table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'", "customers"),
+    ("SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'customers'", "email"),
+    ("SELECT tablename FROM pg_catalog.pg_tables", "customers"),
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_questions_about_the_schema_are_answered_from_what_may_be_seen(tools, sources, engine):
+    needs(engine, sources)
+    for sql, word in ABOUT_THE_SCHEMA:
+        result = await tools(engine).execute(sql)
+        assert result.error is None, (sql, result.error)
+        assert word in json.dumps(result.output), sql
+        assert "keys_hidden" not in json.dumps(result.output), sql
+    for sql in ("DESCRIBE keys_hidden", "SHOW COLUMNS FROM keys_hidden"):
+        assert "there is no table 'keys_hidden'" in (await tools(engine).execute(sql)).error
+    hidden = await tools(engine).execute("SELECT count(*) AS n FROM pragma_table_info('keys_hidden')")
+    assert hidden.output == {"rows": [{"n": 0}]}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_catalogue_gives_nothing_but_names(tools, sources, engine):
+    needs(engine, sources)
+    for sql in (
+        "SELECT load_extension('x') FROM sqlite_master",
+        "SELECT apikey FROM sqlite_master, keys_hidden",
+        "SELECT (SELECT apikey FROM keys_hidden) FROM information_schema.tables",
+        "INSERT INTO sqlite_master VALUES (1)",
+        "SELECT * FROM sqlite_master; DROP TABLE customers",
+        "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT sum(n) FROM x, sqlite_master",
+    ):
+        assert (await tools(engine).execute(sql)).error, sql
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```SELECT 1 AS n```",
+        "```SQL\r\nSELECT 1 AS n\r\n```",
+        "~~~sql\nSELECT 1 AS n\n~~~",
+        "SELECT 1 AS n\n```",
+        "so: ```sql\nSELECT 1 AS n",
+    ],
+)
+async def test_code_blocks_as_models_write_them(tools, text):
+    assert (await tools("sqlite").execute(text)).output == {"rows": [{"n": 1}]}
+
+
+async def test_tables_of_a_full_text_index_are_not_shown(tmp_path):
+    connection = sqlite3.connect(tmp_path / "n.db")
+    connection.execute("CREATE VIRTUAL TABLE notes USING fts5(body)")
+    connection.close()
+    assert [table.name for table in DatabaseTool(tmp_path / "n.db").tables] == ["notes"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection
 
 from ...core.errors import nearest
+from .catalogue import answer
 from .check import check
 from .engines.base import Engine, Limits, QueryFailed, Rows
-from .statement import Comments, Missing, cleaned
+from .statement import Comments, Missing, Refused, cleaned
 from .tables import Known, Table, chosen, small
 
 _MISSING = re.compile(
@@ -58,7 +59,11 @@ class Session:
         statement = cleaned(sql, self._engine.dialect, self._comments)
         try:
             return self._run(statement, limits)
-        except QueryFailed as problem:
+        except (Refused, QueryFailed) as problem:
+            if (told := answer(statement, self._all(), limits)) is not None:  # a question about the schema itself
+                return told
+            if isinstance(problem, Refused):
+                raise
             raise QueryFailed(f"{problem}{self._hint(str(problem))}") from problem
 
     def _run(self, statement: str, limits: Limits) -> Rows:

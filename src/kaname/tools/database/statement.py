@@ -10,9 +10,10 @@ from typing import Literal
 Comments = Literal["strip", "refuse"]
 
 LONGEST = 50_000  # characters
-_FENCE = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
+_FENCES = ("```", "~~~")
+_FENCE = re.compile(r"(?:```|~~~)[ \t]*(?:\w+[ \t]*\r?\n|\r?\n|(?:sql\b)?)(.*?)(?:```|~~~|\Z)", re.DOTALL | re.IGNORECASE)
 _BEGINS = re.compile(
-    r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with|values|from|table|explain|show|describe|summarize|pivot)\b",
+    r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with|values|from|table|explain|show|describe|desc|pragma|summarize|pivot)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _TEXT, _NAME = "'(?:[^']|'')*'", '"(?:[^"]|"")*"'
@@ -21,14 +22,13 @@ _ESCAPE = r"'(?:[^'\\]|''|\\.)*'"
 _ESCAPED = rf"{_WORD}[eE]{_ESCAPE}(?:[ \t]*+[\n\r]\s*+{_ESCAPE})*"  # it may go on in the next line
 _DOLLAR = _WORD + r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
 _LINE = {"sqlite": r"--[^\n]*", "postgres": r"--[^\n\r]*", "duckdb": r"--[^\n\r]*"}
-_QUOTES = {
+QUOTES = {
     "sqlite": rf"{_TEXT}|{_NAME}|`(?:[^`]|``)*`|\[[^\]]*\]",
     "postgres": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
     "duckdb": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
 }
 _PIECES = {
-    dialect: re.compile(rf"{quotes}|(?P<line>{_LINE[dialect]})|(?P<block>/\*)", re.DOTALL)
-    for dialect, quotes in _QUOTES.items()
+    dialect: re.compile(rf"{quotes}|(?P<line>{_LINE[dialect]})|(?P<block>/\*)", re.DOTALL) for dialect, quotes in QUOTES.items()
 }
 
 
@@ -46,8 +46,7 @@ def cleaned(sql: str, dialect: str, comments: Comments) -> str:
         raise Refused(f"the statement is longer than {LONGEST:,} characters")
     if "\0" in sql or (not sql.isascii() and sql.encode(errors="replace").decode() != sql):
         raise Refused("it contains U+0000, or half a character")
-    block = None if _BEGINS.match(sql) else _FENCE.search(sql)
-    made = _without_comments(block[1] if block else sql, _PIECES[dialect], comments).strip()
+    made = _without_comments(_out_of_its_block(sql), _PIECES[dialect], comments).strip()
     while made.endswith(";"):
         made = made[:-1].rstrip()
     if not made:
@@ -55,6 +54,14 @@ def cleaned(sql: str, dialect: str, comments: Comments) -> str:
     if "kaname_row_" in made.lower():
         raise Refused("choose another name than kaname_row_")
     return made
+
+
+def _out_of_its_block(sql: str) -> str:
+    """The code block that it stands in, if it does; the end of one whose beginning was left out is left out, too."""
+    if not any(fence in sql for fence in _FENCES):
+        return sql
+    block = None if _BEGINS.match(sql) else _FENCE.search(sql)
+    return block[1] if block is not None else sql.rstrip().removesuffix(_FENCES[0]).removesuffix(_FENCES[1])
 
 
 def _without_comments(sql: str, pieces: re.Pattern[str], comments: Comments) -> str:

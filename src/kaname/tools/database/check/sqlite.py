@@ -19,7 +19,7 @@ _OPERATORS = frozenset({"->", "->>", "like", "glob", "match"})
 _TABLES = frozenset({"json_each", "json_tree"})  # functions to read from
 _OF_SEARCH = ("bm25", "highlight", "snippet")  # functions of FTS5
 _NO_TABLE = re.compile(r"no such table: (.*)")
-_EXPLAIN = re.compile(r"\s*explain(\s+query\s+plan)?\b", re.IGNORECASE)
+_EXPLAIN = re.compile(r"\s*explain(\s+query\s+plan|\s+analyze)?\b", re.IGNORECASE)
 
 
 def check(sql: str, known: Known) -> None:
@@ -27,6 +27,8 @@ def check(sql: str, known: Known) -> None:
     connection.set_authorizer(judge)
     try:
         given = _EXPLAIN.match(sql)
+        if given and "analyze" in (given[1] or "").lower():
+            raise Refused("this database has no EXPLAIN ANALYZE: write EXPLAIN QUERY PLAN SELECT …")
         connection.execute(f"EXPLAIN {sql[given.end() :] if given else sql}").close()
     except (sqlite3.Error, sqlite3.Warning, OverflowError) as problem:
         if judge.refusal is not None:

@@ -58,7 +58,8 @@ class SqliteEngine:
             )
             end = monotonic() + _LOOKING
             connection.set_progress_handler(lambda: int(monotonic() > end), _CHECKED_EVERY)
-            found = named.fetchall()
+            inner = _inner_tables(connection)
+            found = [(name, kind) for name, kind in named.fetchall() if name not in inner]
             return [Table(name, tuple(self._columns(connection, name, kind)), schema="main") for name, kind in found]
         except sqlite3.Error as problem:
             raise QueryFailed(str(problem)) from problem
@@ -94,6 +95,12 @@ class SqliteEngine:
             raise QueryFailed(str(problem)) from problem
         finally:
             connection.close()
+
+
+def _inner_tables(connection: sqlite3.Connection) -> set[str]:
+    """Those in which full-text tables keep their index."""
+    searched = connection.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL%fts5%'").fetchall()
+    return {f"{name}_{part}" for (name,) in searched for part in ("data", "idx", "content", "docsize", "config")}
 
 
 def _fence(connection: sqlite3.Connection, limits: Limits) -> None:
