@@ -88,3 +88,16 @@ async def test_limits_and_results_begin_anew_with_every_turn():
         result = await agent.run("go", session_id="s")
         assert (result.stop.kind, result.output, result.state.turns) == ("completed", 3, turn)
         assert len(done) == 3 * turn
+
+
+async def test_call_refused_for_its_form_is_not_counted_as_a_use():
+    @tool(effect="pure")
+    def look(n: int) -> int:
+        """Look."""
+        return n
+
+    script = [call("look", n="x"), call("look", n="y"), call("look", n=1), call("look", n=2), call("look", n=3), "done"]
+    agent = Agent(ScriptedModel(script), [look], stops=[per_tool(2)], journal="memory")
+    result = await agent.run("go")
+    assert result.stop.kind == "tool_limit"
+    assert [one.output for one in result.state.results.values() if not one.is_error] == [1, 2]

@@ -96,8 +96,8 @@ class ToolResult:
     """What a tool gave back. Everything in it is JSON.
 
     `output` is kept whole; `shown` is what the model reads instead when the whole is too long for it.
-    `retryable=False`: the input is at fault, and the same again would fail again. `gave_up`: all that could be tried in this
-    tool's place has failed too, and the answer has to do without.
+    `retryable=False`: the input is at fault, and the same again would fail again. `not_run`: it was refused for its form, and
+    is not counted as a use of the tool. `gave_up`: all that could be tried in this tool's place has failed too.
     """
 
     output: Any = None
@@ -110,6 +110,7 @@ class ToolResult:
     usage: Usage = NOTHING
     retryable: bool = True
     gave_up: bool = False
+    not_run: bool = False
 
     @property
     def is_error(self) -> bool:

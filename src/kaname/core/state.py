@@ -27,7 +27,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 4
+FOLD = 5
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 
 
@@ -204,6 +204,8 @@ def _tool_finished(state: State, body: ToolFinished, event: Event) -> None:
     if state.started.pop(result.call_id, None) is None and result.call_id not in state.results:
         _charge_call(state, state.open.get(result.call_id) or ToolCall(result.call_id, result.name))
     _charge(state, result.usage)
+    if result.not_run and state.spent.by_tool.get(result.name):  # what is mended now is not counted twice
+        state.spent.by_tool[result.name] -= 1
     if result.call_id in state.open and result.call_id not in state.results:
         state.unanswered -= 1
     state.results[result.call_id] = result

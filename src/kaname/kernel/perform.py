@@ -182,7 +182,7 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     try:
         prepared = tool.prepare(call)
     except BadArguments as problem:
-        return ToolResult(error=str(problem))
+        return ToolResult(error=str(problem), not_run=True)
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)

@@ -135,7 +135,7 @@ class DatabaseTool:
             found = self._query(sql, call)
         except Refused as problem:
             told = f"not run: {problem}"
-            return ToolResult(error=told, retryable=False)
+            return ToolResult(error=told, retryable=False, not_run=True)
         except QueryFailed as problem:
             return ToolResult(error=str(problem), retryable=False)
         rows, size = [], 0
