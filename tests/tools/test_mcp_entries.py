@@ -88,6 +88,41 @@ def test_file_of_another_client_with_a_mistake(text, told, tmp_path):
         entries(written(tmp_path, "mcp.json", text))
 
 
+def test_server_that_cannot_be_had_does_not_stand_in_the_way_of_others(tmp_path, caplog):
+    held = {
+        "a": {"command": "x"},
+        "b": {"command": "y", "args": ["${NOT_THERE_2}"]},
+        "c": {"command": "z", "args": ["${NOT_THERE_3}"], "disabled": True},
+    }
+    assert [one.name for one in entries(written(tmp_path, "m.json", {"mcpServers": held}))] == ["a"]
+    assert "the environment has no NOT_THERE_2" in caplog.text
+    assert "NOT_THERE_3" not in caplog.text
+    zed = {"context_servers": {"a": {"command": "x"}, "b": {"source": "extension", "settings": {}}}}
+    assert [one.name for one in entries(written(tmp_path, "z.json", zed))] == ["a"]
+
+
+def test_secrets_in_the_ways_of_other_clients(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET_1", "s1")
+    held = {
+        "gemini": {"command": "x", "env": {"A": "$SECRET_1", "B": True}},
+        "opencode": {"type": "local", "command": ["x"], "environment": {"A": "{env:SECRET_1}"}},
+        "codex": {"url": "http://h", "bearer_token_env_var": "SECRET_1", "env_http_headers": {"X": "SECRET_1"}},
+        "signed": {"httpUrl": "http://h", "oauth": {"enabled": True}},
+    }
+    gemini, opencode, codex, signed = entries(written(tmp_path, "m.json", {"mcpServers": held}))
+    assert dict(gemini.env) == {"A": "s1", "B": "true"}
+    assert dict(opencode.env) == {"A": "s1"}
+    assert dict(codex.headers) == {"Authorization": "Bearer s1", "X": "s1"}
+    assert signed.auth == {}
+
+
+@pytest.mark.parametrize("auth", ["oauth", "{grant: client_credentials, client_id: me, client_secret: s}"])
+def test_kaname_yaml_takes_a_sign_in(tmp_path, auth):
+    servers = f"mcp_servers:\n  s: {{url: 'http://h', auth: {auth}}}\n"
+    written(tmp_path, "kaname.yaml", f"agents:\n  a: {{model: local}}\n{servers}")
+    assert load_config(tmp_path / "kaname.yaml").agent().mcp_servers["s"]["auth"]
+
+
 def test_file_that_is_not_there(tmp_path):
     with pytest.raises(ConfigError, match=r"mcp\.json cannot be read"):
         Agent(ScriptedModel([]), mcp_servers=str(tmp_path / "mcp.json"))

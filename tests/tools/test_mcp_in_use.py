@@ -540,7 +540,7 @@ async def test_a_persons_time_is_not_the_calls():
     async with agent([call("book"), "x"], limited, elicit=slowly) as made:
         assert (await answers(made))[0].output.startswith("accept date='today' seats=2")
     async with agent([call("book"), "x"], limited) as made:
-        assert (await answers(made))[0].output.startswith("decline")
+        assert (await answers(made))[0].is_error  # the server knows that nobody can be asked
 
     async def wrongly(server, question, schema):
         raise RuntimeError("broken")

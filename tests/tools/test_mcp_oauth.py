@@ -147,3 +147,30 @@ async def test_broken_token_file_means_signing_in_again(state):
         browser = Browser()
         assert await outcome(agent(url, browser)) == "fine"
         assert browser.asked
+
+
+async def test_token_that_is_refused_is_renewed_before_anybody_is_asked(state):
+    async with server() as (url, known):
+        assert await outcome(agent(url, Browser())) == "fine"
+        known.access_tokens.clear()  # taken back, but the refresh token is good
+        assert await outcome(agent(url)) == "fine"
+
+
+async def test_server_that_forgot_the_client_gets_another_registration(state):
+    async with server() as (url, known):
+        assert await outcome(agent(url, Browser())) == "fine"
+        for held in (known.clients, known.access_tokens, known.refresh_tokens):
+            held.clear()
+        browser = Browser()
+        assert await outcome(agent(url, browser)) == "fine"
+        assert len(browser.asked) == 1
+
+
+async def test_port_that_is_taken_is_told():
+    async with server() as (url, _):
+        made = agent(url, lambda *_: asyncio.sleep(0, {}))
+        from kaname.tools.mcp.oauth import SignIn
+
+        port = SignIn(made.servers.servers[0].entry, None, None).port
+        async with await asyncio.start_server(lambda *_: None, "127.0.0.1", port):
+            assert f"port {port} of this machine" in await outcome(made)

@@ -15,6 +15,7 @@ from kaname.core.messages import ToolCall
 from kaname.tools.arguments.prepare import fitting_arguments
 from kaname.tools.mcp.results import to_result
 
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256))).decode()
 PICTURE = base64.b64encode(bytes(range(256)) * 2).decode()
 
 
@@ -32,8 +33,9 @@ async def answers(made):
 class OldServer:
     """`forgets`: how it answers a session that it does not know, as (status, content type, body)."""
 
-    def __init__(self, forgets=(404, "text/plain", b"Not Found"), large=0):
+    def __init__(self, forgets=(404, "text/plain", b"Not Found"), large=0, silent=False):
         self.forgets, self.large, self.session, self.calls = forgets, large, 1, []
+        self.silent, self.writers = silent, []
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -44,6 +46,7 @@ class OldServer:
         self._server.close()
 
     async def _serve(self, reader, writer):
+        self.writers.append(writer)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 lines = head.decode().lower().split("\r\n")
@@ -65,6 +68,8 @@ class OldServer:
         if verb != "post":
             return 405, "text/plain", b""
         method = message.get("method")
+        if method == "server/discover" and self.silent:
+            await asyncio.sleep(60)
         if method == "initialize":
             about = {"name": "old", "version": "1"}
             return self._result(message, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about})
@@ -114,7 +119,8 @@ async def test_restarted_http_server_is_met_again_however_it_says_so(forgets):
     assert [given["n"] for given in server.calls] == [0, 1, 2]  # once each
 
 
-async def test_too_large_answer_fails_that_call_only():
+async def test_too_large_answer_fails_that_call_only(monkeypatch):
+    monkeypatch.setattr("kaname.tools.mcp.http_transport._LARGEST", 1 << 20)
     script = [[call("t", large=True), call("t", slow=True)], "ok"]
     async with OldServer(large=20_000_000) as server, agent(script, {"old": {"url": server.url}}) as made:
         large, slow = await answers(made)
@@ -129,6 +135,49 @@ def context():
         pass
 
     return SimpleNamespace(progress=progress)
+
+
+async def test_large_answer_of_an_older_server_is_taken():
+    async with OldServer(large=5_000_000) as server, agent([call("t", large=True), "ok"], {"old": {"url": server.url}}) as made:
+        (large,) = await answers(made)
+    assert large.error is None
+
+
+async def test_call_that_nobody_took_was_not_sent():
+    async with OldServer() as server, agent([call("t", n=1), "ok"], {"old": {"url": server.url, "start_timeout": 3}}) as made:
+        server._server.close()
+        for writer in server.writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.1)
+        (gone,) = await answers(made)
+    assert "was not sent" in gone.error
+    assert server.calls == []
+
+
+async def test_server_over_http_that_is_silent_to_what_it_does_not_know_starts():
+    async with (
+        OldServer(silent=True) as server,
+        agent([call("t"), "ok"], {"old": {"url": server.url, "start_timeout": 8}}) as made,
+    ):
+        (fine,) = await answers(made)
+    assert fine.output == "fine"
+
+
+async def test_server_of_another_protocol_is_told_as_such():
+    error = {"code": -32022, "message": "Unsupported protocol version", "data": {"supported": ["2027-01-01"], "requested": "x"}}
+
+    async def serve(reader, writer):
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            size = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
+            message = json.loads(await reader.readexactly(int(size[0]) if size else 0) or b"{}")
+            body = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}).encode()
+            head = f"HTTP/1.1 400 X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write(head.encode() + body)
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        async with agent(["x"], {"new": {"url": url}}) as made:
+            assert "it speaks only the protocols 2027-01-01" in made.servers.problems["new"]
 
 
 # Results
@@ -149,11 +198,14 @@ def test_media_in_structured_data_are_not_text():
         result(picture, structured_content=held),
         result(text(json.dumps(held)), structured_content=held),
         result(text(f"here: data:image/png;base64,{PICTURE}")),
+        result(text(PNG)),
+        result(text("{}"), structured_content={"image_base64": PNG, "content_type": "image/png"}),
         result(picture, text(f"the same: {PICTURE}")),
     ):
         assert PICTURE not in json.dumps(made.output)
+        assert PNG not in json.dumps(made.output)
         assert "[image/png]" in json.dumps(made.output)
-        assert [one.data for one in made.media] == [PICTURE]
+        assert [one.data for one in made.media] in ([PICTURE], [PNG])
 
 
 def test_blob_that_is_text_is_read():

@@ -38,6 +38,8 @@ _REMEMBERED = ("config", "agent", "model", "tool", "instructions", "max_steps", 
 def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None = None) -> Agent:
     """What the command line says goes over what the file says; tools of both are there. `thinks`: another model."""
     if (made := programs_agent(given)) is not None:
+        if made.servers is not None and (elicit := asking(screen)) is not None:
+            made.servers.elicit_by(elicit)
         return made
     if getattr(given, "workflow", None):
         return workflow_from(given).agent

@@ -61,7 +61,7 @@ _SERVER = _mapping(
         ),
         "auth": {
             "description": "oauth, or a mapping with what is known for it",
-            "anyOf": [{"const": "oauth"}, _OAUTH],
+            "anyOf": [_a("string", enum=["oauth"]), _OAUTH],
         },
     },
 )

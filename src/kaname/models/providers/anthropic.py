@@ -33,6 +33,7 @@ from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.errors import Who, failure, from_event, garbled
 from ..http.provider import Joiner, ServedModel, counted, listed, mapping, parsed_arguments, words
+from ..media import takeable
 from ..prices import Price, price_of
 
 _ANTHROPIC = "https://api.anthropic.com"
@@ -40,6 +41,7 @@ _VERSION = "2023-06-01"
 _ANSWER = "answer"  # the tool by which an answer in a wanted form is given
 _PAUSES = 10  # how often a paused turn is gone on with
 _PAUSED = "pause_turn"
+_TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
 _CITATIONS = "citations"
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _CACHE = b',"cache_control":{"type":"ephemeral"}}'
@@ -175,7 +177,9 @@ def _block(part: Part) -> dict[str, Any] | None:
         case ToolCall(id, name, args):
             return {"type": "tool_use", "id": id, "name": name, "input": args if isinstance(args, Mapping) else {"input": args}}
         case ToolResult():
-            content = [{"type": "text", "text": result_text(part) or "(nothing)"}, *[_media(media) for media in part.media]]
+            shown = [takeable(media, _TAKEN) for media in part.media]
+            pieces = [_media(one) if isinstance(one, Media) else {"type": "text", "text": one.text} for one in shown]
+            content = [{"type": "text", "text": result_text(part) or "(nothing)"}, *pieces]
             return {"type": "tool_result", "tool_use_id": part.call_id, "content": content, "is_error": part.is_error}
     return None
 

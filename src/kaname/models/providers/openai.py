@@ -16,6 +16,7 @@ from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
+from ..media import takeable
 from ..prices import Price
 from ..prompted.inline_calls import Held, written_call
 from ..prompted.modes import Shown, in_words, refuses
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
     from ..prompted.react.model import Stops
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
+_TAKEN = (
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "application/pdf",
+    "text/",
+    "audio/wav",
+    "audio/x-wav",
+    "audio/mp",
+)
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
 OPENAI = "https://api.openai.com/v1"
 
@@ -220,7 +232,7 @@ def with_pictures(messages: tuple[Message, ...]) -> Iterator[tuple[Message, list
 
 def shown_after(pictures: list[Media]) -> dict[str, Any]:
     text = {"type": "text", "text": "What the tools gave back:"}
-    return {"role": "user", "content": [text, *[_content(media) for media in pictures]]}
+    return {"role": "user", "content": [text, *[_content(takeable(media, _TAKEN)) for media in pictures]]}
 
 
 def encode(message: Message) -> bytes:

@@ -6,29 +6,38 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from ...core.codec import dump
-from ...core.errors import ConfigError
-from ...core.messages import Media, Message, ModelRequest, Part, Provided, Text, ToolCall, ToolResult, ToolSpec
+from ...core.errors import ConfigError, RequestRefused
+from ...core.messages import Media, Message, ModelReply, ModelRequest, Part, Provided, Text, ToolCall, ToolResult, ToolSpec
 from ...core.notices import notice
 from ...core.openai_shape import result_text
-from ...kernel.ports import Model
+from ...kernel.ports import Emit, Model
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
+from ..media import takeable
 from ..prices import Price
 from .openai import OPENAI, OpenAI, is_strict, openai_key
 from .responses_stream import MINE, Items
 
-_BY_RESPONSES = re.compile(r"gpt-[5-9]|o[1-9]|codex|computer-use")  # models whose reasoning only goes back this way
+_BY_RESPONSES = re.compile(r"(?:ft:)?(?:gpt-[5-9](?!.*-(?:chat|search))|o1(?!-(?:mini|preview))|o[2-9]|codex|computer-use)")
+"""Models whose reasoning only goes back this way."""
+_NOT_HERE = ("stop", "stream_options", "seed", "response_format")
 _RENAMED = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
+TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
 def openai(model: str, *, base_url: str | None = None, **given: Any) -> Model:
     """`openai/NAME`: by Responses what reasons and is at OpenAI's own address, by chat completions all else."""
-    own = (base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).rstrip("/") == OPENAI
-    if own and "tool_mode" not in given and _BY_RESPONSES.match(model):
+    host = urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).hostname or ""
+    if (
+        (host == "api.openai.com" or host.endswith(".api.openai.com"))
+        and "tool_mode" not in given
+        and _BY_RESPONSES.match(model)
+    ):
         return OpenAIResponses(model, base_url=base_url, **given)
     return OpenAI(model, base_url=base_url, **given)
 
@@ -57,13 +66,24 @@ class OpenAIResponses(ServedModel):
         named = {"authorization": f"Bearer {key}"} if key else {}
         super().__init__(model, endpoint(url, "/responses"), {**named, **(headers or {})}, key, settings, timeouts, price)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        self._sealed = True  # whether the model takes the wish for sealed reasoning, as far as is known
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """A model that does not reason refuses to seal its reasoning: it is asked again without that, and so from then on."""
+        try:
+            return await super().reply(request, emit)
+        except RequestRefused as problem:
+            if not self._sealed or "ncrypted" not in str(problem):
+                raise
+        self._sealed = False
+        return await super().reply(request, emit)
 
     def joiner(self, request: ModelRequest) -> Joiner:
         return Items(self.who, self.price_for(request))
 
     def body(self, request: ModelRequest) -> bytes:
         head = {"model": self.model, "stream": True, "store": False, **_settings({**self.settings, **request.settings})}
-        if not head["store"]:  # then what was thought comes along, for us to give it back
+        if not head["store"] and self._sealed:  # then what was thought comes along, for us to give it back
             head["include"] = list(dict.fromkeys([*head.get("include", ()), _ENCRYPTED]))
         theirs = head.pop("tools", None) or []
         if request.schema is not None:
@@ -93,7 +113,10 @@ class OpenAIResponses(ServedModel):
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """In this API's names."""
     made = {_RENAMED.get(name, name): value for name, value in given.items()}
-    made.pop("stop", None)  # there is no such thing here
+    for name in _NOT_HERE:
+        made.pop(name, None)
+    if verbosity := made.pop("verbosity", None):
+        made["text"] = {**made.get("text", {}), "verbosity": verbosity}
     if effort := made.pop("reasoning_effort", None):
         made["reasoning"] = {**made.get("reasoning", {}), "effort": effort}
     choice = made.get("tool_choice")
@@ -117,7 +140,7 @@ def _given(message: Message) -> list[dict[str, Any]]:
 
 def _output(result: ToolResult) -> Any:
     text = result_text(result)
-    return [_content(Text(text)), *[_content(media) for media in result.media]] if result.media else text
+    return [_content(Text(text)), *[_content(takeable(media, TAKEN)) for media in result.media]] if result.media else text
 
 
 def _said(message: Message) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ class Items:
             raise failure(ContentFiltered, withheld, 0, self._who)
         parts = self._parts()
         stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
-        if why == "max_output_tokens" or (not why and self._response.get("status") == "incomplete"):
+        if why or self._response.get("status") == "incomplete":
             stop = "max_tokens"
         return ModelReply(Message("assistant", tuple(parts)), stop, self._usage(), self._who.model)
 
@@ -105,12 +105,7 @@ class Items:
 def _parts_of(item: Mapping[str, Any]) -> list[Part]:
     kind = item.get("type")
     if kind == "message":
-        content = listed(item.get("content"))
-        text = "".join([words(one.get("text")) or words(one.get("refusal")) for one in content])
-        cited = [note for one in content for note in listed(one.get("annotations"))] if len(content) == 1 else []
-        about = {"phase": item.get("phase"), "citations": cited}
-        about = {name: value for name, value in about.items() if value}
-        return [*([Provided(MINE, {"type": "message", **about})] if about else []), Text(text)] if text else []
+        return [part for one in listed(item.get("content")) for part in _said(one, item.get("phase"))]
     if kind == "function_call":
         called = words(item.get("call_id")) or words(item.get("id"))
         return [ToolCall(called, words(item.get("name")), parsed_arguments(words(item.get("arguments"))))]
@@ -121,3 +116,11 @@ def _parts_of(item: Mapping[str, Any]) -> list[Part]:
     pieces = listed(item.get("summary")) or listed(item.get("content"))
     thought = "\n\n".join([words(one.get("text")) for one in pieces])
     return [Provided(MINE, back), *([Thinking(thought)] if thought else [])]
+
+
+def _said(content: Mapping[str, Any], phase: Any) -> list[Part]:
+    """A text, and before it what belongs to it and goes back with it: its phase, what it rests on."""
+    text = words(content.get("text")) or words(content.get("refusal"))
+    about = {"phase": phase, "citations": listed(content.get("annotations"))}
+    about = {name: value for name, value in about.items() if value}
+    return [*([Provided(MINE, {"type": "message", **about})] if about else []), Text(text)] if text else []

@@ -31,10 +31,12 @@ _TYPES = {"local": "stdio", "remote": "http", "streamableHttp": "http", "streama
 _OF_THE_CLIENT = frozenset(
     ("autoApprove", "alwaysAllow", "trust", "description", "name", "icon", "gallery", "version", "source", "$schema", "dev")
 )  # how that client asks and shows: our own approvals hold here
+_READ_APART = frozenset(("enabled", "env_vars", "env_http_headers", "bearer_token_env_var"))
 _STRING = r'("(?:\\.|[^"\\])*")'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])")
 _VARIABLE = re.compile(r"\$\{(?:(env|input):)?([^}:]+)(?::-([^}]*))?\}")
+_SHORT = re.compile(r"\$([A-Z_][A-Z0-9_]*)|(?<!\$)\{env:(\w+)\}")  # Gemini's and opencode's way
 _MILLISECONDS = 1000.0  # a time limit from here on is not in seconds
 
 
@@ -55,19 +57,30 @@ def servers_of_file(path: str | os.PathLike[str], known: Sequence[str]) -> dict[
             notice("mcp.file_form", "{file} is not in the form of its kind: {problem}", file=file, problem=problem)
         ) from problem
     servers = unwrapped(held)
-    if not isinstance(servers, Mapping):
+    if not servers:
         raise ConfigError(notice("mcp.file_without_servers", "{file} names no servers (mcpServers, servers)", file=file))
-    return {name: _ours(given, known, f"{file}: {name}", file) for name, given in servers.items()}
+    made, problems = dict[str, Any](), list[str]()
+    for name, given in servers.items():
+        if given.get("disabled") is True or given.get("enabled") is False:
+            continue
+        try:
+            made[name] = _ours(given, known, f"{file}: {name}", file)
+        except ConfigError as problem:  # one that cannot be had does not stand in the way of the others
+            getLogger("kaname").warning("%s; it is left out", problem)
+            problems.append(str(problem))
+    if problems and not made:
+        raise ConfigError("\n".join(problems))
+    return made
 
 
-def unwrapped(held: Any) -> Any:
-    """The mapping of servers, out of the wrappers that clients put around it."""
+def unwrapped(held: Any) -> dict[str, Any]:
+    """The servers, out of the wrappers that clients put around them. What is no server beside them is some client's own."""
     while isinstance(held, Mapping):
         inner = [held[name] for name in _WRAPPERS if isinstance(held.get(name), Mapping) and not _is_server(held[name])]
         if not inner:
-            return held if all(_is_server(one) for one in held.values()) else None
+            return {name: one for name, one in held.items() if _is_server(one)}
         held = inner[0]
-    return None
+    return {}
 
 
 def _is_server(given: Any) -> bool:
@@ -90,11 +103,11 @@ def _ours(given: Mapping[str, Any], known: Sequence[str], place: str, file: Path
     entry: dict[str, Any] = {}
     for key, value in given.items():
         name = _RENAMED.get(key, key)
-        if name == "enabled":
-            entry["disabled"] = value is False
-        elif name in known:
+        if name == "oauth" and isinstance(value, Mapping):
+            entry["auth"] = "oauth" if value.get("enabled", True) else None
+        elif name in known and name != "auth":
             entry[name] = _filled_in(value, place, file)
-        elif name not in _OF_THE_CLIENT:
+        elif name not in _OF_THE_CLIENT | _READ_APART:
             getLogger("kaname").warning("%s: %r says nothing to kaname and is left out", place, key)
     command = entry.get("command")
     if isinstance(command, Mapping):  # Zed's older form
@@ -103,6 +116,16 @@ def _ours(given: Mapping[str, Any], known: Sequence[str], place: str, file: Path
         entry |= {"command": command[0], "args": [*command[1:], *entry.get("args", [])]}
     if entry.get("type") in _TYPES:
         entry["type"] = _TYPES[entry["type"]]
+    if isinstance(entry.get("env"), Mapping):  # JSON's true is "true" to a program
+        entry["env"] = {name: str(one).lower() if isinstance(one, bool) else one for name, one in entry["env"].items()}
+    entry["env"] = {
+        **{name: os.environ[name] for name in given.get("env_vars") or () if name in os.environ},
+        **entry.get("env", {}),
+    }
+    headers = {header: f"${{{variable}}}" for header, variable in (given.get("env_http_headers") or {}).items()}
+    if token := given.get("bearer_token_env_var"):
+        headers["Authorization"] = f"Bearer ${{{token}}}"
+    entry["headers"] = {**entry.get("headers", {}), **_filled_in(headers, place, file)}
     for limit in ("timeout", "start_timeout"):
         if isinstance(entry.get(limit), int | float) and entry[limit] >= _MILLISECONDS:
             entry[limit] = entry[limit] / 1000
@@ -119,7 +142,13 @@ def _filled_in(value: Any, place: str, file: Path) -> Any:
         return value
     folder = file.resolve().parent
     project = folder.parent if folder.name.startswith(".") else folder
-    known = {"workspaceFolder": str(project), "userHome": str(Path.home()), "pathSeparator": os.sep, "/": os.sep}
+    known = {
+        "workspaceFolder": str(project),
+        "workspaceFolderBasename": project.name,
+        "userHome": str(Path.home()),
+        "pathSeparator": os.sep,
+        "/": os.sep,
+    }
 
     def filled(found: re.Match[str]) -> str:
         kind, name, default = found.groups()
@@ -147,4 +176,5 @@ def _filled_in(value: Any, place: str, file: Path) -> Any:
             )
         return os.environ.get(name, default or "")
 
+    value = _SHORT.sub(lambda found: f"${{{found[1] or found[2]}}}", value)
     return _VARIABLE.sub(filled, value)

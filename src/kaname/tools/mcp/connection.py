@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from logging import NullHandler, getLogger
@@ -28,6 +28,7 @@ _QUIET = {
 _NO_LOG = NullHandler()
 _LOST_SESSION = ("session terminated", "session not found", "session expired", "no valid session", "invalid session")
 _BROKEN_OFF = ("connection closed", "sse stream ended")  # what the client itself says, with code -32000
+_OTHER_PROTOCOL, _NEWEST = -32022, "2026-07-28"
 _UNREADABLE = "sse stream failed"  # one answer, too large or garbled; the others are not concerned
 _DISCONNECTED = ("not connected", "failed to connect", "session task completed", "session was closed unexpectedly")
 
@@ -50,21 +51,26 @@ class Connection:
                 notice("mcp.fastmcp_missing", "tool servers need FastMCP: {how}", how=install_command("mcp"))
             ) from problem
         self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
+        self._unsent: set[str] = set()  # calls for which nobody took the connection
         self._strangers: set[str] = set()  # the words with which it refused requests of a session that it does not know
         where, auth = entry.server, handlers.pop("auth")
         if entry.command:
             where = self.process = import_module("kaname.tools.mcp.process_transport").OwnedProcess(entry, ended)
         elif entry.url:
-            transports = import_module("fastmcp.client.transports")
-            make = transports.SSETransport if entry.sse else transports.StreamableHttpTransport
             signer = None if entry.auth is None else import_module("kaname.tools.mcp.oauth").oauth(entry, *auth)
-            where = make(entry.url, headers=dict(entry.headers), httpx_client_factory=self._http, auth=signer)
+            given = {"headers": dict(entry.headers), "httpx_client_factory": self._http, "auth": signer}
+            self._over_http = import_module("kaname.tools.mcp.http_transport")
+            if entry.sse:
+                where = import_module("fastmcp.client.transports").SSETransport(entry.url, **given)
+            else:
+                where = self._over_http.LargeHttp(entry.url, entry.start_timeout if signer is None else None, **given)
         roots = [Path(one).expanduser().resolve().as_uri() for one in entry.roots] or None
         self.client: Any = fastmcp.Client(where, mode=entry.protocol, init_timeout=0, roots=roots, **handlers)
 
     def _http(self, *, follow_redirects: bool = True, **given: Any) -> Any:
         """As the transport would make it itself; it also remembers the last status, for the messages."""
         client = import_module("mcp.shared._httpx_utils").create_mcp_http_client(**given)
+        client._transport = self._over_http.Noting(client._transport, self._unsent.add)
 
         async def seen(response: Any) -> None:
             self.status = response.status_code
@@ -104,10 +110,18 @@ class Connection:
     def error(self, problem: BaseException) -> str:
         """What is wrong with a call, in words that help: the innermost cause, or what an HTTP status asks for."""
         told = reason(problem)
+        if getattr(getattr(problem, "error", None), "code", None) == _OTHER_PROTOCOL:
+            theirs = (getattr(problem.error, "data", None) or {}).get("supported") or "?"  # type: ignore[attr-defined]
+            told = notice(
+                "mcp.other_protocol",
+                "it speaks only the protocols {theirs}, and kaname those up to {newest}",
+                theirs=", ".join(theirs) if isinstance(theirs, list) else theirs,
+                newest=_NEWEST,
+            )
         if self.entry.url and (_SAYS_NOTHING.search(told) or type(problem).__name__ == "HTTPStatusError"):
             told = _told_by(self.status) or told
         if told.lower().startswith(_UNREADABLE):
-            told += "; whether the call took effect is not known. Ask for less at once, if the tool can"
+            told = told.rstrip(".") + "; whether the call took effect is not known. Ask for less at once, if the tool can"
         if "Unexpected content type" in told:
             told += notice("mcp.not_mcp", "; what answers there is no MCP server")
         return without_password(told.replace(self.entry.url, self.entry.told) if self.entry.url else told)
@@ -125,8 +139,10 @@ class Connection:
         text = str(problem).lower()
         return bool(self.entry.url) and (text in self._strangers or any(words in text for words in _LOST_SESSION))
 
-    def unreached(self, problem: BaseException) -> bool:
+    def unreached(self, problem: BaseException, tool: str, args: Mapping[str, Any]) -> bool:
         """There was nobody to send it to."""
+        if self._unsent and self._over_http.call_key(tool, dict(args)) in self._unsent:
+            return True
         return any(type(one).__name__ in ("ConnectError", "ConnectTimeout") for one in causes(problem))
 
     def over(self, problem: BaseException) -> bool:

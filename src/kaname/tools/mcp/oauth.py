@@ -1,17 +1,23 @@
-"""OAuth for servers that want a sign-in: tokens in a file of the user's, the page shown by whoever answers questions."""
+"""OAuth for servers that want it: tokens in a file of the user's, renewed by themselves; a sign-in when nothing else helps."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
 from hashlib import sha256
 from html import escape
 from time import time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
 
 from ...core.errors import AgentConnectionError
 from ...core.install import this_command
@@ -22,6 +28,7 @@ from .elicitation import Clock, Elicit
 
 _SIGN_IN_SECONDS = 600.0
 _FIRST_PORT, _PORTS = 49_152, 16_000
+_TAKEN = "the port is taken"
 
 
 class TokenFile:
@@ -31,9 +38,15 @@ class TokenFile:
         known = json.dumps([entry.url, dict(entry.auth or {})], sort_keys=True, default=str)
         self._path = os.path.join(user_state(), "mcp-tokens", f"{sha256(known.encode()).hexdigest()[:32]}.json")
 
-    async def get_tokens(self) -> Any:
-        from mcp.shared.auth import OAuthToken
+    @property
+    def knows_client(self) -> bool:
+        return "client" in self._read()
 
+    def forget(self) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    async def get_tokens(self) -> Any:
         held = self._read().get("tokens")
         return None if held is None else OAuthToken.model_validate(held)
 
@@ -47,8 +60,6 @@ class TokenFile:
         return self._read().get("expires_at")
 
     async def get_client_info(self) -> Any:
-        from mcp.shared.auth import OAuthClientInformationFull
-
         held = self._read().get("client")
         return None if held is None else OAuthClientInformationFull.model_validate(held)
 
@@ -71,6 +82,10 @@ class TokenFile:
         os.replace(beside, self._path)
 
 
+class ForgottenClient(AgentConnectionError):
+    """The server does not know the client that is registered here: it has to be registered anew."""
+
+
 class SignIn:
     """Shows the server's page through `elicit`, and waits for the browser to come back, or for the address it came back to."""
 
@@ -78,7 +93,7 @@ class SignIn:
         self._entry, self._elicit, self._clock = entry, elicit, clock
         number = int.from_bytes(sha256(entry.url.encode()).digest()[:4], "big")
         self.port = int((entry.auth or {}).get("callback_port") or _FIRST_PORT + number % _PORTS)  # stays: it is registered
-        self._page = ""
+        self._page, self.stored = "", False
 
     @property
     def callback(self) -> str:
@@ -94,15 +109,16 @@ class SignIn:
                     command=this_command(),
                 )
             )
+        if self.stored and await _is_refused(address):
+            TokenFile(self._entry).forget()
+            raise ForgottenClient(notice("mcp.forgotten", "the server has forgotten this client, which registers anew"))
         self._page = address
 
     async def came_back(self) -> Any:
         """The code that the page gave. The time limits of calls stand still until then."""
-        from mcp.shared.auth import AuthorizationCodeResult
-
         code: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
         listener = await self._listen(code)
-        asking = asyncio.ensure_future(self._ask(code))
+        asking = asyncio.ensure_future(self._ask(code, listener is not None))
         try:
             async with self._clock.stopped(), asyncio.timeout(_SIGN_IN_SECONDS):
                 held = await code
@@ -114,12 +130,21 @@ class SignIn:
             asking.cancel()
             if listener is not None:
                 listener.close()
+        if held.get("error") == _TAKEN:
+            raise AgentConnectionError(
+                notice(
+                    "mcp.port_taken",
+                    "port {port} of this machine, to which the browser comes back, is taken: try again, or say another "
+                    "callback_port",
+                    port=self.port,
+                )
+            )
         if "error" in held or "code" not in held:
             why = held.get("error_description") or held.get("error") or "no code came back"
             raise AgentConnectionError(notice("mcp.sign_in_refused", "the sign-in was refused: {why}", why=why))
         return AuthorizationCodeResult(code=held["code"], state=held.get("state"), iss=held.get("iss"))
 
-    async def _ask(self, code: asyncio.Future[Mapping[str, str]]) -> None:
+    async def _ask(self, code: asyncio.Future[Mapping[str, str]], listening: bool) -> None:
         """`{}` says that the page will be opened; a `url` is where it led to, from a machine that cannot call back."""
         assert self._elicit is not None
         question = notice("mcp.sign_in", "sign in, so that its tools can be used")
@@ -128,6 +153,8 @@ class SignIn:
         if isinstance(outcome, Mapping):
             if outcome.get("url") and not code.done():
                 code.set_result(_query(str(outcome["url"])))
+            elif not listening and not code.done():
+                code.set_result({"error": _TAKEN})
         elif not code.done():
             why = str(outcome) if isinstance(outcome, BaseException) else "declined"
             code.set_result({"error": why})
@@ -159,59 +186,77 @@ class SignIn:
             return None
 
 
-def oauth(entry: Entry, elicit: Elicit | None, clock: Clock) -> Any:
-    """What signs the requests to this server: it asks for a sign-in when the server wants one, and renews what it got."""
-    from mcp.client.auth import OAuthClientProvider
-    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
-    from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
-    from pydantic import AnyUrl
-
-    held, file = dict(entry.auth or {}), TokenFile(entry)
-    given = held.get("scopes")
-    scope = (given if isinstance(given, str) else " ".join(given or ())) or None
-    secret = held.get("client_secret")
-    if held.get("grant") == "client_credentials":
-        return ClientCredentialsOAuthProvider(
-            entry.url, file, held["client_id"], str(secret), scope=scope, issuer=held.get("issuer")
-        )
-    sign_in = SignIn(entry, elicit, clock)
-    metadata: dict[str, Any] = {
-        "client_name": "kaname",
-        "redirect_uris": [AnyUrl(sign_in.callback)],
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "scope": scope,
-    }
-
-    class Provider(OAuthClientProvider):
-        """Beside what was registered on the way, it knows a client that was registered before."""
-
-        async def _initialize(self) -> None:
-            await super()._initialize()
-            self.context.token_expiry_time = file.expires_at
-            if held.get("client_id") and self.context.client_info is None:
-                how = "client_secret_basic" if secret else "none"
-                self.context.client_info = OAuthClientInformationFull(
-                    client_id=held["client_id"], client_secret=secret, token_endpoint_auth_method=how, **metadata
-                )
-
-        async def _perform_authorization(self) -> Any:
-            if secret and self.context.client_info is not None and self.context.oauth_metadata is not None:
-                ways = self.context.oauth_metadata.token_endpoint_auth_methods_supported or ["client_secret_basic"]
-                if "client_secret_basic" not in ways:
-                    self.context.client_info.token_endpoint_auth_method = "client_secret_post"
-                await file.set_client_info(self.context.client_info)
-            return await super()._perform_authorization()
-
-    return Provider(
-        entry.url,
-        OAuthClientMetadata(**metadata),
-        file,
-        sign_in.show,
-        sign_in.came_back,
-        held.get("client_metadata_url"),
-    )
+async def _is_refused(address: str) -> bool:
+    """Whether the page will not even be shown. Nobody has signed in yet, so it may be asked for."""
+    try:
+        async with httpx2.AsyncClient(timeout=10) as client:
+            return (await client.get(address, follow_redirects=False)).status_code in (400, 401)
+    except httpx2.HTTPError:
+        return False
 
 
 def _query(address: str) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+
+
+def oauth(entry: Entry, elicit: Elicit | None, clock: Clock) -> Any:
+    """What signs the requests to this server."""
+    held, file = dict(entry.auth or {}), TokenFile(entry)
+    given = held.get("scopes")
+    scope = (given if isinstance(given, str) else " ".join(given or ())) or None
+    if held.get("grant") == "client_credentials":
+        secret, issuer = str(held["client_secret"]), held.get("issuer")
+        return ClientCredentialsOAuthProvider(entry.url, file, held["client_id"], secret, scope=scope, issuer=issuer)
+    return Signer(entry, file, SignIn(entry, elicit, clock), scope)
+
+
+class Signer(OAuthClientProvider):
+    """Beside a client that is registered on the way, it knows one that was registered before (`client_id`)."""
+
+    def __init__(self, entry: Entry, file: TokenFile, sign_in: SignIn, scope: str | None) -> None:
+        self._held, self._file, self._sign_in = dict(entry.auth or {}), file, sign_in
+        self._told: dict[str, Any] = {
+            "client_name": "kaname",
+            "redirect_uris": [AnyUrl(sign_in.callback)],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "scope": scope,
+        }
+        sign_in.stored = file.knows_client and not self._held.get("client_id")
+        metadata, address = OAuthClientMetadata(**self._told), self._held.get("client_metadata_url")
+        super().__init__(entry.url, metadata, file, sign_in.show, sign_in.came_back, address)
+
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        self.context.token_expiry_time = self._file.expires_at
+        if self._held.get("client_id") and self.context.client_info is None:
+            secret = self._held.get("client_secret")
+            how = "client_secret_basic" if secret else "none"
+            self.context.client_info = OAuthClientInformationFull(
+                client_id=self._held["client_id"], client_secret=secret, token_endpoint_auth_method=how, **self._told
+            )
+
+    async def _auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
+        """A token that is refused is renewed first, if it can be; only then somebody has to sign in."""
+        async with aclosing(super()._auth_flow(request)) as flow:
+            asked, renewed = await anext(flow), False
+            while True:
+                response = yield asked
+                if asked is request and response.status_code == 401 and not renewed and self.context.can_refresh_token():
+                    renewed = True
+                    answer = yield await self._refresh_token()
+                    if await self._handle_refresh_response(answer):
+                        self._add_auth_header(request)
+                        response = yield request
+                try:
+                    asked = await flow.asend(response)
+                except StopAsyncIteration:
+                    return
+
+    async def _perform_authorization(self) -> Any:
+        if self._held.get("client_secret") and self.context.client_info is not None and self.context.oauth_metadata is not None:
+            ways = self.context.oauth_metadata.token_endpoint_auth_methods_supported or ["client_secret_basic"]
+            if "client_secret_basic" not in ways:
+                self.context.client_info.token_endpoint_auth_method = "client_secret_post"
+            await self._file.set_client_info(self.context.client_info)
+        return await super()._perform_authorization()

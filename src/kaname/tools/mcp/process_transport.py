@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -14,15 +14,14 @@ import anyio
 import mcp_types
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
 from mcp.client.stdio import get_default_environment
-from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from ...core.notices import notice
 from .config import Entry
+from .probe import PROBE, within
 from .watchdog import Guard, kill_group
 
 _GRACE, _LAST_GRACE = 1.0, 0.5  # seconds to end politely: after its input is closed, and after SIGTERM
-_PROBE = 3.0  # seconds for the question which protocol it speaks
 _LAST_WORDS = 20
 _PIECE = 1 << 16
 
@@ -87,8 +86,8 @@ class OwnedProcess(ClientTransport):
         tasks = [asyncio.create_task(one) for one in work]
         try:
             async with options.session_class(from_server, from_session, **session) as made:
-                limit = min(_PROBE, self._entry.start_timeout / 2)
-                made.send_discover = partial(_within, limit, made.send_discover)  # type: ignore[method-assign]
+                limit = min(PROBE, self._entry.start_timeout / 2)
+                made.send_discover = partial(within, limit, made.send_discover)  # type: ignore[method-assign]
                 yield made
         finally:
             self._closing = True
@@ -150,15 +149,6 @@ class OwnedProcess(ClientTransport):
             *lines, rest = (rest + piece).split(b"\n")
             rest = rest[-_PIECE:]
             self._words.extend([line.decode("utf-8", "replace") for line in lines])
-
-
-async def _within(seconds: float, ask: Callable[[str], Awaitable[Any]], version: str) -> Any:
-    """An old server may say nothing at all to a question that it does not know: it is then greeted in the old way."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await ask(version)
-    except TimeoutError:
-        raise MCPError(mcp_types.REQUEST_TIMEOUT, f"no answer to {version} within {seconds:g} s") from None
 
 
 def _signal_name(number: int) -> str:

@@ -13,6 +13,16 @@ from ...core.messages import Media, ToolResult
 from ..arguments.schema import problems
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]{60,}")
+_SHORTEST = 200  # characters of a bare text that can be a medium
+_BEGINNINGS = {  # of base64, by which a medium is known where nothing else says what it is
+    "iVBORw0KGgo": "image/png",
+    "/9j/": "image/jpeg",
+    "R0lGOD": "image/gif",
+    "UklGR": "image/webp",
+    "JVBERi0": "application/pdf",
+    "SUQz": "audio/mpeg",
+    "UEsDB": "application/zip",
+}
 _DATA_ADDRESS = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/=]{60,})")
 
 
@@ -68,6 +78,9 @@ def _without_media(value: Any, media: list[Media]) -> Any:
         for one in media:
             if one.data and one.data in value:
                 value = value.replace(one.data, f"[{one.mime}]")
+        known = next((mime for beginning, mime in _BEGINNINGS.items() if value.startswith(beginning)), "")
+        if known and len(value) > _SHORTEST and _BASE64.fullmatch(value):
+            return _collected(known, value, media)
         return _DATA_ADDRESS.sub(lambda found: _collected(found[1], found[2], media), value)
     if isinstance(value, list):
         return [_without_media(one, media) for one in value]

@@ -15,7 +15,7 @@ from ...core.notices import notice
 from ...kernel.boundary import Failure, attempt
 from ...kernel.ports import ToolContext
 from .config import Entry
-from .connection import Connection, reason
+from .connection import Connection, causes, reason
 from .elicitation import Clock, Elicit, Questions
 from .results import to_result
 from .sampling import Sample, Samples
@@ -56,6 +56,11 @@ class McpServer:
         """Whether a run that begins now should try to start it."""
         return self._live is None and (self.entry.required or monotonic() >= self._not_before)
 
+    def elicit_by(self, elicit: Elicit) -> None:
+        """Who is asked, where the program has named nobody."""
+        if self._elicit is None:
+            self._elicit, self._questions = elicit, Questions(self.name, elicit, self._clock)
+
     # Its life
 
     async def start(self) -> Connection:
@@ -72,6 +77,15 @@ class McpServer:
         return task.result()
 
     async def _start(self) -> Connection:
+        """Once more for a server that has forgotten who we are: then we register anew."""
+        try:
+            return await self._start_once()
+        except AgentConnectionError as problem:
+            if not any(type(one).__name__ == "ForgottenClient" for one in causes(problem)):
+                raise
+        return await self._start_once()
+
+    async def _start_once(self) -> Connection:
         begun, limit = monotonic(), self.entry.start_timeout
         made = await attempt(asyncio.to_thread, self._connection, passing=(ConfigError,))
         if isinstance(made, Failure):
@@ -92,7 +106,7 @@ class McpServer:
         if isinstance(outcome, Failure):
             why = connection.why(outcome.error)
             await self._given_up(connection)
-            raise self._not_started(why, begun)
+            raise self._not_started(why, begun) from outcome.error
         self.capabilities, self.tools = outcome
         self.instructions = (connection.client.instructions or "").strip()
         self._live, self._started_at = connection, monotonic()
@@ -190,7 +204,7 @@ class McpServer:
             if last or not connection.refused(outcome.error):
                 break
             self._drop(connection)
-        return self._call_error(connection, tool, outcome.error)
+        return self._call_error(connection, tool, args, outcome.error)
 
     async def _sent(self, connection: Connection, tool: str, args: Mapping[str, Any], context: ToolContext, pure: bool) -> Any:
         async def told(done: float, total: float | None, message: str | None) -> None:
@@ -209,13 +223,13 @@ class McpServer:
             if self._calls == 0:  # nobody is left for whom an answer would be of use
                 self._questions.call_off()
 
-    def _call_error(self, connection: Connection, tool: str, problem: BaseException) -> ToolResult:
+    def _call_error(self, connection: Connection, tool: str, args: Mapping[str, Any], problem: BaseException) -> ToolResult:
         let_go = self._live is not connection and getattr(getattr(problem, "error", None), "code", -32000) == -32000
         if not let_go and not connection.over(problem):
             return ToolResult(error=connection.error(problem))
         died = connection.why(problem) or notice("mcp.connection_lost", "connection lost")
         self._drop(connection)
-        if connection.unreached(problem) or connection.refused(problem):
+        if connection.unreached(problem, tool, args) or connection.refused(problem):
             return ToolResult(
                 error=f"the tool server {self.name!r} cannot be reached ({died}); the call of {tool} was not sent"
             )

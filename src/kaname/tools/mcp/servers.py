@@ -148,6 +148,11 @@ class McpServers:
             self._starting.cancel()
         await asyncio.gather(*[server.close() for server in self.servers])
 
+    def elicit_by(self, elicit: Elicit) -> None:
+        """Who answers the servers' questions, where the program has named nobody. Before they start."""
+        for server in self.servers:
+            server.elicit_by(elicit)
+
     async def instruct(self, messages: tuple[Message, ...], view: RunView) -> Sequence[Message]:
         """A part of the context: what the servers say of their tools, after the agent's own instructions."""
         said = [(server.name, server.instructions) for server in self.servers if server.instructions and server.tools]
