@@ -24,6 +24,14 @@ def test_killed_at_every_fact(agent, deaths):
         assert report.in_doubt > 0
 
 
+def test_workflow_is_killed_at_every_fact():
+    """Twenty tasks in parallel, with a question to a person and a failure after which what was paid is paid back."""
+    report = crash.check(f"{AGENTS}:workflow", "{}", answers={"task:": "yes"})
+    assert report.problems == ()
+    assert report.kills >= 80
+    assert report.in_doubt > 0
+
+
 def test_the_check_notices_a_broken_promise():
     with pytest.raises(crash.CrashCheckFailed, match=r"pay \(irreversible\) took effect 2 times"):
         crash.check(f"{AGENTS}:broken", "go")

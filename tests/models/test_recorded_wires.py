@@ -6,7 +6,7 @@ import pytest
 
 from kaname import Agent, ModelRequest
 from kaname.core import errors
-from kaname.core.messages import user
+from kaname.core.messages import Media, Message, ToolCall, ToolResult, user
 from kaname.models import Anthropic, LiteLLM, OpenAI, OpenAIResponses
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, anthropic_reply, reply, responses_reply, status
@@ -205,3 +205,20 @@ async def test_plain_answers_of_all_protocols_have_no_citations():
     for kind, answer in ((OpenAI, reply("x")), (Anthropic, anthropic_reply("x")), (OpenAIResponses, responses_reply("x"))):
         said, _, _ = await asked(answer, kind)
         assert said.message.citations == ()
+
+
+# Media
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"), [(OpenAI, reply("ok")), (Anthropic, anthropic_reply("ok")), (OpenAIResponses, responses_reply("ok"))]
+)
+@pytest.mark.parametrize("mime", ["video/mp4", "image/tiff", "application/zip", "application/octet-stream"])
+async def test_medium_that_a_provider_does_not_take_is_named_in_its_place(kind, answer, mime):
+    """A tool's result must not end the conversation for good."""
+    result = ToolResult("here", call_id="c", name="t", media=(Media(mime, "aGk=", name="a.bin"), Media("image/png", "cG5n")))
+    called = Message("assistant", (ToolCall("c", "t", {}),))
+    _, _, sent = await asked(answer, kind, (user("hi"), called, Message("tool", (result,)), user("go on")))
+    assert f"[{mime} a.bin: not shown, for this model takes none]" in json.dumps(sent)
+    assert "aGk=" not in json.dumps(sent)
+    assert "cG5n" in json.dumps(sent)

@@ -10,7 +10,7 @@ from kaname.core.messages import Message, ModelRequest, Provided, Text, user
 from kaname.models import OpenAI, OpenAIResponses
 from kaname.models.registry import resolve
 from kaname.testing import WireServer
-from kaname.testing.wire import Answer, responses_reply
+from kaname.testing.wire import Answer, responses_reply, status
 
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "要"}}
 
@@ -174,3 +174,44 @@ def test_responses_are_chosen_by_the_models_name(monkeypatch):
         assert resolve(name).name == f"openai/{name.partition('/')[2]}"
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     assert type(resolve("openai/gpt-5.2")) is OpenAI
+
+
+async def test_responses_model_that_does_not_reason_is_asked_without_the_seal():
+    def script(body):
+        return (
+            status(400, "Encrypted content is not supported with this model.") if "include" in body else responses_reply("ok")
+        )
+
+    async with WireServer(script) as server:
+        agent = Agent(model(server, "gpt-4o"), journal="memory")
+        assert (await agent.run("hi")).output == "ok"
+        assert (await agent.run("hi")).output == "ok"
+        await agent.close()
+    assert ["include" in body for body in server.requests] == [True, False, False]
+
+
+async def test_responses_citations_of_several_texts_stay_with_their_own():
+    def text(words, url):
+        note = {"type": "url_citation", "url": url, "title": words, "start_index": 0, "end_index": 1}
+        return {"type": "output_text", "text": words, "annotations": [note]}
+
+    item = {"type": "message", "id": "m", "role": "assistant", "content": [text("One.", "u1"), text("Two.", "u2")]}
+    said, _, _ = await asked(responses_reply(items=[item]))
+    assert said.message.text == "One.Two."
+    assert [one["url"] for one in said.message.citations] == ["u1", "u2"]
+    _, _, sent = await asked(responses_reply("ok"), user("hi"), said.message, user("go on"))
+    assert [one["content"][0]["annotations"][0]["url"] for one in sent["input"][1:3]] == ["u1", "u2"]
+
+
+async def test_responses_answer_that_is_incomplete_for_any_reason_says_so():
+    said, _, _ = await asked(responses_reply("half", stop="something_new"))
+    assert said.stop_reason == "max_tokens"
+
+
+def test_responses_are_not_chosen_for_models_that_do_not_reason(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    for name in ("gpt-5-chat-latest", "gpt-5-search-api", "o1-mini"):
+        assert type(resolve(f"openai/{name}")) is OpenAI
+    assert type(resolve("openai/ft:gpt-5:mine")) is OpenAIResponses
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://eu.api.openai.com/v1")
+    assert type(resolve("openai/gpt-5.2")) is OpenAIResponses
