@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from kaname import Workflow, tool
 
 FILE = Path(__file__).parents[1] / "corpora" / "workflow.yaml"
@@ -34,6 +36,7 @@ def report_generator(total: int) -> str:
 TOOLS = [data_collector, data_preprocessor, analyzer, report_generator]
 
 
+@pytest.mark.requirement("D8")
 async def test_d8_file_of_the_document():
     flow = Workflow.from_file(FILE, TOOLS, journal="memory")
     result = await flow.run()
@@ -42,6 +45,7 @@ async def test_d8_file_of_the_document():
     assert {one["status"] for one in (await flow.progress(result.run_id)).told().values()} == {"done"}
 
 
+@pytest.mark.requirement("D8")
 async def test_d8_branches_loops_and_human_steps(tmp_path):
     path = tmp_path / "w.yaml"
     path.write_text(
