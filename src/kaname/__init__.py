@@ -48,6 +48,9 @@ _HOMES = {
         "UnexpectedError",
     ),
     "core.messages": ("Media", "Message", "ModelReply", "ModelRequest", "ToolCall", "ToolResult", "Usage"),
+    "api.designs.orchestrator": ("AgentContext", "AgentOrchestrator", "ExecutionMonitor", "ExecutionResult", "TaskPlanner"),
+    "strategies.graph.plan": ("ExecutionPlan", "ExecutionStep"),
+    "strategies.orchestrate": ("EvaluationResult",),
     "api.workflow.workflow": ("Workflow",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
@@ -106,6 +109,11 @@ if TYPE_CHECKING:
     from .api.agent import Agent as Agent
     from .api.config.build import Config as Config
     from .api.config.build import load_config as load_config
+    from .api.designs.orchestrator import AgentContext as AgentContext
+    from .api.designs.orchestrator import AgentOrchestrator as AgentOrchestrator
+    from .api.designs.orchestrator import ExecutionMonitor as ExecutionMonitor
+    from .api.designs.orchestrator import ExecutionResult as ExecutionResult
+    from .api.designs.orchestrator import TaskPlanner as TaskPlanner
     from .api.designs.react_runtime import AgentResult as AgentResult
     from .api.designs.react_runtime import AgentRuntime as AgentRuntime
     from .api.designs.react_runtime import PlanResult as PlanResult
@@ -173,6 +181,9 @@ if TYPE_CHECKING:
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
     from .policies.retry import Retry as Retry
     from .policies.tool_rules import ToolRule as ToolRule
+    from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
+    from .strategies.graph.plan import ExecutionStep as ExecutionStep
+    from .strategies.orchestrate import EvaluationResult as EvaluationResult
     from .strategies.stop import cost as cost
     from .strategies.stop import deadline as deadline
     from .strategies.stop import max_steps as max_steps

@@ -1,6 +1,7 @@
 """Agents that the crash tests kill: parallel tools, timeouts, approvals, every class of effect."""
 
 import asyncio
+import json
 import os
 import sqlite3
 import time
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from kaname import Agent, Approve, ScriptedModel, ToolContext, Workflow, call, per_tool, tool
+from kaname import Agent, AgentOrchestrator, Approve, ScriptedModel, TaskPlanner, ToolContext, Workflow, call, per_tool, tool
 
 
 @tool(effect="pure")
@@ -188,3 +189,26 @@ def workflow() -> Agent:
     flow.options(name="late", after=[*puts, total]).task(add, total, 1)
     flow.options(name="broken", after=paid, on_failure="compensate").task(sold_out, 1)
     return flow.agent
+
+
+def orchestrated() -> Agent:
+    """A bad plan, a plan whose step fails, one that is carried out and refused, and one that is good."""
+
+    def plan(*steps: tuple[str, str, dict[str, object]]) -> str:
+        listed = [{"name": name, "tool_name": tool, "arguments": args} for name, tool, args in steps]
+        return json.dumps({"description": "buy", "steps": listed})
+
+    def verdict(ok: bool) -> str:
+        return json.dumps({"is_successful": ok, "should_retry": True, "feedback": "more", "reason": "", "answer": "bought"})
+
+    good = (("a", "add", {"a": 1, "b": 2}), ("b", "put", {"key": "k${a}"}))
+    script = [
+        plan(("x", "nothing", {})),
+        plan(("x", "sold_out", {"n": 1})),
+        plan(*good),
+        verdict(False),
+        plan(*good, ("c", "put", {"key": "k9"})),
+        verdict(True),
+    ]
+    planner = TaskPlanner(ScriptedModel(script), [add, put, sold_out], max_revisions=5)
+    return AgentOrchestrator(planner).agent

@@ -10,7 +10,9 @@ AGENTS = "tests.crash_agents.agents"
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("agent", ["parallel", "approvals", "timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit"])
+@pytest.mark.parametrize(
+    "agent", ["parallel", "approvals", "timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated"]
+)
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_killed_at_every_fact(agent, deaths):
     report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, random_kills=20 if deaths == 1 else 0)

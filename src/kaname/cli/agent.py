@@ -28,6 +28,7 @@ from .terminal.questions import somebody_is_there, yes
 from .terminal.screen import Screen
 
 if TYPE_CHECKING:
+    from ..api.designs.orchestrator import AgentOrchestrator
     from ..api.workflow.workflow import Workflow
 
 FILES = ("kaname.yaml",)  # not `config.yaml`, which may be anybody's: that one is named with --config
@@ -43,6 +44,8 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
         return made
     if getattr(given, "workflow", None):
         return workflow_from(given).agent
+    if getattr(given, "plan", False) and thinks is None:
+        return orchestrator_from(given, screen).agent
     config = config_for(given)
     parts = config.agent(given.agent).parts() if config is not None else {}
     tools = all_tools(getattr(given, "tool", []), Path(getattr(given, "folder", None) or Path.cwd()))
@@ -62,6 +65,17 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     agent = Agent(model, [*parts.pop("tools", []), *tools], elicit=asking(screen), **parts)
     agent.origin = _origin(given, config)
     return agent
+
+
+def orchestrator_from(given: argparse.Namespace, screen: Screen) -> AgentOrchestrator:
+    """The agent that the command line asks for, which plans what it does."""
+    from ..api.designs.orchestrator import AgentOrchestrator
+
+    given.plan = False
+    agent = agent_from(given, screen)
+    given.plan = True
+    agent.origin = {**agent.origin, "plan": True, "max_revisions": given.max_revisions, "approve": given.approve}
+    return AgentOrchestrator.around(agent, approve=given.approve, max_revisions=given.max_revisions)
 
 
 def workflow_from(given: argparse.Namespace) -> Workflow:
@@ -135,7 +149,7 @@ def take_up(given: argparse.Namespace, recipe: Mapping[str, Any]) -> None:
         return
     here = [str(Path(file).resolve()) for file in given.config or []]
     other = bool(here) and here != list(origin.get("config", []))  # another file: its own first agent, unless one is named
-    for name in (*_REMEMBERED, "folder", "workflow"):
+    for name in (*_REMEMBERED, "folder", "workflow", "plan", "max_revisions", "approve"):
         skip = (name == "agent" and other) or (name == "base_url" and given.model)
         if name in origin and not skip and not getattr(given, name, None):
             setattr(given, name, origin[name])

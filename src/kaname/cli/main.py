@@ -65,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _chat(commands)
     _runs(commands)
+    _plan(commands)
     _workflow(commands)
     _models(commands)
     _docs(commands)
@@ -171,6 +172,20 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs.add_argument(
         "--json", action="store_true", help=say("list, show, follow, resume, fork: JSON, a line each", "一行に一つの JSON")
     )
+
+
+def _plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    told = say("plan a task, show the plan, carry it out, evaluate it", "計画を立て、見せ、実行し、評価する")
+    plan = _command(commands, "plan", told)
+    plan.add_argument("task", nargs="+", help=say("what to do", "仕事"))
+    plan.add_argument("-y", "--yes", action="store_true", help=say("carry it out without asking first", "確認せずに実行する"))
+    plan.add_argument("--max-revisions", type=int, default=3, metavar="N", help=say("plans after the first", "計画の修正回数"))
+    plan.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool", "ツール"))
+    plan.add_argument("--cost", metavar="$", help=say("at most so much money", "費用の上限"))
+    plan.add_argument("--deadline", metavar=say("TIME", "時間"), help=say("at most so long", "時間の上限"))
+    plan.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "一行に一つの JSON"))
+    plan.add_argument("-q", "--quiet", action="store_true", help=say("only the outcome", "結果だけ"))
+    _agent_options(plan)
 
 
 def _workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -39,7 +39,7 @@ class CallModel:
     """Ask the model. Where tools are sent the schema is not: a model that may call tools answers freely.
 
     `tools`: all, none, or those of these names. `agent`: another one of the team than who is at work. `instructions` and
-    `settings`: for this call, instead of the agent's, and over them.
+    `settings`: for this call, instead of the agent's, and over them. `shown`: whether its pieces are, while it is written.
     """
 
     tools: bool | tuple[str, ...] = True
@@ -48,6 +48,7 @@ class CallModel:
     agent: str = ""
     instructions: str | None = None
     settings: Mapping[str, Any] | None = None
+    shown: bool = True
 
 
 @record

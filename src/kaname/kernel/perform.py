@@ -91,7 +91,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     messages = await shown(agent, step.instructions, scope)
     settings = {**agent.settings, **step.settings} if step.settings else agent.settings
     last = bool(tools) and is_last(scope.stops(agent), scope.state)
-    request = ModelRequest(messages, tools, schema, settings, last=last)
+    request = ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last)
     ending: tuple[Stopped, ...] = ()
     try:
         reply = await joints(agent, scope)[0](request)

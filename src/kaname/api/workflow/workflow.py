@@ -14,7 +14,7 @@ from ...core.values import plain_text
 from ...kernel.load import load
 from ...kernel.ports import Action, Journal, Policy, Sink
 from ...strategies.graph.check import Problem, problems
-from ...strategies.graph.expression import BadExpression, Expression, expressions
+from ...strategies.graph.expression import BadExpression, Expression
 from ...strategies.graph.progress import Progress
 from ...strategies.graph.strategy import GraphStrategy, params_of
 from ...strategies.graph.task import ALWAYS, ON_FAILURE, Graph, OnFailure, Task, Use
@@ -25,6 +25,7 @@ from ..agent import Agent
 from ..run import Run
 from .actions import ASK, AskPerson, RunAgent, RunWorkflow, TaskLimits
 from .handle import Handle, expression_of, task_of, templated
+from .misuse import misuse
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -155,31 +156,14 @@ class Workflow:
             for place, use in (("tool", task.use), ("fallback", task.fallback), ("undo", task.undo)):
                 if use is not None:
                     found += [
-                        Problem(task.name, inner if place == "tool" else place, text) for inner, text in self._misuse(use)
+                        Problem(task.name, inner if place == "tool" else place, text)
+                        for inner, text in misuse(use, self._registry)
                     ]
             action = self._registry.get(task.use.tool, None)
             if action is not None and task.retries and action.effect not in _REPEATED:
                 told = f"retries: {task.use.tool} is {action.effect}, and is not repeated blindly; say its effect if it may be"
                 found.append(Problem(task.name, "retries", told))
         return found
-
-    def _misuse(self, use: Use) -> Iterable[tuple[str, str]]:
-        """What is wrong, and in which field."""
-        action = self._registry.get(use.tool, None)
-        if action is None:
-            yield "tool", f"there is no tool {use.tool!r}{nearest(use.tool, [name for name in self._registry if name != ASK])}"
-            return
-        schema = action.parameters
-        known, required = schema.get("properties") or {}, schema.get("required") or ()
-        open_ended = schema.get("additionalProperties", False) is not False
-        for name in use.args:
-            if name not in known and not open_ended:
-                yield "args", f"{use.tool} takes no argument {name!r}{nearest(name, known)}"
-            elif not any(expressions(use.args[name])):
-                yield from [("args", f"{use.tool}: {one}") for one in unfit(use.args[name], known.get(name, {}), name)]
-        for name in required:
-            if name not in use.args:
-                yield "args", f"{use.tool} wants an argument {name!r}"
 
     def check(self) -> Workflow:
         """This workflow, if nothing is wrong with it; else a `ConfigError` that tells all that is."""

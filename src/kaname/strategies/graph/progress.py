@@ -284,6 +284,10 @@ class Progress:
     def told(self) -> dict[str, dict[str, Any]]:
         return {name: node.told() for name, node in self.nodes.items()}
 
+    def made(self) -> list[ToolCall]:
+        """All calls so far."""
+        return [one.call for one in self._calls.values()]
+
 
 class Data(Mapping[str, Any]):
     """What an expression sees: names of its own place, `params`, `steps`, and the output of every task under its name."""

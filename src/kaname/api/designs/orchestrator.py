@@ -1,0 +1,188 @@
+"""`AgentOrchestrator`: plans, carries out, evaluates and plans again, until the task is done or cancelled with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import ConfigError
+from ...core.record import record
+from ...core.state import State
+from ...core.steps import Stop
+from ...kernel.load import load
+from ...kernel.ports import Journal, Policy
+from ...policies.timeout import Deadline, Timeout
+from ...strategies.graph.plan import ExecutionPlan
+from ...strategies.orchestrate import PLANNING, Attempt, EvaluationResult, Judge, Orchestrate, partial_output
+from ...strategies.stop import max_steps, no_repeats
+from ...tools.registry import ToolRegistry
+from ..agent import Agent
+from ..result import Result
+from ..run import Run
+from ..workflow.actions import ASK, AskPerson
+from ..workflow.misuse import misuse
+
+
+@record
+class ExecutionResult:
+    """What came of the steps of one plan, by their names: `status`, `output`, `error`."""
+
+    plan: ExecutionPlan | None
+    steps: Mapping[str, Mapping[str, Any]]
+    problem: str = ""
+
+
+@record
+class AgentContext:
+    """How far a task is, by the facts: nothing is kept anywhere else, so a killed process goes on where it was."""
+
+    user_input: str
+    current_plan: ExecutionPlan | None = None
+    execution_history: tuple[ExecutionResult, ...] = ()
+    feedback_history: tuple[str, ...] = ()
+    is_completed: bool = False
+    is_cancelled: bool = False
+    cancellation_reason: str = ""
+    output: Any = None
+    run_id: str = ""
+    usage: Any = None
+    progress: float = 0.0  # of the current plan: 0 to 1
+
+
+@record
+class TaskPlanner:
+    """Who plans: a model, and how it is told to. `approve`: a person sees every plan before it is carried out."""
+
+    model: Any
+    tools: Iterable[Any] = ()
+    instructions: str = PLANNING
+    max_revisions: int = 3
+    approve: bool = False
+
+    async def generate_plan(self, context: AgentContext) -> ExecutionPlan:
+        """A plan that fits the tools, for what the context asks; nothing is carried out."""
+        made = AgentOrchestrator(self, ExecutionMonitor(judge=False), "memory")
+        told = "\n".join([context.user_input, *context.feedback_history])
+        async for chunk in (run := made.run(told)):
+            if chunk.type == "status" and chunk.data.get("status") == "tool_started":
+                run.abort("only the plan is wanted")
+        plan = (await made.context(run.run_id)).current_plan
+        if plan is None:
+            raise ConfigError("the model wrote no plan that can be carried out")
+        return plan
+
+
+@record
+class ExecutionMonitor:
+    """Who evaluates: rules first (what failed, and those given here), then the model, if `judge`."""
+
+    rules: tuple[Judge, ...] = ()
+    judge: bool = True
+
+    def evaluate_result(self, result: ExecutionResult, context: AgentContext) -> EvaluationResult | None:
+        """What the rules say; `None` if it is for the model to say."""
+        failed = [f"{name}: {one['error']}" for name, one in result.steps.items() if one["status"] == "failed"]
+        if result.problem or failed:
+            return EvaluationResult(False, True, result.problem or "; ".join(failed))
+        said = [rule(result.plan, result.steps) for rule in self.rules if result.plan is not None]
+        return next((one for one in said if one is not None), None if self.judge else EvaluationResult(True))
+
+
+class AgentOrchestrator:
+    """`state_manager`: where runs are recorded, a journal or a path. The rest is as for an `Agent`."""
+
+    def __init__(
+        self,
+        planner: TaskPlanner,
+        monitor: ExecutionMonitor | None = None,
+        state_manager: Journal | str | Path | None = None,
+        *,
+        name: str = "orchestrator",
+        policies: Iterable[Policy] = (),
+        stops: Any = None,
+        sinks: Iterable[Any] = (),
+    ) -> None:
+        self.planner, self.monitor, self._name = planner, monitor or ExecutionMonitor(), name
+        self._journal, self._policies, self._stops, self._sinks = state_manager, tuple(policies), stops, tuple(sinks)
+        self.tools = ToolRegistry([*planner.tools, AskPerson(ASK)])
+
+    @classmethod
+    def around(cls, agent: Agent[Any], *, approve: bool = False, max_revisions: int = 3) -> AgentOrchestrator:
+        """With an agent's model, tools, tool servers, policies, limits and journal."""
+        planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
+        own = [one for one in agent.recipe.policies if not isinstance(one, Timeout | Deadline)]
+        limits = [rule for rule in agent.recipe.stops if getattr(rule, "kind", "") in ("budget", "deadline")]
+        made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=limits, sinks=agent.sinks)
+        agent.tools.register(AskPerson(ASK))
+        made.tools, made.agent.origin = agent.tools, agent.origin
+        made.agent.servers = agent.servers
+        return made
+
+    @cached_property
+    def strategy(self) -> Orchestrate:
+        return Orchestrate(
+            self.tools,
+            lambda use: [text for _, text in misuse(use, self.tools)],
+            ASK,
+            self.planner.max_revisions,
+            self.monitor.judge,
+            self.planner.approve,
+            self.monitor.rules,
+            self.planner.instructions,
+        )
+
+    @cached_property
+    def agent(self) -> Agent[Any]:
+        made: Agent[Any] = Agent(
+            self.planner.model,
+            name=self._name,
+            strategy=self.strategy,
+            policies=self._policies,
+            stops=[max_steps(None), no_repeats(None), *([] if self._stops is None else [self._stops])],
+            journal=self._journal,
+            sinks=self._sinks,
+        )
+        made.tools = self.tools
+        made.recipe = made.recipe.altered(tools=self.tools)  # one registry: a tool that is registered later is planned with
+        return made
+
+    def run(self, user_input: str, **options: Any) -> Run[Any]:
+        """`await` the result, or `async for` the chunks."""
+        return self.agent.run(user_input, **options)
+
+    def resume(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
+        return self.agent.resume(run_id, answers, **options)
+
+    async def execute_task(self, user_input: str, **options: Any) -> AgentContext:
+        """Do it to its end: completed, or cancelled with a reason; or waiting, if a person has to be asked first."""
+        result: Result[Any] = await self.run(user_input, **options)
+        return await self.context(result.run_id)
+
+    async def context(self, run_id: str) -> AgentContext:
+        """How far a task is, here or in another process."""
+        state = await load(self.agent.journal, run_id)
+        return context_of(state, run_id, self.strategy.course(state)[0])
+
+
+def context_of(state: State, run_id: str, attempts: list[Attempt]) -> AgentContext:
+    history = [ExecutionResult(one.plan, one.progress.told() if one.progress else {}, one.problem) for one in attempts]
+    feedback = [one.problem or (one.verdict.feedback if one.verdict else "") for one in attempts]
+    plans = [one for one in attempts if one.progress is not None]
+    stop = state.stop or Stop("running")
+    given = [message.text for message in state.turn if message.role == "user"]
+    done = plans[-1].progress if plans else None
+    return AgentContext(
+        given[0] if given else "",
+        plans[-1].plan if plans else None,
+        tuple(history),
+        tuple([one for one in feedback if one]),
+        stop.kind == "completed",
+        stop.kind not in ("completed", "running"),
+        stop.detail if stop.kind not in ("completed", "running") else "",
+        state.output if state.output is not None else partial_output(attempts),
+        run_id,
+        state.usage,
+        0.0 if done is None else done.settled / max(1, len(done.nodes)),
+    )

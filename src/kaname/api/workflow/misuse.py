@@ -1,0 +1,31 @@
+"""What is wrong with the use of a tool: its name, arguments that it does not take or still wants, values that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...core.errors import nearest
+from ...kernel.ports import Action
+from ...strategies.graph.expression import expressions
+from ...strategies.graph.task import Use
+from ...tools.arguments.schema import problems
+from .actions import ASK
+
+
+def misuse(use: Use, tools: Mapping[str, Action]) -> Iterator[tuple[str, str]]:
+    """In which field, and what. An argument with an expression in it is checked when it is known."""
+    action = tools.get(use.tool, None)
+    if action is None:
+        yield "tool", f"there is no tool {use.tool!r}{nearest(use.tool, [name for name in tools if name != ASK])}"
+        return
+    schema = action.parameters
+    known, required = schema.get("properties") or {}, schema.get("required") or ()
+    open_ended = schema.get("additionalProperties", False) is not False
+    for name in use.args:
+        if name not in known and not open_ended:
+            yield "args", f"{use.tool} takes no argument {name!r}{nearest(name, known)}"
+        elif not any(expressions(use.args[name])):
+            yield from [("args", f"{use.tool}: {one}") for one in problems(use.args[name], known.get(name, {}), name)]
+    for name in required:
+        if name not in use.args:
+            yield "args", f"{use.tool} wants an argument {name!r}"

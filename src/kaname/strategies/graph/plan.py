@@ -1,0 +1,116 @@
+"""Plans that a model writes: read, checked against the tools, and made into a graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...core.record import field, record
+from ...core.values import read_json
+from .check import problems
+from .expression import BadExpression, template
+from .task import Graph, Task, Use
+
+_TEXT = {"type": "string"}
+PLAN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "description": {**_TEXT, "description": "what the plan does, in a sentence"},
+        "steps": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {**_TEXT, "description": "a short name of its own: letters, digits and _"},
+                    "tool_name": {**_TEXT, "description": "one of the tools"},
+                    "arguments": {"type": "object", "description": "its arguments; ${name} stands for what that step gave"},
+                    "depends_on": {"type": "array", "items": _TEXT, "description": "steps that have to be done before"},
+                    "expected_outcome": {**_TEXT, "description": "what should come of it"},
+                    "timeout": {"type": "number", "description": "seconds"},
+                },
+                "required": ["name", "tool_name", "arguments"],
+            },
+        },
+    },
+    "required": ["description", "steps"],
+}
+
+
+@record
+class ExecutionStep:
+    tool_name: str
+    arguments: Mapping[str, Any] = field(factory=dict)
+    expected_outcome: str = ""
+    timeout: float | None = None
+    name: str = ""
+    depends_on: tuple[str, ...] = ()
+
+
+@record
+class ExecutionPlan:
+    description: str
+    steps: tuple[ExecutionStep, ...]
+    parameters: Mapping[str, Any] = field(factory=dict)
+
+
+class BadPlan(Exception):
+    """What is wrong with a plan, in words for the model that wrote it."""
+
+
+def read_plan(text: str) -> ExecutionPlan:
+    try:
+        held = read_json(text)
+    except ValueError as problem:
+        raise BadPlan(f"the plan is {problem}; write one JSON object") from None
+    steps = held.get("steps") if isinstance(held, Mapping) else None
+    if not isinstance(steps, list) or not all(isinstance(one, Mapping) for one in steps):
+        raise BadPlan('the plan is an object with "description" and "steps", a list of objects')
+    return ExecutionPlan(
+        str(held.get("description", "")),
+        tuple([_step(one, number) for number, one in enumerate(steps, 1)]),
+        held.get("parameters") or {},
+    )
+
+
+def _step(given: Mapping[str, Any], number: int) -> ExecutionStep:
+    args, after = given.get("arguments"), given.get("depends_on")
+    limit = given.get("timeout")
+    return ExecutionStep(
+        str(given.get("tool_name", "")),
+        args if isinstance(args, Mapping) else {},
+        str(given.get("expected_outcome") or ""),
+        float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0 else None,
+        str(given.get("name") or f"step{number}"),
+        tuple([str(one) for one in after]) if isinstance(after, list) else (),
+    )
+
+
+def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pure: Callable[[str], bool]) -> Graph:
+    """`BadPlan` with everything that is wrong. A tool with effects waits for all the steps before it: their order is meant."""
+    tasks, wrong = list[Task](), list[str]()
+    for step in plan.steps:
+        try:
+            use = Use(step.tool_name, template(step.arguments))
+        except BadExpression as problem:
+            wrong.append(f"{step.name}: {problem}")
+            continue
+        wrong += [f"{step.name}: {one}" for one in misuse(use)]
+        before = () if is_pure(step.tool_name) else tuple([task.name for task in tasks])
+        after = tuple(dict.fromkeys([*step.depends_on, *before]))
+        tasks.append(Task(step.name, use, after=after, timeout=step.timeout))
+    graph = Graph(plan.description or "plan", tuple(tasks), params=tuple(plan.parameters))
+    wrong += [str(one) for one in problems(graph)]
+    if wrong:
+        raise BadPlan("\n".join([f"- {one}" for one in dict.fromkeys(wrong)]))
+    return graph
+
+
+def told_plan(plan: ExecutionPlan) -> str:
+    """As a table that a person reads before it is done."""
+    lines = [plan.description]
+    for number, step in enumerate(plan.steps, 1):
+        args = json.dumps(step.arguments, ensure_ascii=False)
+        after = f" (after {', '.join(step.depends_on)})" if step.depends_on else ""
+        lines.append(f"{number}. {step.name}: {step.tool_name}({args}){after}")
+    return "\n".join(lines)

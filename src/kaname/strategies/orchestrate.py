@@ -1,0 +1,238 @@
+"""Plan, execute, evaluate, and plan again with what was learnt, until the task is done or cancelled with a reason.
+
+It always ends: revisions are counted, and time and money have their own limits. Pure, like every strategy: which plan is at
+work, how far it is, and what was said of it, follows from the replies and results so far.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..core.messages import ToolCall, ToolResult
+from ..core.record import field, mutable, record
+from ..core.state import State
+from ..core.steps import CallModel, CallTools, Finish, Step, Stop
+from ..core.values import plain_text, read_json
+from ..kernel.ports import Action
+from .graph.plan import PLAN, BadPlan, ExecutionPlan, graph_of, read_plan, told_plan
+from .graph.progress import Progress
+from .graph.task import Use
+
+_VERDICT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "is_successful": {"type": "boolean", "description": "the task is done"},
+        "should_retry": {"type": "boolean", "description": "another plan could do it"},
+        "feedback": {"type": "string", "description": "what the next plan has to do otherwise"},
+        "reason": {"type": "string", "description": "why it cannot be done, if it cannot"},
+        "answer": {"type": "string", "description": "the answer for the user, from the results"},
+    },
+    "required": ["is_successful", "should_retry", "feedback", "reason", "answer"],
+}
+PLANNING = """You plan how a task is done with tools. Answer with the plan alone, as JSON:
+{{"description": "…", "steps": [{{"name": "short_name", "tool_name": "…", "arguments": {{…}}, "depends_on": ["…"],
+"expected_outcome": "…"}}]}}
+In arguments, "${{name}}" is what the step of that name gave, "${{name.key}}" a part of it. Steps that do not wait for each
+other run at the same time. Use only these tools, and no more steps than the task needs:
+{tools}"""
+JUDGING = """You judge whether a task is done, by what its steps gave. Answer with JSON alone:
+{"is_successful": true or false, "should_retry": true if another plan could do it, "feedback": "what to do otherwise",
+"reason": "why it cannot be done", "answer": "the answer for the user, from the results alone"}"""
+_LONGEST = 2_000  # characters of one result, as the judge reads it
+
+
+@record
+class EvaluationResult:
+    is_successful: bool
+    should_retry: bool = False
+    feedback: str = ""
+    reason: str = ""
+    answer: str = ""
+
+
+Judge = Callable[[ExecutionPlan, Mapping[str, Mapping[str, Any]]], EvaluationResult | None]
+"""A rule over a plan that was carried out, and what became of its steps; `None` if it has nothing to say. Pure."""
+
+
+@mutable
+class Attempt:
+    """One plan and what became of it."""
+
+    number: int
+    plan: ExecutionPlan | None = None
+    progress: Progress | None = None
+    results: dict[str, ToolResult] = field(factory=dict)
+    verdict: EvaluationResult | None = None
+    problem: str = ""  # why it was not carried out
+
+    @property
+    def prefix(self) -> str:
+        return f"plan{self.number}."
+
+
+@record
+class Orchestrate:
+    """`misuse`: what is wrong with the use of a tool. `approve`: a person sees every plan before it is carried out."""
+
+    tools: Mapping[str, Action]
+    misuse: Callable[[Use], Iterable[str]]
+    ask: str
+    max_revisions: int = 3
+    judges: bool = True
+    approve: bool = False
+    rules: tuple[Judge, ...] = ()
+    planning: str = PLANNING
+
+    def next(self, state: State) -> Step:
+        return self.course(state)[1]
+
+    def conclude(self, state: State, stop: Stop) -> Step:
+        """A limit is reached: what there is by then is delivered."""
+        return Finish(stop, partial_output(self.course(state)[0]))
+
+    def course(self, state: State) -> tuple[list[Attempt], Step]:
+        """All attempts so far, and what is to be done next."""
+        attempts: list[Attempt] = []
+        replies = [one.reply.message.text for one in state.replies]
+        feedback = ""
+        while len(attempts) <= self.max_revisions:
+            attempt = Attempt(len(attempts) + 1)
+            if not replies:
+                return attempts, self._ask_for_a_plan(feedback)
+            attempts.append(attempt)
+            outcome = self._carried_out(attempt, attempts, replies, state)
+            if not isinstance(outcome, str):
+                return attempts, outcome
+            feedback = outcome
+        why = f"no plan led to the goal after {self.max_revisions} revisions: {feedback}"
+        return attempts, Finish(Stop("cancelled", why), partial_output(attempts))
+
+    def _carried_out(self, attempt: Attempt, attempts: list[Attempt], replies: list[str], state: State) -> Step | str:
+        """The next step of this attempt; or, as a text, what the next plan has to know."""
+        try:
+            attempt.plan = read_plan(replies.pop(0))
+            pure = {name for name, tool in self.tools.items() if tool.effect == "pure"}
+            graph = graph_of(attempt.plan, self.misuse, pure.__contains__)
+        except BadPlan as problem:
+            attempt.problem = f"the plan cannot be carried out:\n{problem}"
+            return attempt.problem
+        if self.approve and (asked := self._approval(attempt, state)) is not None:
+            return asked
+        attempt.progress = Progress(graph, attempt.plan.parameters, attempt.prefix)
+        if calls := _calls(attempt, attempts, state):
+            return CallTools(calls, as_completed=True)
+        return self._judged(attempt, replies)
+
+    def _approval(self, attempt: Attempt, state: State) -> Step | str | None:
+        """`None`: it may be carried out."""
+        assert attempt.plan is not None
+        call_id = f"{attempt.prefix}approve"
+        if (said := state.results.get(call_id)) is None:
+            question = {"question": told_plan(attempt.plan), "options": ["yes", "no"]}
+            return CallTools((ToolCall(call_id, self.ask, question),))
+        answer = plain_text(said.output).strip()
+        if answer.lower() in ("yes", "y", "true", "はい"):
+            return None
+        if answer.lower() in ("no", "n", "false", "いいえ", ""):
+            return Finish(Stop("cancelled", "the user did not approve the plan"))
+        attempt.problem = f"the user wants another plan: {answer}"
+        return attempt.problem
+
+    def _judged(self, attempt: Attempt, replies: list[str]) -> Step | str:
+        """Rules first: what failed, what a rule objects to. Then the model."""
+        assert attempt.plan is not None
+        assert attempt.progress is not None
+        told = attempt.progress.told()
+        failed = {name: one["error"] for name, one in told.items() if one["status"] == "failed"}
+        if failed:
+            listed = "\n".join([f"- {name}: {error}" for name, error in failed.items()])
+            attempt.verdict = EvaluationResult(False, True, f"steps failed:\n{listed}\n{_done(attempt)}")
+            return attempt.verdict.feedback
+        for rule in self.rules:
+            if (verdict := rule(attempt.plan, told)) is not None:
+                return self._decided(attempt, verdict)
+        if not self.judges:
+            return self._decided(attempt, EvaluationResult(True))
+        if not replies:
+            note = f"{_done(attempt)}\nIs the task done?"
+            return CallModel(tools=False, schema=_VERDICT, note=note, instructions=JUDGING, shown=False)
+        return self._decided(attempt, _verdict(replies.pop(0)))
+
+    def _decided(self, attempt: Attempt, verdict: EvaluationResult) -> Step | str:
+        attempt.verdict = verdict
+        assert attempt.progress is not None
+        if verdict.is_successful:
+            return Finish(Stop("completed"), verdict.answer or attempt.progress.output())
+        if verdict.should_retry:
+            return f"{verdict.feedback}\n{_done(attempt)}"
+        why = verdict.reason or verdict.feedback or "the evaluation says that it cannot be done, and not why"
+        return Finish(Stop("cancelled", why), partial_output([attempt]))
+
+    def _ask_for_a_plan(self, feedback: str) -> CallModel:
+        shown = [tool for name, tool in self.tools.items() if name != self.ask and getattr(tool, "listed", True)]
+        listed = "\n".join([f"- {one.name}: {one.description}. Arguments: {json.dumps(one.parameters)}" for one in shown])
+        note = f"{feedback}\nWrite another plan. What is done need not be done again." if feedback else ""
+        told = self.planning.format(tools=listed)
+        return CallModel(tools=False, schema=PLAN, note=note, instructions=told, shown=False)
+
+
+def _calls(attempt: Attempt, attempts: list[Attempt], state: State) -> tuple[ToolCall, ...]:
+    """What is to be called. A call that an earlier plan made with success, with the same arguments, has its result already."""
+    assert attempt.progress is not None
+    known = {
+        _key(call): one.results[call.id]
+        for one in attempts[:-1]
+        if one.progress
+        for call in one.progress.made()
+        if call.id in one.results and not one.results[call.id].is_error
+    }
+    for call_id, result in state.results.items():
+        if call_id.startswith(attempt.prefix):
+            attempt.results[call_id] = result
+    attempt.progress.take(attempt.results)
+    attempt.progress.begun(state.started)
+    while calls := attempt.progress.calls():
+        done = {call.id: known[_key(call)] for call in calls if _key(call) in known}
+        if not done:
+            break
+        attempt.results |= done
+        attempt.progress.take(attempt.results)
+    return calls
+
+
+def _key(call: ToolCall) -> str:
+    return json.dumps([call.name, call.args], sort_keys=True, default=str)
+
+
+def _done(attempt: Attempt) -> str:
+    """What became of the steps, for the model."""
+    assert attempt.plan is not None
+    assert attempt.progress is not None
+    lines = ["What the steps gave:"]
+    for step in attempt.plan.steps:
+        node = attempt.progress.nodes[step.name]
+        said = plain_text(node.output)[:_LONGEST] if node.status == "done" else f"{node.status} {node.error}"
+        lines.append(f"- {step.name}: {said}" + (f" (expected: {step.expected_outcome})" if step.expected_outcome else ""))
+    return "\n".join(lines)
+
+
+def _verdict(text: str) -> EvaluationResult:
+    """What cannot be read is no success: it is planned again."""
+    try:
+        held = read_json(text)
+    except ValueError:
+        held = {}
+    held = held if isinstance(held, Mapping) else {}
+    words = {name: str(held.get(name) or "") for name in ("feedback", "reason", "answer")}
+    retry = bool(held.get("should_retry", not held))
+    return EvaluationResult(held.get("is_successful") is True, retry, words["feedback"], words["reason"], words["answer"])
+
+
+def partial_output(attempts: list[Attempt]) -> Any:
+    """What the steps of the last plan that was begun gave, by their names."""
+    for attempt in reversed(attempts):
+        if attempt.progress is not None:
+            return {name: node.output for name, node in attempt.progress.nodes.items() if node.status == "done"}
+    return None

@@ -1,0 +1,211 @@
+"""Design E: plan, execute, monitor, evaluate, plan again; it always ends."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kaname import Agent, ScriptedModel, max_steps, tool
+from kaname.api.designs.orchestrator import AgentContext, AgentOrchestrator, ExecutionMonitor, TaskPlanner
+from kaname.strategies.orchestrate import EvaluationResult
+
+DONE = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done():
+    DONE.clear()
+
+
+@tool(effect="pure")
+def price(item: str) -> int:
+    """The price of an item."""
+    DONE.append(("price", item))
+    return {"tea": 300, "cake": 450}[item]
+
+
+@tool
+def buy(item: str, yen: int) -> str:
+    """Buy an item."""
+    DONE.append(("buy", item, yen))
+    return f"bought {item} for {yen}"
+
+
+def plan(*steps, description="buy tea"):
+    return json.dumps({"description": description, "steps": list(steps)})
+
+
+def step(name, tool_name, after=(), **arguments):
+    return {"name": name, "tool_name": tool_name, "arguments": arguments, "depends_on": list(after), "expected_outcome": "fine"}
+
+
+def verdict(ok, retry=False, **words):
+    said = {"is_successful": ok, "should_retry": retry, "feedback": "", "reason": "", "answer": "", **words}
+    return json.dumps(said)
+
+
+GOOD = plan(step("cost", "price", item="tea"), step("order", "buy", item="tea", yen="${cost}"))
+
+
+def orchestrator(script, monitor=None, **more):
+    approve = more.pop("approve", False)
+    revisions = more.pop("max_revisions", 3)
+    planner = TaskPlanner(ScriptedModel(script), [price, buy], approve=approve, max_revisions=revisions)
+    return AgentOrchestrator(planner, monitor, "memory", **more)
+
+
+@pytest.mark.requirement("E1", "E5")
+async def test_e1_plan_execute_evaluate():
+    context = await orchestrator([GOOD, verdict(True, answer="Tea is bought.")]).execute_task("Buy tea.")
+    assert context.is_completed
+    assert context.output == "Tea is bought."
+    assert DONE == [("price", "tea"), ("buy", "tea", 300)]
+    assert context.progress == 1.0
+
+
+@pytest.mark.requirement("E2")
+async def test_e2_bad_plan_is_sent_back_before_anything_runs():
+    seen = []
+
+    def script(request):
+        seen.append(request.messages[-1].text)
+        if len(seen) == 1:
+            return plan(
+                step("a", "prise", item="tea"), step("b", "buy", item="tea"), step("c", "price", ["x"], item="${nobody}")
+            )
+        assert len(seen) > 2 or DONE == []
+        return GOOD if len(seen) == 2 else verdict(True)
+
+    context = await orchestrator(script).execute_task("Buy tea.")
+    assert context.is_completed
+    for words in ("there is no tool 'prise'", "buy wants an argument 'yen'", "there is no task 'x'", "there is no 'nobody'"):
+        assert words in seen[1]
+    assert context.execution_history[0].problem
+
+
+@pytest.mark.requirement("E2")
+async def test_e2_plan_alone():
+    planner = TaskPlanner(ScriptedModel([GOOD]), [price, buy])
+    made = await planner.generate_plan(AgentContext("Buy tea."))
+    assert [one.tool_name for one in made.steps] == ["price", "buy"]
+    assert made.steps[1].arguments == {"item": "tea", "yen": "${cost}"}
+
+
+@pytest.mark.requirement("E3")
+async def test_e3_rules_first_and_then_the_model():
+    broken = plan(step("cost", "price", item="truffle"))
+    script = [broken, GOOD, verdict(False, retry=True, feedback="buy cake, too"), GOOD, verdict(True, answer="done")]
+    context = await orchestrator(script).execute_task("Buy tea.")
+    assert context.is_completed
+    assert "steps failed" in context.feedback_history[0]
+    assert context.feedback_history[1] == "buy cake, too"
+    assert DONE.count(("buy", "tea", 300)) == 1, "finished work is kept"
+
+    def too_dear(made, steps):
+        return EvaluationResult(False, False, reason="too dear") if steps["cost"]["output"] > 200 else None
+
+    context = await orchestrator([GOOD], ExecutionMonitor((too_dear,))).execute_task("Buy tea.")
+    assert (context.is_cancelled, context.cancellation_reason) == (True, "too dear")
+
+
+@pytest.mark.requirement("E4")
+async def test_e4_context_follows_from_the_facts(tmp_path):
+    script = [GOOD, verdict(True, answer="done")]
+
+    def made():
+        return AgentOrchestrator(TaskPlanner(ScriptedModel(script), [price, buy]), None, str(tmp_path / "j.db"))
+
+    first = made()
+    run = first.run("Buy tea.")
+    async for chunk in run:
+        if chunk.type == "tool_response":
+            run.abort("enough")
+    context = await made().context(run.run_id)
+    assert (context.is_cancelled, context.cancellation_reason) == (True, "enough")
+    assert context.user_input == "Buy tea."
+    assert context.current_plan.description == "buy tea"
+    assert context.output is not None
+    result = await made().resume(run.run_id)
+    assert result.output == "done"
+    assert DONE.count(("price", "tea")) == 1
+
+
+async def test_plan_is_approved_once_or_changed_by_a_person():
+    made = orchestrator([GOOD, plan(step("cost", "price", item="cake")), verdict(True)], approve=True)
+    waiting = await made.run("Buy tea.")
+    ((key, asked),) = waiting.questions.items()
+    assert "2. order: buy" in asked.prompt
+    waiting = await made.resume(waiting.run_id, {key: "only look at cake"})
+    ((key, asked),) = waiting.questions.items()
+    assert 'price({"item": "cake"})' in asked.prompt
+    assert (await made.resume(waiting.run_id, {key: "yes"})).stop.kind == "completed"
+    assert DONE == [("price", "cake")]
+    refused = orchestrator([GOOD], approve=True)
+    waiting = await refused.run("Buy tea.")
+    result = await refused.resume(waiting.run_id, dict.fromkeys(waiting.questions, "no"))
+    assert (result.stop.kind, result.stop.detail) == ("cancelled", "the user did not approve the plan")
+
+
+async def test_revisions_are_bounded_and_partial_results_delivered():
+    script = [GOOD, *[verdict(False, retry=True, feedback="again"), GOOD] * 9]
+    context = await orchestrator(script, max_revisions=2).execute_task("Buy tea.")
+    assert context.is_cancelled
+    assert "after 2 revisions" in context.cancellation_reason
+    assert context.output == {"cost": 300, "order": "bought tea for 300"}
+
+
+async def test_limits_hold_and_deliver_what_there_is():
+    made = orchestrator([GOOD, verdict(True)])
+    made._stops = max_steps(3)
+    result = await made.run("Buy tea.")
+    assert result.stop.kind in ("completed", "max_steps")
+
+
+@pytest.mark.requirement("E5")
+async def test_e5_tool_that_is_registered_later_is_planned_with():
+    @tool(effect="pure")
+    def weather() -> str:
+        """The weather."""
+        return "rain"
+
+    seen = []
+
+    def script(request):
+        seen.append(request.messages[0].text)
+        return plan(step("look", "weather")) if len(seen) == 1 else verdict(True)
+
+    made = orchestrator(script)
+    made.tools.register(weather)
+    assert (await made.execute_task("Weather?")).is_completed
+    assert "weather: The weather" in seen[0]
+
+
+class Random:
+    """A model that plans well or badly, and judges as it likes."""
+
+    name = "random"
+
+    def __init__(self, choices):
+        self.choices = iter(choices)
+
+    def __call__(self, request):
+        choice = next(self.choices, 0)
+        if "You judge" in request.messages[0].text:
+            return [verdict(True), verdict(False, True), verdict(False), "nonsense"][choice % 4]
+        plans = [GOOD, plan(step("cost", "price", item="truffle")), plan(step("a", "nothing")), "nonsense", plan()]
+        return plans[choice % 5]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 19), max_size=12), st.integers(0, 3))
+def test_it_always_ends_completed_or_cancelled_with_a_reason(choices, revisions):
+    context = asyncio.run(orchestrator(Random(choices), max_revisions=revisions).execute_task("Buy tea."))
+    assert context.is_completed != context.is_cancelled
+    assert context.is_completed or context.cancellation_reason
+    assert len(context.execution_history) <= revisions + 1
+
+
+def test_agent_is_an_agent():
+    assert isinstance(orchestrator([]).agent, Agent)
