@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kaname.cli.terminal.markdown import Markdown
@@ -67,6 +67,7 @@ def test_markdown_looks_the_same_in_any_pieces(size):
     assert shown(TEXT, size) == shown(TEXT)
 
 
+@example("-  ", 1)
 @given(st.text("a#*`|-: \n京", max_size=60), st.integers(1, 9))
 def test_markdown_in_any_pieces_loses_no_word(text, size):
     assert shown(text, size) == shown(text)

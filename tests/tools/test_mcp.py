@@ -290,7 +290,7 @@ for line in sys.stdin:
 
 async def test_a_server_that_does_not_know_the_newest_protocol_is_greeted_in_the_old_way():
     for more in ([], ["silent"]):
-        mini = {"command": sys.executable, "args": ["-c", MINI, *more], "start_timeout": 20}
+        mini = {"command": sys.executable, "args": ["-c", MINI, *more], "start_timeout": 5}
         async with agent(["hi"], {"mini": mini}) as made:
             assert not made.servers.problems
             assert list(made.tools) == ["nothing"]

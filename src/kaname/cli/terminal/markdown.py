@@ -7,7 +7,7 @@ import re
 from .screen import columns, cut, padded, width
 
 _RESET, _BOLD, _CODE, _HEAD = "\x1b[0m", "\x1b[1m", "\x1b[36m", "\x1b[1;35m"
-_UNDECIDED = re.compile(r"[ \t]{0,8}(#{1,6}|[-*+]|`{1,2}|```[^\n]*)?")  # how a line begins that may become anything yet
+_UNDECIDED = re.compile(r"[ \t]{0,8}((#{1,6}|[-*+])[ \t]*|`{1,2}|```[^\n]*)?")  # how a line begins that may become anything yet
 _HEADING, _ITEM = re.compile(r"#{1,6}[ \t]+"), re.compile(r"([ \t]*)[-*+][ \t]+")
 _MARK = re.compile(r"\n|\*\*|`")
 _RULE = re.compile(r"[|\s:-]*-[|\s:-]*")

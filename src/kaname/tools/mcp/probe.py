@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types
 from mcp.shared.exceptions import MCPError
 
-PROBE = 3.0  # seconds
+PROBE = 10.0  # seconds: a busy server of the newest kind must not be taken for an old one
 
 
 async def within(seconds: float, ask: Callable[[str], Awaitable[Any]], version: str) -> Any:
