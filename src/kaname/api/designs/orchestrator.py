@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError
-from ...core.record import record
+from ...core.record import record, replace
 from ...core.state import State
 from ...core.steps import Stop
 from ...kernel.load import load
@@ -27,11 +27,16 @@ from ..workflow.misuse import misuse
 
 @record
 class ExecutionResult:
-    """What came of the steps of one plan, by their names: `status`, `output`, `error`."""
+    """What came of the steps of one plan, by their names: `status`, `output`, `error`; of a whole task, what came of it in the
+    end, why it was cancelled, and its `context`."""
 
     plan: ExecutionPlan | None
     steps: Mapping[str, Mapping[str, Any]]
     problem: str = ""
+    output: Any = None
+    is_successful: bool = False
+    reason: str = ""
+    context: AgentContext | None = None
 
 
 @record
@@ -155,10 +160,18 @@ class AgentOrchestrator:
     def resume(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
         return self.agent.resume(run_id, answers, **options)
 
-    async def execute_task(self, user_input: str, **options: Any) -> AgentContext:
+    async def execute_task(self, user_input: str, **options: Any) -> ExecutionResult:
         """Do it to its end: completed, or cancelled with a reason; or waiting, if a person has to be asked first."""
         result: Result[Any] = await self.run(user_input, **options)
-        return await self.context(result.run_id)
+        context = await self.context(result.run_id)
+        last = context.execution_history[-1] if context.execution_history else ExecutionResult(None, {})
+        return replace(
+            last,
+            output=context.output,
+            is_successful=context.is_completed,
+            reason=context.cancellation_reason,
+            context=context,
+        )
 
     async def context(self, run_id: str) -> AgentContext:
         """How far a task is, here or in another process."""
