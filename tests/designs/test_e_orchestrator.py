@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaname import Agent, ScriptedModel, max_steps, tool
+from kaname import Agent, ConfigError, ScriptedModel, max_steps, tool
 from kaname.api.designs.orchestrator import AgentContext, AgentOrchestrator, ExecutionMonitor, TaskPlanner
+from kaname.api.figures import figures, rate
 from kaname.strategies.orchestrate import EvaluationResult
 
 DONE = []
@@ -180,6 +181,49 @@ async def test_e5_tool_that_is_registered_later_is_planned_with():
     made.tools.register(weather)
     assert (await made.execute_task("Weather?")).is_successful
     assert "weather: The weather" in seen[0]
+
+
+@pytest.mark.requirement("D6")
+async def test_d6_independent_steps_run_at_the_same_time_and_progress_is_seen():
+    running, most = 0, 0
+
+    @tool(effect="pure")
+    async def look(n: int) -> int:
+        """Look."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+        return n
+
+    steps = [step(f"s{n}", "look", n=n) for n in range(3)]
+    script = [plan(*steps, step("last", "look", ["s0", "s1", "s2"], n=9)), verdict(True)]
+    made = AgentOrchestrator(TaskPlanner(ScriptedModel(script), [look]), None, "memory")
+    seen = []
+    async for chunk in (run := made.run("Look.")):
+        if chunk.type == "tool_response":
+            seen.append((await made.context(run.run_id)).progress)
+    assert most == 3
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+@pytest.mark.requirement("E6")
+async def test_e6_figures_from_the_journal():
+    script = [plan(step("a", "price", item="truffle")), GOOD, verdict(True)]
+    made = orchestrator(script)
+    good = await made.execute_task("Buy tea.")
+    journal = made.agent.journal
+    await rate(journal, good.context.run_id, "bad")
+    await rate(journal, good.context.run_id, "good", "quick")
+    told = await figures(journal)
+    assert (told.runs, told.completion_rate, told.planned, told.revisions) == (1, 1.0, 1, 1)
+    assert (told.model_calls, told.tool_calls, told.tool_errors, told.satisfaction) == (3, 3, 1, 1.0)
+    assert told.as_json()["by_status"] == {"completed": 1}
+    assert (await made.resume(good.context.run_id)).stop.kind == "completed", "a rated run is still what it was"
+    with pytest.raises(ConfigError, match="good or bad"):
+        await rate(journal, good.context.run_id, "fine")
 
 
 class Random:

@@ -70,6 +70,10 @@ def parser() -> argparse.ArgumentParser:
     _models(commands)
     _docs(commands)
     _config(commands)
+    stats = _command(commands, "stats", say("figures of the recorded runs", "記録された実行の集計"))
+    stats.add_argument("-n", "--number", type=int, default=1000, help=say("of the last so many", "最近の件数"))
+    stats.add_argument("--json", action="store_true", help=say("as JSON", "JSON で"))
+    _agent_options(stats)
     doctor = _command(commands, "doctor", say("check everything, and say how to mend it", "すべてを調べ、直し方を示す"))
     _agent_options(doctor)
     return top
@@ -146,7 +150,7 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
             "記録: 一覧・表示・追跡・停止・再開・分岐など",
         ),
     )
-    actions = ["list", "show", "follow", "stop", "resume", "fork", "replay", "diff", "delete"]
+    actions = ["list", "show", "follow", "stop", "resume", "fork", "replay", "diff", "rate", "delete"]
     runs.add_argument("action", nargs="?", default="list", choices=actions)
     runs.add_argument(
         "run",
@@ -154,7 +158,12 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help=say("which run; the beginning of its name will do, or 'last'", "どの実行か。名前の先頭、または last"),
     )
     runs.add_argument(
-        "other", nargs="?", help=say("diff: the other run; fork: what to say next", "diff: もう一方。fork: 次の発言")
+        "other",
+        nargs="?",
+        help=say(
+            "diff: the other run; fork: what to say next; rate: good or bad",
+            "diff: もう一方。fork: 次の発言。rate: good か bad",
+        ),
     )
     _agent_options(runs)
     runs.add_argument("--at", type=int, help=say("fork: go on from this fact", "fork: この事実から"))

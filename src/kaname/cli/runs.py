@@ -10,6 +10,7 @@ import shlex
 from datetime import datetime
 
 from ..api.attach import attached
+from ..api.figures import rate
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Opened
 from ..core.install import this_command
@@ -55,6 +56,10 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             return DONE
         if given.action == "diff":
             return await _diff(journal, run, await find(journal, given.other, "diff LAST"), screen)
+        if given.action == "rate":
+            await rate(journal, run.run_id, given.other)
+            screen.note(say(f"{run.run_id} is rated {given.other}", f"{run.run_id} の評価: {given.other}"))
+            return DONE
         if given.action == "follow":
             await _how_to_go_on(journal, [run], given, screen)
             return await _follow(journal, run, screen, as_json=given.json)

@@ -1,0 +1,116 @@
+"""Figures of recorded runs: how many came to their end, what they cost, how often things failed, and how content people were."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any, Literal
+
+from ..core.errors import ConfigError
+from ..core.events import Asked, Custom, Event, ModelReplied, Stopped, ToolFinished
+from ..core.messages import NOTHING, Usage
+from ..core.record import field, mutable
+from ..kernel.load import load, read_run
+from ..kernel.ports import Journal
+
+RATING = "rating"
+_PLAN = "steps"  # what the form of a plan has, and no other
+
+
+@mutable
+class Figures:
+    """`revisions`: plans after the first, of the runs that plan. `satisfaction`: of the rated runs, the part that was good."""
+
+    runs: int = 0
+    by_status: Counter[str] = field(factory=Counter)
+    model_calls: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    timeouts: int = 0
+    questions: int = 0
+    planned: int = 0
+    revisions: int = 0
+    good: int = 0
+    bad: int = 0
+    usage: Usage = NOTHING
+    seconds: float = 0.0
+
+    @property
+    def completion_rate(self) -> float | None:
+        return self.by_status["completed"] / self.runs if self.runs else None
+
+    @property
+    def error_rate(self) -> float | None:
+        return self.tool_errors / self.tool_calls if self.tool_calls else None
+
+    @property
+    def satisfaction(self) -> float | None:
+        return self.good / (self.good + self.bad) if self.good + self.bad else None
+
+    def as_json(self) -> dict[str, Any]:
+        plain = (
+            "runs",
+            "model_calls",
+            "tool_calls",
+            "tool_errors",
+            "timeouts",
+            "questions",
+            "planned",
+            "revisions",
+            "good",
+            "bad",
+        )
+        rates = ("completion_rate", "error_rate", "satisfaction", "seconds")
+        told = {name: getattr(self, name) for name in (*plain, *rates)}
+        return {**told, "by_status": dict(self.by_status), "tokens": self.usage.total, "cost": self.usage.cost}
+
+
+async def figures(journal: Journal, *, agent: str = "", limit: int = 1000) -> Figures:
+    """Of the last runs, those of one agent if it is named. Runs inside others count for themselves, too, but not their cost."""
+    made = Figures()
+    for card in await journal.runs(agent=agent, limit=limit):
+        made.runs += 1
+        made.by_status[card.status] += 1
+        _count(made, await read_run(journal, card.run_id), inner=bool(card.parent))
+    return made
+
+
+def _count(made: Figures, events: list[Event], *, inner: bool) -> None:
+    plans, rating, ended = 0, "", events[0].time
+    for event in events:
+        match event.body:
+            case ModelReplied(reply, sent):
+                made.model_calls += 1
+                made.usage += NOTHING if inner else reply.usage
+                plans += _PLAN in ((sent.schema or {}).get("properties") or {})
+            case ToolFinished(result):
+                made.tool_calls += 1
+                made.tool_errors += result.is_error
+                made.timeouts += (result.error or "").startswith("timed out")
+            case Asked():
+                made.questions += 1
+            case Stopped(stop):
+                made.timeouts += stop.kind == "deadline"
+                ended = event.time
+            case Custom(name, data) if name == RATING and isinstance(data, dict):
+                rating = str(data.get("rating", ""))  # the last one counts
+    made.seconds += max(0.0, ended - events[0].time)
+    made.planned += plans > 0
+    made.revisions += max(0, plans - 1)
+    made.good += rating == "good"
+    made.bad += rating == "bad"
+
+
+async def rate(journal: Journal, run_id: str, rating: Literal["good", "bad"], note: str = "") -> None:
+    """Say whether a run was of use, when it is over. It may be said again: the last word counts."""
+    if rating not in ("good", "bad"):
+        raise ConfigError(f"a rating is good or bad, not {rating!r}")
+    state = await load(journal, run_id)
+    if state.stop is None:
+        raise ConfigError(f"{run_id} is not over yet")
+    lease = await journal.claim(run_id)
+    fact = Custom(RATING, {"rating": rating, **({"note": note} if note else {})})
+    try:
+        await journal.append([Event(run_id, lease.seq + 1, max(state.time, time.time()), state.agent, fact)], lease.epoch)
+    finally:
+        await journal.release(run_id, lease.epoch)
