@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...core.errors import nearest
@@ -21,12 +21,12 @@ class Problem(NamedTuple):
         return f"{self.task}: {self.text}" if self.task else self.text
 
 
-def problems(graph: Graph) -> list[Problem]:
-    """All mistakes that can be seen without the tools."""
-    return list(_problems(graph))
+def problems(graph: Graph, reserved: Sequence[str] = OWN) -> list[Problem]:
+    """All mistakes that can be seen without the tools. `reserved`: names that no task may have."""
+    return list(_problems(graph, reserved))
 
 
-def _problems(graph: Graph) -> Iterator[Problem]:
+def _problems(graph: Graph, reserved: Sequence[str]) -> Iterator[Problem]:
     if not graph.tasks:
         yield Problem("", "steps", "there is nothing to do")
     known = graph.by_name
@@ -35,7 +35,7 @@ def _problems(graph: Graph) -> Iterator[Problem]:
         if task.name in seen:
             yield Problem(task.name, "name", "the name is there twice")
         seen.add(task.name)
-        if not task.name.strip() or any(mark in task.name for mark in MARKS) or task.name in OWN:
+        if not task.name.strip() or any(mark in task.name for mark in MARKS) or task.name in reserved:
             yield Problem(
                 task.name, "name", f"{task.name!r} cannot be a name: it is taken, or has one of {' '.join(MARKS)} in it"
             )

@@ -100,7 +100,7 @@ def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pur
         after = tuple(dict.fromkeys([*step.depends_on, *before]))
         tasks.append(Task(step.name, use, after=after, timeout=step.timeout))
     graph = Graph(plan.description or "plan", tuple(tasks), params=tuple(plan.parameters))
-    wrong += [str(one) for one in problems(graph)]
+    wrong += [str(one) for one in problems(graph, reserved=("steps", "params"))]  # a plan has no items and rounds
     if wrong:
         raise BadPlan("\n".join([f"- {one}" for one in dict.fromkeys(wrong)]))
     return graph
