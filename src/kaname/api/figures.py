@@ -1,4 +1,4 @@
-"""Figures of recorded runs: how many came to their end, what they cost, how often things failed, and how content people were."""
+"""Figures of recorded runs: how many came to their end, what they cost, how often things failed, how content people were."""
 
 from __future__ import annotations
 
