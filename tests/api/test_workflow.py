@@ -233,6 +233,45 @@ async def test_question_is_put_last_and_answered_later():
     assert (await made.resume(result.run_id, {key: "blue"})).output == {"other": "other", "use": "blue"}
 
 
+async def test_answer_that_is_none_of_the_options_is_asked_again():
+    made = flow()
+    answer = made.ask("Sure?", ["yes", "no"], name="sure")
+    made.options(name="go", when=answer != "no").task(wait, "go")
+    waiting = await made.run()
+    again = await made.resume(waiting.run_id, dict.fromkeys(waiting.questions, "NO!!"))
+    assert again.stop.kind == "waiting"
+    assert ("begin", "go") not in LOG
+    done = await made.resume(waiting.run_id, dict.fromkeys(again.questions, "No"))
+    assert (await made.progress(done.run_id)).told()["go"]["status"] == "skipped"
+
+
+async def test_what_is_meant_for_a_failure_is_done_and_the_rest_left_out():
+    made = flow()
+    broken = made.options(name="broken").task(fail, "why")
+    made.options(name="alarm", after=broken, when="on_failure").task(wait, "alarm")
+    made.options(name="never", after=broken).task(wait, "never")
+    result = await made.run()
+    assert result.stop.kind == "failed"
+    told = (await made.progress(result.run_id)).told()
+    assert {name: one["status"] for name, one in told.items()} == {"broken": "failed", "alarm": "done", "never": "skipped"}
+    assert ("end", "alarm") in LOG
+
+
+async def test_run_of_another_workflow_is_not_gone_on_with(tmp_path):
+    def made(name):
+        again = Workflow("flow", journal=str(tmp_path / "j.db"))
+        first = again.options(name=name).task(wait, "x")
+        again.options(name="end", after=first).task(wait, "y", 5)
+        return again
+
+    run = made("one").run()
+    async for chunk in run:
+        if chunk.type == "tool_response":
+            run.abort()
+    with pytest.raises(ConfigError, match=r"calls that the workflow does not make \(one\)"):
+        await made("other").resume(run.run_id)
+
+
 async def test_policies_stand_around_tasks_as_around_calls():
     made = flow(policies=[Approve("pay")])
     made.task(pay, 5)
@@ -317,7 +356,14 @@ def test_mistakes_of_a_program_are_told_where_they_are_made():
         made.options(when="a >").task(add)
     with pytest.raises(ConfigError, match="there are no calls"):
         made.options(when="open('x')").task(add)
+    for options, told in (({"needs": -1}, "needs is"), ({"rounds": 0}, "rounds is"), ({"retries": "x"}, "retries is")):
+        with pytest.raises(ConfigError, match=told):
+            made.options(**options).task(add)
+    with pytest.raises(ConfigError, match="each once"):
+        made.task(add, 1, 2, 3)
     got = made.task(add)
+    with pytest.raises(TypeError, match="not known yet"):
+        f"{got}"
     with pytest.raises(TypeError, match="not known yet"):
         bool(got)
     with pytest.raises(ConfigError, match="params"):

@@ -138,6 +138,18 @@ workflow:
     assert (await made.resume(result.run_id, {key: "yes"})).output == "sent Very."
 
 
+async def test_workflow_files_may_name_the_same_tools(tmp_path):
+    (tmp_path / "steps.py").write_text(
+        "from kaname import tool\n@tool(effect='pure')\ndef one() -> int:\n    'One.'\n    return 1\n"
+    )
+    (tmp_path / "inner.yaml").write_text("workflow:\n  tools: [steps.py]\n  steps:\n    - {name: a, tool: one}\n")
+    made = read(
+        tmp_path,
+        "workflow:\n  tools: [steps.py]\n  steps:\n    - {name: a, tool: one}\n    - {name: b, workflow: inner.yaml}\n",
+    )
+    assert (await made.run()).output == {"a": 1, "b": 1}
+
+
 WRONG = [  # what stands in the file after `workflow:`, the line of the mistake, and what is said of it
     ("  name: x\n", 1, "'steps' is missing"),
     ("  steps: []\n", 2, "there is nothing to do"),

@@ -92,6 +92,7 @@ async def test_e2_plan_alone():
     made = await planner.generate_plan(AgentContext("Buy tea."))
     assert [one.tool_name for one in made.steps] == ["price", "buy"]
     assert made.steps[1].arguments == {"item": "tea", "yen": "${cost}"}
+    assert DONE == [], "nothing is carried out"
 
 
 @pytest.mark.requirement("E3")
@@ -147,6 +148,21 @@ async def test_plan_is_approved_once_or_changed_by_a_person():
     waiting = await refused.run("Buy tea.")
     result = await refused.resume(waiting.run_id, dict.fromkeys(waiting.questions, "no"))
     assert (result.stop.kind, result.stop.detail) == ("cancelled", "the user did not approve the plan")
+
+
+async def test_step_called_approve_is_no_approval():
+    script = [plan(step("approve", "price", item="tea"), step("order", "buy", ["approve"], item="tea", yen=1)), verdict(True)]
+    made = orchestrator(script, approve=True)
+    waiting = await made.run("Buy tea.")
+    await made.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))
+    assert DONE == [("price", "tea"), ("buy", "tea", 1)]
+
+
+async def test_model_that_fails_ends_the_task_with_that_reason_and_what_there_is():
+    result = await orchestrator([GOOD]).execute_task("Buy tea.")
+    assert not result.is_successful
+    assert "replies" in result.reason
+    assert result.output == {"cost": 300, "order": "bought tea for 300"}
 
 
 async def test_revisions_are_bounded_and_partial_results_delivered():

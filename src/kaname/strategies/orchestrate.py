@@ -18,7 +18,7 @@ from ..core.values import plain_text, read_json
 from ..kernel.ports import Action
 from .graph.plan import PLAN, BadPlan, ExecutionPlan, graph_of, read_plan, told_plan
 from .graph.progress import Progress
-from .graph.task import Use
+from .graph.task import Graph, Use
 
 _VERDICT: dict[str, Any] = {
     "type": "object",
@@ -62,6 +62,7 @@ class Attempt:
 
     number: int
     plan: ExecutionPlan | None = None
+    graph: Graph | None = None
     progress: Progress | None = None
     results: dict[str, ToolResult] = field(factory=dict)
     verdict: EvaluationResult | None = None
@@ -84,6 +85,8 @@ class Orchestrate:
     approve: bool = False
     rules: tuple[Judge, ...] = ()
     planning: str = PLANNING
+    only_plan: bool = False
+    memo: dict[str, Any] = field(factory=dict)  # what was read of the replies of the state that was asked about last
 
     def next(self, state: State) -> Step:
         return self.course(state)[1]
@@ -94,11 +97,14 @@ class Orchestrate:
 
     def course(self, state: State) -> tuple[list[Attempt], Step]:
         """All attempts so far, and what is to be done next."""
+        if self.memo.get("state") is not state:
+            self.memo.clear()
+            self.memo["state"] = state
         attempts: list[Attempt] = []
         replies = [one.reply.message.text for one in state.replies]
         feedback = ""
         while len(attempts) <= self.max_revisions:
-            attempt = Attempt(len(attempts) + 1)
+            attempt = self.memo.setdefault(str(len(attempts) + 1), Attempt(len(attempts) + 1))
             if not replies:
                 return attempts, self._ask_for_a_plan(feedback)
             attempts.append(attempt)
@@ -111,16 +117,21 @@ class Orchestrate:
 
     def _carried_out(self, attempt: Attempt, attempts: list[Attempt], replies: list[str], state: State) -> Step | str:
         """The next step of this attempt; or, as a text, what the next plan has to know."""
-        try:
-            attempt.plan = read_plan(replies.pop(0))
-            pure = {name for name, tool in self.tools.items() if tool.effect == "pure"}
-            graph = graph_of(attempt.plan, self.misuse, pure.__contains__)
-        except BadPlan as problem:
-            attempt.problem = f"the plan cannot be carried out:\n{problem}"
+        written = replies.pop(0)
+        if attempt.graph is None and not attempt.problem:
+            try:
+                attempt.plan = read_plan(written)
+                pure = {name for name, tool in self.tools.items() if tool.effect == "pure"}
+                attempt.graph = graph_of(attempt.plan, self.misuse, pure.__contains__)
+            except BadPlan as problem:
+                attempt.problem = f"the plan cannot be carried out:\n{problem}"
+        if attempt.graph is None or attempt.plan is None:
             return attempt.problem
         if self.approve and (asked := self._approval(attempt, state)) is not None:
             return asked
-        attempt.progress = Progress(graph, attempt.plan.parameters, attempt.prefix)
+        attempt.progress = attempt.progress or Progress(attempt.graph, attempt.plan.parameters, attempt.prefix)
+        if self.only_plan:
+            return Finish(Stop("completed"), written)
         if calls := _calls(attempt, attempts, state):
             return CallTools(calls, as_completed=True)
         return self._judged(attempt, replies)
@@ -128,10 +139,10 @@ class Orchestrate:
     def _approval(self, attempt: Attempt, state: State) -> Step | str | None:
         """`None`: it may be carried out."""
         assert attempt.plan is not None
-        call_id = f"{attempt.prefix}approve"
+        call_id = f"plan{attempt.number}?approve"  # no step can be called that
         if (said := state.results.get(call_id)) is None:
-            question = {"question": told_plan(attempt.plan), "options": ["yes", "no"]}
-            return CallTools((ToolCall(call_id, self.ask, question),))
+            question = f"{told_plan(attempt.plan)}\nCarry it out? yes, no, or what should be otherwise"
+            return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
         answer = plain_text(said.output).strip()
         if answer.lower() in ("yes", "y", "true", "はい"):
             return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import ConfigError
+from ...core.errors import AgentError, ConfigError
 from ...core.record import record, replace
 from ...core.state import State
 from ...core.steps import Stop
@@ -19,7 +20,6 @@ from ...strategies.orchestrate import PLANNING, Attempt, EvaluationResult, Judge
 from ...strategies.stop import max_steps, no_repeats
 from ...tools.registry import ToolRegistry
 from ..agent import Agent
-from ..result import Result
 from ..run import Run
 from ..workflow.actions import ASK, AskPerson
 from ..workflow.misuse import misuse
@@ -68,12 +68,10 @@ class TaskPlanner:
 
     async def generate_plan(self, context: AgentContext) -> ExecutionPlan:
         """A plan that fits the tools, for what the context asks; nothing is carried out."""
-        made = AgentOrchestrator(self, ExecutionMonitor(judge=False), "memory")
+        made = AgentOrchestrator(replace(self, approve=False), ExecutionMonitor(judge=False), "memory")
+        made.strategy = replace(made.strategy, only_plan=True, memo={})
         told = "\n".join([context.user_input, *context.feedback_history])
-        async for chunk in (run := made.run(told)):
-            if chunk.type == "status" and chunk.data.get("status") == "tool_started":
-                run.abort("only the plan is wanted")
-        plan = (await made.context(run.run_id)).current_plan
+        plan = (await made.context((await made.run(told)).run_id)).current_plan
         if plan is None:
             raise ConfigError("the model wrote no plan that can be carried out")
         return plan
@@ -162,8 +160,10 @@ class AgentOrchestrator:
 
     async def execute_task(self, user_input: str, **options: Any) -> ExecutionResult:
         """Do it to its end: completed, or cancelled with a reason; or waiting, if a person has to be asked first."""
-        result: Result[Any] = await self.run(user_input, **options)
-        context = await self.context(result.run_id)
+        run = self.run(user_input, **options)
+        with suppress(AgentError):  # a model that fails ends the run with that reason, and what there is by then is kept
+            await run
+        context = await self.context(run.run_id)
         last = context.execution_history[-1] if context.execution_history else ExecutionResult(None, {})
         return replace(
             last,

@@ -48,10 +48,15 @@ class AskPerson(_Doing):
     }
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        key, answers = f"task:{context.call_id}", context.scope.state.answers
-        if key not in answers:
-            raise Suspend(key, prepared["question"], tuple(prepared.get("options") or ()))
-        return ToolResult(answers[key])
+        options, answers = tuple(prepared.get("options") or ()), context.scope.state.answers
+        key, number = f"task:{context.call_id}", 1
+        while key in answers:
+            fitting = [one for one in options if one.lower() == str(answers[key]).strip().lower()]
+            if fitting or not options:
+                return ToolResult(fitting[0] if fitting else answers[key])
+            number += 1
+            key = f"task:{context.call_id}:{number}"  # asked again: that was none of the answers to choose from
+        raise Suspend(key, prepared["question"], options)
 
 
 class RunAgent(_Doing):

@@ -13,6 +13,7 @@ from ...strategies.graph.check import Problem
 from ...strategies.graph.expression import BadExpression, Expression, template
 from ...strategies.graph.task import ALWAYS, ON_FAILURE, Task, Use
 from ...tools.loading import all_tools
+from ...tools.registry import as_action
 from ..config.load import Reading, check
 from .actions import ASK, RunAgent, RunWorkflow
 
@@ -118,7 +119,10 @@ def read_workflow(
     own = {name: value for name, value in options.items() if name != "agents"}
     found = all_tools(given.get("tools") or [], path.parent, lambda n, told: reading.wrong(("workflow", "tools", str(n)), told))
     named = {"name": given.get("name", path.stem), "params": given.get("params"), "description": given.get("description", "")}
-    made = make(tools=[*tools, *found], **named, max_parallel=given.get("max_parallel", 16), **own)
+    given_tools = [*tools]
+    taken = {as_action(one).name for one in given_tools}
+    found = [one for one in found if as_action(one).name not in taken]  # those of the file that has led here go first
+    made = make(tools=[*given_tools, *found], **named, max_parallel=given.get("max_parallel", 16), **own)
     builder = _Builder(made, reading, path, agents, (*above, path.resolve()), make, own)
     places = {}
     for number, step in enumerate(given["steps"]):

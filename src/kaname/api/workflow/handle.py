@@ -29,6 +29,11 @@ class Handle:
     def __repr__(self) -> str:
         return f"<what comes of {self._expression}>"
 
+    def __format__(self, form: str) -> str:
+        raise TypeError("it is not known yet: a text with it in it is for a task to write")
+
+    __str__ = __repr__
+
     def __bool__(self) -> bool:
         raise TypeError("it is not known yet: a condition on it is an option, when=…")
 

@@ -16,7 +16,7 @@ from ...kernel.ports import Action, Journal, Policy, Sink
 from ...strategies.graph.check import Problem, problems
 from ...strategies.graph.expression import BadExpression, Expression
 from ...strategies.graph.progress import Progress
-from ...strategies.graph.strategy import GraphStrategy, params_of
+from ...strategies.graph.strategy import GraphStrategy
 from ...strategies.graph.task import ALWAYS, ON_FAILURE, Graph, OnFailure, Task, Use
 from ...strategies.stop import max_steps, no_repeats
 from ...tools.arguments.schema import problems as unfit
@@ -209,10 +209,7 @@ class Workflow:
 
     async def progress(self, run_id: str) -> Progress:
         """How far a run is, by its facts: `nodes`, `settled`."""
-        state = await load(self.agent.journal, run_id)
-        progress = Progress(self.graph, params_of(state))
-        progress.take(state.results)
-        return progress
+        return GraphStrategy(self.graph).progress(await load(self.agent.journal, run_id))
 
 
 class Options:
@@ -233,6 +230,8 @@ class Options:
         name = tool if isinstance(tool, str) else cast(Action, action).name
         if args:
             known = list((action.parameters.get("properties") or {}) if action is not None else {})
+            if len(args) > len(known) or set(known[: len(args)]) & set(kwargs):
+                raise ConfigError(f"{name} takes {len(known)} arguments, each once; {len(args)} were given without a name")
             kwargs = {**dict(zip(known, args, strict=False)), **kwargs}
         wanted = given.pop("name", name)
         task = Task(flow.named(wanted), Use(name, templated(kwargs)), **_read(flow, given))
@@ -259,7 +258,9 @@ def _read(flow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
                 made[key] = Use(named, templated(args))
             case "timeout" | "retry_delay":
                 made[key] = None if value is None else seconds(value)
-            case "needs" | "rounds" | "retries" | "on_failure" | "alone" | "person":
+            case "needs" | "rounds" | "retries":
+                made[key] = _count(key, value)
+            case "on_failure" | "alone" | "person":
                 made[key] = value
             case _:
                 known = [
@@ -276,9 +277,19 @@ def _read(flow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
                     "retries",
                 ]
                 raise ConfigError(f"unknown option {key!r}" + nearest(key, [*known, "on_failure", "alone", "name"]))
+    if "until" in made:
+        made.setdefault("rounds", 10)
     if made.get("on_failure", "stop") not in OnFailure.__args__:  # type: ignore[attr-defined]
         raise ConfigError(f"on_failure is one of {', '.join(OnFailure.__args__)}")  # type: ignore[attr-defined]
     return made
+
+
+def _count(key: str, value: Any) -> int:
+    if key == "needs" and value in ("any", "all"):
+        return 1 if value == "any" else 0
+    if not isinstance(value, int) or isinstance(value, bool) or value < (key == "rounds"):
+        raise ConfigError(f"{key} is a whole number from {int(key == 'rounds')}, not {value!r}")
+    return value
 
 
 def _same(known: Any, action: Any) -> bool:

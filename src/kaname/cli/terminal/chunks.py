@@ -38,7 +38,8 @@ class Show:
         screen.doing = say("thinking", "考え中")
 
     def take(self, chunk: Chunk) -> None:
-        handle = getattr(self, f"_{chunk.type}", None) if chunk.type in RESERVED else None  # others are somebody's own
+        kind = "thinking" if chunk.type == "delta" and "run_id" in chunk.data else chunk.type  # a child's words are no answer
+        handle = getattr(self, f"_{kind}", None) if kind in RESERVED else None  # others are somebody's own
         if handle is not None:
             handle(chunk.data)
 

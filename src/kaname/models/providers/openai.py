@@ -26,17 +26,7 @@ if TYPE_CHECKING:
     from ..prompted.react.model import Stops
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
-_TAKEN = (
-    "image/png",
-    "image/jpeg",
-    "image/gif",
-    "image/webp",
-    "application/pdf",
-    "text/",
-    "audio/wav",
-    "audio/x-wav",
-    "audio/mp",
-)
+_TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")  # of tools: few take sound
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
 OPENAI = "https://api.openai.com/v1"
 

@@ -13,6 +13,7 @@ from .expression import BadExpression, template
 from .task import Graph, Task, Use
 
 _TEXT = {"type": "string"}
+_MOST_STEPS = 200
 PLAN: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -66,6 +67,8 @@ def read_plan(text: str) -> ExecutionPlan:
     steps = held.get("steps") if isinstance(held, Mapping) else None
     if not isinstance(steps, list) or not all(isinstance(one, Mapping) for one in steps):
         raise BadPlan('the plan is an object with "description" and "steps", a list of objects')
+    if len(steps) > _MOST_STEPS:
+        raise BadPlan(f"a plan has at most {_MOST_STEPS} steps; this one has {len(steps)}")
     return ExecutionPlan(
         str(held.get("description", "")),
         tuple([_step(one, number) for number, one in enumerate(steps, 1)]),
@@ -108,7 +111,7 @@ def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pur
 
 def told_plan(plan: ExecutionPlan) -> str:
     """As a table that a person reads before it is done."""
-    lines = [plan.description]
+    lines = [" ".join(plan.description.split())]
     for number, step in enumerate(plan.steps, 1):
         args = json.dumps(step.arguments, ensure_ascii=False)
         after = f" (after {', '.join(step.depends_on)})" if step.depends_on else ""

@@ -63,6 +63,7 @@ class Progress:
         self._questions: deque[str] = deque()
         self._running: dict[str, ToolCall] = {}
         self._taken: set[str] = set()
+        self._unknown: list[str] = []
         self._early: dict[str, ToolResult] = {}  # of undoings, which are not asked for before all else is done
         self._done: list[tuple[Node, int]] = []  # what could be undone, in the order in which it was done
         self._settling: deque[Node] = deque()
@@ -89,17 +90,21 @@ class Progress:
             if (call := self._calls.get(call_id)) is not None:
                 self._finished(call, results[call_id])
                 self._settle_all()
+                self._leave_out()
             else:
                 self._early[call_id] = results[call_id]
 
     def begun(self, started: Iterable[str]) -> None:
         """These calls are under way, or were when the process died: they are settled before anything else, whatever failed."""
         for call_id in started:
-            if call_id in self._calls and call_id not in self._running and call_id not in self._taken:
+            if call_id not in self._calls and not call_id.endswith("~"):
+                self._unknown.append(call_id)
+            elif call_id in self._calls and call_id not in self._running and call_id not in self._taken:
                 waiting = self._queue if call_id in self._queue else self._questions
                 if call_id in waiting:
                     waiting.remove(call_id)
                 self._running[call_id] = self._calls[call_id].call
+                self._calls[call_id].node.status = "running"
 
     def _finished(self, call: Call, result: ToolResult) -> None:
         task = call.node.task
@@ -241,8 +246,6 @@ class Progress:
         """To be made, or under way. Once a task has failed for good, no other is begun; questions come when nothing else is
         left to do; a task that wants to be alone waits for the others, and they for it."""
         if self.failure:
-            self._queue.clear() if not self._undoing else None
-            self._questions.clear()
             while not self._running and not self._queue and self._undo and self._done:
                 self._issue(*self._done.pop(), kind="undo")
         self._start_some(self._queue)
@@ -256,9 +259,21 @@ class Progress:
                 break
             self._start(waiting.popleft())
 
+    def _leave_out(self) -> None:
+        """Once a task has failed for good, only what is meant for that is still begun: `always`, `on_failure`, and undoing."""
+        if not self.failure:
+            return
+        for waiting in (self._queue, self._questions):
+            for call_id in [one for one in waiting if self._calls[one].kind != "undo"]:
+                node = self._calls[call_id].node
+                if node.task.when not in (ALWAYS, ON_FAILURE):
+                    waiting.remove(call_id)
+                    node.status = "skipped" if node.status == "running" else node.status
+
     @property
-    def _undoing(self) -> bool:
-        return bool(self._queue) and self._calls[self._queue[0]].kind == "undo"
+    def strangers(self) -> list[str]:
+        """Calls of this run that no task of this graph makes: it is not the graph that the run began with."""
+        return [call_id for call_id in (*self._early, *self._unknown) if not call_id.endswith("~")]
 
     def _is_alone(self) -> bool:
         return len(self._running) == 1 and self._calls[next(iter(self._running))].node.task.alone

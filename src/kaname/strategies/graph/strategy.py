@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.errors import ConfigError
 from ...core.state import State
 from ...core.steps import CallTools, Finish, Step, Stop
 from .expression import BadExpression
@@ -40,6 +41,11 @@ class GraphStrategy:
         progress = self._last[1]
         progress.take(state.results)
         progress.begun(state.started)
+        if strangers := progress.strangers:
+            raise ConfigError(
+                f"this run has calls that the workflow does not make ({', '.join(strangers[:5])}): it is not the one that it "
+                "began with; resume it with that one"
+            )
         return progress
 
 
