@@ -59,7 +59,8 @@ def orchestrator(script, monitor=None, **more):
 
 @pytest.mark.requirement("E1", "E5")
 async def test_e1_plan_execute_evaluate():
-    context = (await orchestrator([GOOD, verdict(True, answer="Tea is bought.")]).execute_task("Buy tea.")).context
+    script = [f"Here is the plan: {GOOD} I hope it helps.", verdict(True, answer="Tea is bought.")]
+    context = (await orchestrator(script).execute_task("Buy tea.")).context
     assert context.is_completed
     assert context.output == "Tea is bought."
     assert DONE == [("price", "tea"), ("buy", "tea", 300)]
@@ -138,7 +139,8 @@ async def test_plan_is_approved_once_or_changed_by_a_person():
     made = orchestrator([GOOD, plan(step("cost", "price", item="cake")), verdict(True)], approve=True)
     waiting = await made.run("Buy tea.")
     ((key, asked),) = waiting.questions.items()
-    assert "2. order: buy" in asked.prompt
+    assert '2. order: buy({"item": "tea", "yen": "${cost}"}) [irreversible]' in asked.prompt
+    assert '1. cost: price({"item": "tea"})\n' in asked.prompt
     waiting = await made.resume(waiting.run_id, {key: "only look at cake"})
     ((key, asked),) = waiting.questions.items()
     assert 'price({"item": "cake"})' in asked.prompt

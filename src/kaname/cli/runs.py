@@ -128,6 +128,8 @@ async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     if wanted == "last" and recent:
         return recent[0]
     like = [one for one in recent if one.run_id.startswith(wanted)]
+    whole = [one for one in like if "/" not in one.run_id]  # and not the runs inside it
+    like = whole if len(whole) == 1 else like
     if len(like) > 1:
         names = ", ".join([one.run_id for one in like[:5]])
         raise ConfigError(say(f"{wanted!r} could be {names}", f"{wanted!r} は複数あります: {names}"))

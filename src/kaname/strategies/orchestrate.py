@@ -141,7 +141,8 @@ class Orchestrate:
         assert attempt.plan is not None
         call_id = f"plan{attempt.number}?approve"  # no step can be called that
         if (said := state.results.get(call_id)) is None:
-            question = f"{told_plan(attempt.plan)}\nCarry it out? yes, no, or what should be otherwise"
+            effects = {name: tool.effect for name, tool in self.tools.items()}
+            question = f"{told_plan(attempt.plan, effects)}\nCarry it out? yes, no, or what should be otherwise"
             return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
         answer = plain_text(said.output).strip()
         if answer.lower() in ("yes", "y", "true", "はい"):

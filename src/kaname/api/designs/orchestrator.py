@@ -107,6 +107,8 @@ class AgentOrchestrator:
         stops: Any = None,
         sinks: Iterable[Any] = (),
     ) -> None:
+        if planner.max_revisions < 0:
+            raise ConfigError(f"max_revisions is a whole number from 0, not {planner.max_revisions}")
         self.planner, self.monitor, self._name = planner, monitor or ExecutionMonitor(), name
         self._journal, self._policies, self._stops, self._sinks = state_manager, tuple(policies), stops, tuple(sinks)
         self.tools = ToolRegistry([*planner.tools, AskPerson(ASK)])

@@ -61,9 +61,9 @@ class BadPlan(Exception):
 
 def read_plan(text: str) -> ExecutionPlan:
     try:
-        held = read_json(text)
+        held = read_json(text if text.lstrip()[:1] in ("{", "`") else text[text.find("{") : text.rfind("}") + 1])
     except ValueError as problem:
-        raise BadPlan(f"the plan is {problem}; write one JSON object") from None
+        raise BadPlan(f"the plan cannot be read ({problem}); write one JSON object") from None
     steps = held.get("steps") if isinstance(held, Mapping) else None
     if not isinstance(steps, list) or not all(isinstance(one, Mapping) for one in steps):
         raise BadPlan('the plan is an object with "description" and "steps", a list of objects')
@@ -109,11 +109,13 @@ def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pur
     return graph
 
 
-def told_plan(plan: ExecutionPlan) -> str:
-    """As a table that a person reads before it is done."""
+def told_plan(plan: ExecutionPlan, effects: Mapping[str, str] | None = None) -> str:
+    """As a table that a person reads before it is done. `effects`: what the tools do to the world, where it is not nothing."""
     lines = [" ".join(plan.description.split())]
     for number, step in enumerate(plan.steps, 1):
         args = json.dumps(step.arguments, ensure_ascii=False)
         after = f" (after {', '.join(step.depends_on)})" if step.depends_on else ""
-        lines.append(f"{number}. {step.name}: {step.tool_name}({args}){after}")
+        effect = (effects or {}).get(step.tool_name, "pure")
+        does = "" if effect == "pure" else f" [{effect}]"
+        lines.append(f"{number}. {step.name}: {step.tool_name}({args}){does}{after}")
     return "\n".join(lines)
