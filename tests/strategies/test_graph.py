@@ -102,7 +102,7 @@ def _may_start(call_id, graph, progress):
         assert len(good) == len(states)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(graphs(), st.data())
 def test_graph_undoes_what_was_done_in_reverse_and_nothing_else(graph, data):
     progress, results, finished, undone = Progress(graph, {"yes": True}), {}, [], []

@@ -245,12 +245,12 @@ class Progress:
     def calls(self) -> tuple[ToolCall, ...]:
         """To be made, or under way. Once a task has failed for good, no other is begun; questions come when nothing else is
         left to do; a task that wants to be alone waits for the others, and they for it."""
-        if self.failure:
-            while not self._running and not self._queue and self._undo and self._done:
-                self._issue(*self._done.pop(), kind="undo")
         self._start_some(self._queue)
         if not self._running:
             self._start_some(self._questions)
+        while self._undo and self._done and not (self._running or self._queue or self._questions):  # all else is over
+            self._issue(*self._done.pop(), kind="undo")
+            self._start_some(self._queue)
         return tuple(self._running.values())
 
     def _start_some(self, waiting: deque[str]) -> None:
