@@ -203,6 +203,7 @@ def _calls(attempt: Attempt, attempts: list[Attempt], state: State) -> tuple[Too
     for call_id, result in state.results.items():
         if call_id.startswith(attempt.prefix):
             attempt.results[call_id] = result
+    attempt.progress.begun(state.started)
     attempt.progress.take(attempt.results)
     attempt.progress.begun(state.started)
     while calls := attempt.progress.calls():

@@ -28,6 +28,7 @@ class Node:
     items: list[Any] | None = None
     outputs: list[Any] = field(factory=list)
     left: int = 0  # items that are not settled
+    left_out: bool = False  # some of them will never be begun
 
     def told(self) -> dict[str, Any]:
         return {"status": self.status, "output": self.output, "error": self.error or None}
@@ -63,7 +64,7 @@ class Progress:
         self._questions: deque[str] = deque()
         self._running: dict[str, ToolCall] = {}
         self._taken: set[str] = set()
-        self._unknown: list[str] = []
+        self._flying: set[str] = set()
         self._early: dict[str, ToolResult] = {}  # of undoings, which are not asked for before all else is done
         self._done: list[tuple[Node, int]] = []  # what could be undone, in the order in which it was done
         self._settling: deque[Node] = deque()
@@ -84,6 +85,7 @@ class Progress:
             if call_id in self._taken:
                 break
             new.append(call_id)
+        self._flying |= set(new)  # what is done was begun, whatever failed before it was
         for call_id in reversed(new):
             self._taken.add(call_id)
             self._running.pop(call_id, None)
@@ -95,16 +97,15 @@ class Progress:
                 self._early[call_id] = results[call_id]
 
     def begun(self, started: Iterable[str]) -> None:
-        """These calls are under way, or were when the process died: they are settled before anything else, whatever failed."""
-        for call_id in started:
-            if call_id not in self._calls and not call_id.endswith("~"):
-                self._unknown.append(call_id)
-            elif call_id in self._calls and call_id not in self._running and call_id not in self._taken:
+        """These calls are under way, or were when the process died: they are settled before anything else, whatever failed. To
+        be told before results are taken, and after."""
+        self._flying = set(started)
+        for call_id in [one for one in started if one not in self._taken and one not in self._running]:
+            if call_id in self._calls:
                 waiting = self._queue if call_id in self._queue else self._questions
                 if call_id in waiting:
                     waiting.remove(call_id)
                 self._running[call_id] = self._calls[call_id].call
-                self._calls[call_id].node.status = "running"
 
     def _finished(self, call: Call, result: ToolResult) -> None:
         task = call.node.task
@@ -148,7 +149,7 @@ class Progress:
     def _item_settled(self, node: Node) -> None:
         node.left -= 1
         if node.left == 0:
-            self._settle(node, "failed" if node.error else "done")
+            self._settle(node, "failed" if node.error else "skipped" if node.left_out else "done")
 
     # What becomes of tasks
 
@@ -264,16 +265,18 @@ class Progress:
         if not self.failure:
             return
         for waiting in (self._queue, self._questions):
-            for call_id in [one for one in waiting if self._calls[one].kind != "undo"]:
-                node = self._calls[call_id].node
-                if node.task.when not in (ALWAYS, ON_FAILURE):
+            for call_id in [one for one in waiting if one not in self._flying and one not in self._taken]:
+                call = self._calls[call_id]
+                if call.kind != "undo" and call.node.task.when not in (ALWAYS, ON_FAILURE):
                     waiting.remove(call_id)
-                    node.status = "skipped" if node.status == "running" else node.status
+                    call.node.left_out = True
+                    self._item_settled(call.node)
+        self._settle_all()
 
     @property
     def strangers(self) -> list[str]:
         """Calls of this run that no task of this graph makes: it is not the graph that the run began with."""
-        return [call_id for call_id in (*self._early, *self._unknown) if not call_id.endswith("~")]
+        return [one for one in (*self._early, *self._flying) if one not in self._calls and not one.endswith("~")]
 
     def _is_alone(self) -> bool:
         return len(self._running) == 1 and self._calls[next(iter(self._running))].node.task.alone

@@ -39,6 +39,7 @@ class GraphStrategy:
         if self._last is None or self._last[0] is not state:
             self._last = state, Progress(self.graph, params_of(state))
         progress = self._last[1]
+        progress.begun(state.started)
         progress.take(state.results)
         progress.begun(state.started)
         if strangers := progress.strangers:
