@@ -35,7 +35,7 @@ class OldServer:
 
     def __init__(self, forgets=(404, "text/plain", b"Not Found"), large=0, silent=False):
         self.forgets, self.large, self.session, self.calls = forgets, large, 1, []
-        self.silent, self.writers = silent, []
+        self.silent, self.writers, self.to_get = silent, [], 405
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -66,21 +66,31 @@ class OldServer:
 
     async def _answer(self, verb, headers, message):
         if verb != "post":
-            return 405, "text/plain", b""
+            return self.to_get, "text/plain", b""
         method = message.get("method")
         if method == "server/discover" and self.silent:
             await asyncio.sleep(60)
         if method == "initialize":
             about = {"name": "old", "version": "1"}
-            return self._result(message, {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about})
+            able = {"tools": {}, "resources": {}, "prompts": {}}
+            return self._result(message, {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": about})
         if headers.get("mcp-session-id") != str(self.session):
             return self.forgets
         if method == "tools/list":
             return self._result(message, {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]})
+        if method in ("resources/list", "prompts/list"):
+            kind = method.partition("/")[0]
+            one = {"name": "note", "uri": "file:///note"} if kind == "resources" else {"name": "hello"}
+            return self._result(message, {kind: [one]})
+        if method != "tools/call" and "id" in message:
+            error = {"code": -32601, "message": "Method not found"}
+            return 200, "application/json", json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode()
         if method != "tools/call":
             return 202, "text/plain", b""
         args = message["params"].get("arguments", {})
         self.calls.append(args)
+        if args.get("fails"):
+            return 500, "text/plain", b"after it was done"
         if args.get("slow"):
             await asyncio.sleep(1)
         return self._result(message, {"content": [{"type": "text", "text": "x" * self.large if args.get("large") else "fine"}]})
@@ -117,6 +127,16 @@ async def test_restarted_http_server_is_met_again_however_it_says_so(forgets):
         one, two = await answers(made)
     assert (one.output, two.output) == ("fine", "fine")
     assert [given["n"] for given in server.calls] == [0, 1, 2]  # once each
+
+
+async def test_call_that_fails_after_its_effect_is_not_sent_again_for_what_befell_another_request():
+    async with OldServer() as server:
+        server.to_get = 400  # it takes no GET, and says so as if it did not know us
+        async with agent([call("t", fails=True), "ok"], {"old": {"url": server.url}}) as made:
+            await asyncio.sleep(0.2)
+            (failed,) = await answers(made)
+    assert failed.is_error
+    assert server.calls == [{"fails": True}]
 
 
 async def test_too_large_answer_fails_that_call_only(monkeypatch):
@@ -266,24 +286,9 @@ async def test_instructions_of_a_server_reach_the_model():
 
 
 async def test_server_without_templates_keeps_its_prompts():
-    served = FastMCP("s")
-    served.prompt(lambda: "Say hello.", name="hello")
-
-    async with agent(["x"], {"s": served}) as made:
-        client = made.servers.servers[0]._live.client
-
-        async def missing(*args, **more):
-            raise mcp_error("Method not found")
-
-        client.list_resource_templates = missing
+    async with OldServer() as server, agent(["x"], {"old": {"url": server.url}}) as made:
         held = await made.servers.library()
-    assert [(one.kind, one.name) for one in held] == [("prompt", "hello")]
-
-
-def mcp_error(words):
-    from mcp.shared.exceptions import MCPError
-
-    return MCPError(-32601, words)
+    assert [(one.kind, one.name) for one in held] == [("resource", "note"), ("prompt", "hello")]
 
 
 def asking():

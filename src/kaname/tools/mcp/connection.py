@@ -52,7 +52,7 @@ class Connection:
             ) from problem
         self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
         self._unsent: set[str] = set()  # calls for which nobody took the connection
-        self._strangers: set[str] = set()  # the words with which it refused requests of a session that it does not know
+        self._unknown: set[str] = set()  # calls that were refused because the server does not know our session
         where, auth = entry.server, handlers.pop("auth")
         if entry.command:
             where = self.process = import_module("kaname.tools.mcp.process_transport").OwnedProcess(entry, ended)
@@ -74,8 +74,9 @@ class Connection:
 
         async def seen(response: Any) -> None:
             self.status = response.status_code
-            if response.status_code in (400, 404, 410) and "mcp-session-id" in response.request.headers:
-                self._strangers |= await _refusal(response)
+            ours = "mcp-session-id" in response.request.headers
+            if ours and response.status_code in (400, 404, 410) and not await _is_answer(response):
+                self._unknown.add(self._over_http.call_key_of(response.request))
 
         client.event_hooks.setdefault("response", []).append(seen)
         return client
@@ -110,8 +111,9 @@ class Connection:
     def error(self, problem: BaseException) -> str:
         """What is wrong with a call, in words that help: the innermost cause, or what an HTTP status asks for."""
         told = reason(problem)
-        if getattr(getattr(problem, "error", None), "code", None) == _OTHER_PROTOCOL:
-            theirs = (getattr(problem.error, "data", None) or {}).get("supported") or "?"  # type: ignore[attr-defined]
+        error = getattr(problem, "error", None)
+        if getattr(error, "code", None) == _OTHER_PROTOCOL:
+            theirs = (getattr(error, "data", None) or {}).get("supported") or "?"
             told = notice(
                 "mcp.other_protocol",
                 "it speaks only the protocols {theirs}, and kaname those up to {newest}",
@@ -134,41 +136,46 @@ class Connection:
             result, error=f"{result.error} Its user has to put `protocol: legacy` into the entry of {self.entry.name!r}"
         )
 
-    def refused(self, problem: BaseException) -> bool:
-        """The server does not know our session: it was started anew, and has not looked at the request."""
+    def key(self, tool: str, args: Mapping[str, Any]) -> str:
+        """By which a call is known again in the requests; nothing is held against it from before."""
+        if not self.entry.url:
+            return ""
+        key: str = self._over_http.call_key(tool, dict(args))
+        self._unsent.discard(key)
+        self._unknown.discard(key)
+        return key
+
+    def refused(self, problem: BaseException, key: str | None = None) -> bool:
+        """The server does not know our session: it was started anew, and has not looked at the request. `key`: of the call, for
+        an effect must not be repeated for what befell another request; without it, something that only reads."""
         text = str(problem).lower()
-        return bool(self.entry.url) and (text in self._strangers or any(words in text for words in _LOST_SESSION))
+        unknown = bool(self._unknown) if key is None else key in self._unknown
+        return bool(self.entry.url) and (unknown or any(words in text for words in _LOST_SESSION))
 
-    def unreached(self, problem: BaseException, tool: str, args: Mapping[str, Any]) -> bool:
+    def unreached(self, problem: BaseException, key: str) -> bool:
         """There was nobody to send it to."""
-        if self._unsent and self._over_http.call_key(tool, dict(args)) in self._unsent:
-            return True
-        return any(type(one).__name__ in ("ConnectError", "ConnectTimeout") for one in causes(problem))
+        connecting = any(type(one).__name__ in ("ConnectError", "ConnectTimeout") for one in causes(problem))
+        return connecting or key in self._unsent
 
-    def over(self, problem: BaseException) -> bool:
+    def over(self, problem: BaseException, key: str | None = None) -> bool:
         """Whether the connection is gone. An error with a code, from a server that lives, is the tool's own."""
         if self.process is not None and self.process.over:
             return True
         text, code = str(problem).lower(), getattr(getattr(problem, "error", None), "code", None)
         if code is not None:
-            return bool(self.entry.url) and (self.refused(problem) or (code == -32000 and text.startswith(_BROKEN_OFF)))
+            return bool(self.entry.url) and (self.refused(problem, key) or (code == -32000 and text.startswith(_BROKEN_OFF)))
         broken = any(type(one).__module__.partition(".")[0] in ("httpx2", "httpcore2", "anyio") for one in causes(problem))
         return broken or not self.client.is_connected() or any(words in text for words in _DISCONNECTED)
 
 
-async def _refusal(response: Any) -> set[str]:
-    """How the client will put it that a request was refused unseen: the error's own words, or its stand-in for them."""
+async def _is_answer(response: Any) -> bool:
+    """Whether an error is the server's answer to this very request, and not a refusal to look at it."""
     try:
-        held = json.loads(await response.aread())
-        asked = json.loads(response.request.content).get("id")
+        held, asked = json.loads(await response.aread()), json.loads(response.request.content)
     except ValueError:
-        held, asked = None, None
-    error = held.get("error") if isinstance(held, dict) else None
-    if not isinstance(error, dict):
-        return {"server returned an error response", "session terminated"}
-    if asked is not None and held.get("id") == asked:  # an answer to this very request
-        return set()
-    return {str(error.get("message", "")).lower(), "server returned an error response", "session terminated"}
+        return False
+    known = isinstance(held, dict) and isinstance(held.get("error"), dict)
+    return known and isinstance(asked, dict) and asked.get("id") is not None and held.get("id") == asked["id"]
 
 
 async def _accept_any(name: str, result: Any) -> None:

@@ -198,13 +198,14 @@ class McpServer:
                 connection = await self.connection()
             except AgentConnectionError as problem:
                 return ToolResult(error=str(problem) + f"; the call of {tool} was not sent")
+            key = connection.key(tool, args)
             outcome = await self._sent(connection, tool, args, context, pure)
             if not isinstance(outcome, Failure):
                 return outcome if isinstance(outcome, ToolResult) else connection.explained(to_result(outcome, schema))
-            if last or not connection.refused(outcome.error):
+            if last or not connection.refused(outcome.error, key):
                 break
             self._drop(connection)
-        return self._call_error(connection, tool, args, outcome.error)
+        return self._call_error(connection, tool, key, outcome.error)
 
     async def _sent(self, connection: Connection, tool: str, args: Mapping[str, Any], context: ToolContext, pure: bool) -> Any:
         async def told(done: float, total: float | None, message: str | None) -> None:
@@ -223,13 +224,13 @@ class McpServer:
             if self._calls == 0:  # nobody is left for whom an answer would be of use
                 self._questions.call_off()
 
-    def _call_error(self, connection: Connection, tool: str, args: Mapping[str, Any], problem: BaseException) -> ToolResult:
+    def _call_error(self, connection: Connection, tool: str, key: str, problem: BaseException) -> ToolResult:
         let_go = self._live is not connection and getattr(getattr(problem, "error", None), "code", -32000) == -32000
-        if not let_go and not connection.over(problem):
+        if not let_go and not connection.over(problem, key):
             return ToolResult(error=connection.error(problem))
         died = connection.why(problem) or notice("mcp.connection_lost", "connection lost")
         self._drop(connection)
-        if connection.unreached(problem, tool, args) or connection.refused(problem):
+        if connection.unreached(problem, key) or connection.refused(problem, key):
             return ToolResult(
                 error=f"the tool server {self.name!r} cannot be reached ({died}); the call of {tool} was not sent"
             )
