@@ -272,6 +272,15 @@ async def test_run_of_another_workflow_is_not_gone_on_with(tmp_path):
         await made("other").resume(run.run_id)
 
 
+async def test_one_workflow_serves_many_runs_at_once():
+    made = flow(params={"n": 0}, max_parallel=2)
+    first = [made.options(name=f"t{n}").task(add, made.param("n"), n) for n in range(6)]
+    made.promise(first)
+    results = await asyncio.gather(*[made.run({"n": n}) for n in range(5)])
+    assert [result.output for result in results] == [[n + m for m in range(6)] for n in range(5)]
+    assert len(LOG) == 30, "each task once"
+
+
 async def test_policies_stand_around_tasks_as_around_calls():
     made = flow(policies=[Approve("pay")])
     made.task(pay, 5)
@@ -294,7 +303,7 @@ async def test_agent_and_workflow_as_tasks():
     assert result.output == {"said": "42", "sum": 5}
 
 
-async def test_killed_in_the_middle_goes_on(tmp_path):
+async def test_workflow_that_was_let_go_in_the_middle_goes_on(tmp_path):
     journal = tmp_path / "j.db"
 
     def made():
@@ -307,7 +316,7 @@ async def test_killed_in_the_middle_goes_on(tmp_path):
     async for chunk in run:
         if chunk.type == "tool_response":
             break
-    await run.let_go() if hasattr(run, "let_go") else run.abort()
+    await run.let_go()
     LOG.clear()
     assert (await made().resume(run.run_id)).output == "slow"
     assert ("begin", "first") not in LOG

@@ -176,10 +176,11 @@ async def test_revisions_are_bounded_and_partial_results_delivered():
 
 
 async def test_limits_hold_and_deliver_what_there_is():
-    made = orchestrator([GOOD, verdict(True)])
-    made._stops = max_steps(3)
+    made = orchestrator([GOOD, verdict(True)], stops=max_steps(2))
     result = await made.run("Buy tea.")
-    assert result.stop.kind in ("completed", "max_steps")
+    assert result.stop.kind == "max_steps"
+    assert result.output == {"cost": 300}
+    assert DONE == [("price", "tea")]
 
 
 @pytest.mark.requirement("E5")

@@ -63,9 +63,7 @@ def test_graph_always_ends_and_keeps_its_promises(graph, yes, data):
         if data.draw(st.integers(0, 5)) == 0:  # the process dies, and another folds the same facts
             again = Progress(graph, {"yes": yes})
             flying = [call.id for call in calls if call.id != done]
-            again.begun(flying)
-            again.take(results)
-            again.begun(flying)
+            again.take(results, flying)
             assert again.told() == progress.told()
             assert {call.id for call in again.calls()} >= {call.id for call in calls if call.id != done}
             assert bool(again.calls()) == bool(progress.calls())

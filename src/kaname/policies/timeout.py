@@ -44,6 +44,16 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         alarm.cancel()
 
 
+async def timed(seconds: float, work: Awaitable[ToolResult], effect: str) -> ToolResult:
+    """The result of a call, or an error that says what is known of its effect."""
+    try:
+        return await within(seconds, work)
+    except Late:
+        pass
+    after = "" if effect == "pure" else "; it may or may not have taken effect, so check before you repeat it"
+    return ToolResult(error=f"timed out after {seconds:g} s{after}")
+
+
 class Timeout(Policy):
     """Innermost: the time of the call itself, not of a question or a retry around it. A tool's own `timeout` is kept here."""
 
@@ -66,12 +76,7 @@ class Timeout(Policy):
         tool = view.tools(call).get(call.name, None)
         if tool is None or tool.timeout is None:
             return await next(call)
-        try:
-            return await within(tool.timeout, next(call))
-        except Late:
-            pass
-        after = "" if tool.effect == "pure" else "; it may or may not have taken effect, so check before you repeat it"
-        return ToolResult(error=f"timed out after {tool.timeout:g} s{after}")
+        return await timed(tool.timeout, next(call), tool.effect)
 
 
 class Deadline(Policy):

@@ -18,6 +18,7 @@ from ..core.values import plain_text, read_json
 from ..kernel.ports import Action
 from .graph.plan import PLAN, BadPlan, ExecutionPlan, graph_of, read_plan, told_plan
 from .graph.progress import Progress
+from .graph.strategy import Kept
 from .graph.task import Graph, Use
 
 _VERDICT: dict[str, Any] = {
@@ -86,7 +87,7 @@ class Orchestrate:
     rules: tuple[Judge, ...] = ()
     planning: str = PLANNING
     only_plan: bool = False
-    memo: dict[str, Any] = field(factory=dict)  # what was read of the replies of the state that was asked about last
+    kept: Kept[list[Attempt]] = field(factory=Kept)
 
     def next(self, state: State) -> Step:
         return self.course(state)[1]
@@ -97,17 +98,16 @@ class Orchestrate:
 
     def course(self, state: State) -> tuple[list[Attempt], Step]:
         """All attempts so far, and what is to be done next."""
-        if self.memo.get("state") is not state:
-            self.memo.clear()
-            self.memo["state"] = state
+        kept = self.kept.of(state, list)
         attempts: list[Attempt] = []
         replies = [one.reply.message.text for one in state.replies]
         feedback = ""
         while len(attempts) <= self.max_revisions:
-            attempt = self.memo.setdefault(str(len(attempts) + 1), Attempt(len(attempts) + 1))
             if not replies:
                 return attempts, self._ask_for_a_plan(feedback)
-            attempts.append(attempt)
+            if len(attempts) == len(kept):
+                kept.append(Attempt(len(kept) + 1))
+            attempts.append(attempt := kept[len(attempts)])
             outcome = self._carried_out(attempt, attempts, replies, state)
             if not isinstance(outcome, str):
                 return attempts, outcome
@@ -203,15 +203,13 @@ def _calls(attempt: Attempt, attempts: list[Attempt], state: State) -> tuple[Too
     for call_id, result in state.results.items():
         if call_id.startswith(attempt.prefix):
             attempt.results[call_id] = result
-    attempt.progress.begun(state.started)
-    attempt.progress.take(attempt.results)
-    attempt.progress.begun(state.started)
+    attempt.progress.take(attempt.results, state.started)
     while calls := attempt.progress.calls():
         done = {call.id: known[_key(call)] for call in calls if _key(call) in known}
         if not done:
             break
         attempt.results |= done
-        attempt.progress.take(attempt.results)
+        attempt.progress.take(attempt.results, state.started)
     return calls
 
 

@@ -69,7 +69,7 @@ class TaskPlanner:
     async def generate_plan(self, context: AgentContext) -> ExecutionPlan:
         """A plan that fits the tools, for what the context asks; nothing is carried out."""
         made = AgentOrchestrator(replace(self, approve=False), ExecutionMonitor(judge=False), "memory")
-        made.strategy = replace(made.strategy, only_plan=True, memo={})
+        made.strategy = replace(made.strategy, only_plan=True)
         told = "\n".join([context.user_input, *context.feedback_history])
         plan = (await made.context((await made.run(told)).run_id)).current_plan
         if plan is None:
@@ -120,7 +120,8 @@ class AgentOrchestrator:
         own = [one for one in agent.recipe.policies if not isinstance(one, Timeout | Deadline)]
         limits = [rule for rule in agent.recipe.stops if getattr(rule, "kind", "") in ("budget", "deadline")]
         made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=limits, sinks=agent.sinks)
-        agent.tools.register(AskPerson(ASK))
+        if ASK not in agent.tools:
+            agent.tools.register(AskPerson(ASK))
         made.tools, made.agent.origin = agent.tools, agent.origin
         made.agent.servers = agent.servers
         return made

@@ -12,7 +12,7 @@ from ...core.messages import ToolCall, ToolResult
 from ...core.values import plain_text
 from ...kernel.ports import Policy, Repair, ToolContext, ToolHandler
 from ...kernel.view import RunView
-from ...policies.timeout import Late, within
+from ...policies.timeout import timed
 from ...strategies.graph.task import MARKS, Graph, Task
 from ...tools.arguments.prepare import fitting_arguments
 
@@ -108,12 +108,8 @@ class TaskLimits(Policy):
             await asyncio.sleep(task.retry_delay * 2 ** (attempt - 2))
         if task.timeout is None or task.person:
             return await next(call)
-        try:
-            return await within(task.timeout, next(call))
-        except Late:
-            pure = getattr(view.tools(call).get(call.name), "effect", "") == "pure"
-            after = "" if pure else "; it may or may not have taken effect"
-            return ToolResult(error=f"timed out after {task.timeout:g} s{after}")
+        tool = view.tools(call).get(call.name, None)
+        return await timed(task.timeout, next(call), "" if tool is None else tool.effect)
 
     def _task(self, call_id: str) -> tuple[Task | None, int]:
         """The task that a call's id means, and which try it is."""

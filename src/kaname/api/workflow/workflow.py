@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, ParamSpec, TypeVar, cast, get_args, overload
 
 from ...core.durations import seconds
 from ...core.errors import ConfigError, nearest
@@ -279,8 +279,8 @@ def _read(flow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
                 raise ConfigError(f"unknown option {key!r}" + nearest(key, [*known, "on_failure", "alone", "name"]))
     if "until" in made:
         made.setdefault("rounds", 10)
-    if made.get("on_failure", "stop") not in OnFailure.__args__:  # type: ignore[attr-defined]
-        raise ConfigError(f"on_failure is one of {', '.join(OnFailure.__args__)}")  # type: ignore[attr-defined]
+    if made.get("on_failure", "stop") not in get_args(OnFailure):
+        raise ConfigError(f"on_failure is one of {', '.join(get_args(OnFailure))}")
     return made
 
 

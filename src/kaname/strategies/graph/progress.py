@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from ...core.messages import ToolCall, ToolResult
@@ -48,7 +48,7 @@ class Call:
 
 
 class Progress:
-    """`take` what came of calls; `calls` are those to be made, or under way; when there are none, it is `over`."""
+    """`take` what came of calls; `calls` are those to be made, or under way; when there are none, all is done that can be."""
 
     def __init__(self, graph: Graph, params: Mapping[str, Any], prefix: str = "") -> None:
         self.graph, self.params, self._prefix = graph, params, prefix
@@ -64,7 +64,7 @@ class Progress:
         self._questions: deque[str] = deque()
         self._running: dict[str, ToolCall] = {}
         self._taken: set[str] = set()
-        self._flying: set[str] = set()
+        self._begun: set[str] = set()
         self._early: dict[str, ToolResult] = {}  # of undoings, which are not asked for before all else is done
         self._done: list[tuple[Node, int]] = []  # what could be undone, in the order in which it was done
         self._settling: deque[Node] = deque()
@@ -78,14 +78,15 @@ class Progress:
 
     # What came of calls
 
-    def take(self, results: dict[str, ToolResult]) -> None:
-        """Those that are new. The newest are last, so that a long run costs no more than a short one."""
+    def take(self, results: dict[str, ToolResult], started: Collection[str] = ()) -> None:
+        """The results that are new: the newest are last, so that a long run costs no more than a short one. `started`: calls
+        under way, now or when the process died; they are settled before anything else, whatever failed meanwhile."""
         new: list[str] = []
         for call_id in reversed(results):
             if call_id in self._taken:
                 break
             new.append(call_id)
-        self._flying |= set(new)  # what is done was begun, whatever failed before it was
+        self._begun = {*started, *new}  # what is done was begun, too
         for call_id in reversed(new):
             self._taken.add(call_id)
             self._running.pop(call_id, None)
@@ -95,17 +96,11 @@ class Progress:
                 self._leave_out()
             else:
                 self._early[call_id] = results[call_id]
-
-    def begun(self, started: Iterable[str]) -> None:
-        """These calls are under way, or were when the process died: they are settled before anything else, whatever failed. To
-        be told before results are taken, and after."""
-        self._flying = set(started)
-        for call_id in [one for one in started if one not in self._taken and one not in self._running]:
-            if call_id in self._calls:
-                waiting = self._queue if call_id in self._queue else self._questions
+        for call_id in [one for one in started if one in self._calls and one not in self._taken and one not in self._running]:
+            for waiting in (self._queue, self._questions):
                 if call_id in waiting:
                     waiting.remove(call_id)
-                self._running[call_id] = self._calls[call_id].call
+            self._running[call_id] = self._calls[call_id].call
 
     def _finished(self, call: Call, result: ToolResult) -> None:
         task = call.node.task
@@ -265,7 +260,7 @@ class Progress:
         if not self.failure:
             return
         for waiting in (self._queue, self._questions):
-            for call_id in [one for one in waiting if one not in self._flying and one not in self._taken]:
+            for call_id in [one for one in waiting if one not in self._begun and one not in self._taken]:
                 call = self._calls[call_id]
                 if call.kind != "undo" and call.node.task.when not in (ALWAYS, ON_FAILURE):
                     waiting.remove(call_id)
@@ -276,7 +271,7 @@ class Progress:
     @property
     def strangers(self) -> list[str]:
         """Calls of this run that no task of this graph makes: it is not the graph that the run began with."""
-        return [one for one in (*self._early, *self._flying) if one not in self._calls and not one.endswith("~")]
+        return [one for one in sorted({*self._early, *self._begun}) if one not in self._calls and not one.endswith("~")]
 
     def _is_alone(self) -> bool:
         return len(self._running) == 1 and self._calls[next(iter(self._running))].node.task.alone

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 from ...core.errors import ConfigError
 from ...core.state import State
@@ -13,13 +14,33 @@ from .expression import BadExpression
 from .progress import Progress
 from .task import Graph
 
+_MOST_KEPT = 64
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """What was folded so far of the states of the runs that were asked about last: one strategy may serve many runs at once."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[int, tuple[State, T]] = OrderedDict()
+
+    def of(self, state: State, make: Callable[[], T]) -> T:
+        known = self._held.get(id(state))
+        if known is None or known[0] is not state:
+            known = self._held[id(state)] = (state, make())
+            if len(self._held) > _MOST_KEPT:
+                self._held.popitem(last=False)
+        self._held.move_to_end(id(state))
+        return known[1]
+
 
 class GraphStrategy:
     """The parameters are the run's input: a JSON object."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._last: tuple[State, Progress] | None = None  # what was folded before, of the state that was asked about last
+        self._kept: Kept[Progress] = Kept()
 
     def next(self, state: State) -> Step:
         progress = self.progress(state)
@@ -36,12 +57,8 @@ class GraphStrategy:
 
     def progress(self, state: State) -> Progress:
         """How far it is, by the facts so far."""
-        if self._last is None or self._last[0] is not state:
-            self._last = state, Progress(self.graph, params_of(state))
-        progress = self._last[1]
-        progress.begun(state.started)
-        progress.take(state.results)
-        progress.begun(state.started)
+        progress = self._kept.of(state, lambda: Progress(self.graph, params_of(state)))
+        progress.take(state.results, state.started)
         if strangers := progress.strangers:
             raise ConfigError(
                 f"this run has calls that the workflow does not make ({', '.join(strangers[:5])}): it is not the one that it "

@@ -18,7 +18,7 @@ from .statement import QUOTES, Missing
 from .tables import Known, Table, small
 
 _NAME = r"[`\"'\[]?([\w.$]+)[`\"'\]]?"
-_LISTED = re.compile(r"show\s+(?:full\s+)?tables\b[^;]*|pragma\s+(?:main\.)?table_list|\.tables|\\dt?", re.IGNORECASE)
+_LISTED = re.compile(r"show\s+(?:full\s+)?tables|pragma\s+(?:main\.)?table_list|\.tables|\\dt?", re.IGNORECASE)
 _DESCRIBED = re.compile(
     rf"(?:(?:describe|desc)(?:\s+table)?|show\s+(?:full\s+)?(?:columns|fields)\s+(?:from|in)|\.schema|\\d)\s+{_NAME}"
     rf"|pragma\s+(?:main\.)?table_x?info\s*\(\s*{_NAME}\s*\)",

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from hashlib import sha256
 from html import escape
+from threading import get_ident
 from time import time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -76,7 +77,7 @@ class TokenFile:
 
     def _write(self, **parts: Any) -> None:
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-        beside = f"{self._path}.{os.getpid()}"
+        beside = f"{self._path}.{os.getpid()}-{get_ident()}"
         with open(os.open(beside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             json.dump({**self._read(), **parts}, file)
         os.replace(beside, self._path)
