@@ -248,6 +248,7 @@ async def test_catalogue_gives_nothing_but_names(tools, sources, engine):
         "SELECT apikey FROM sqlite_master, keys_hidden",
         "SELECT (SELECT apikey FROM keys_hidden) FROM information_schema.tables",
         "INSERT INTO sqlite_master VALUES (1)",
+        "DELETE FROM sqlite_master",
         "SELECT * FROM sqlite_master; DROP TABLE customers",
         "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT sum(n) FROM x, sqlite_master",
     ):
