@@ -2,8 +2,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 TESTS = Path(__file__).parent
+
+# The same examples each time, so that what lands does not depend on luck. `--hypothesis-profile explore` looks for new ones.
+settings.register_profile("steady", derandomize=True)
+settings.register_profile("explore", derandomize=False, print_blob=True)
+settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)

@@ -145,7 +145,7 @@ class Sections:
         self._in_channel = True
         if token == "constrain":
             return
-        if token == "message":
+        if token == "message" and self.found[-1].kind == "channel":
             head = self._line + self.found[-1].text
             tool = re.search(r"to=(?:functions\.)?([\w.\-]{1,80})", head)
             self.found[-1].pieces.clear()
