@@ -54,6 +54,7 @@ _SLOW += (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items):
     """Tests that share something large stay in one process: the local model, a PostgreSQL, the count of kills."""
     for item in items:

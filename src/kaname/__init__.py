@@ -181,9 +181,9 @@ if TYPE_CHECKING:
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
     from .policies.retry import Retry as Retry
     from .policies.tool_rules import ToolRule as ToolRule
+    from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep
-    from .strategies.orchestrate import EvaluationResult as EvaluationResult
     from .strategies.stop import cost as cost
     from .strategies.stop import deadline as deadline
     from .strategies.stop import max_steps as max_steps

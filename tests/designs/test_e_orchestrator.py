@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kaname import Agent, ConfigError, ScriptedModel, max_steps, tool
 from kaname.api.designs.orchestrator import AgentContext, AgentOrchestrator, ExecutionMonitor, TaskPlanner
 from kaname.api.figures import figures, rate
-from kaname.strategies.orchestrate import EvaluationResult
+from kaname.strategies.graph.asking import EvaluationResult
 
 DONE = []
 

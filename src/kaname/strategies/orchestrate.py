@@ -8,51 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import field, mutable, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
-from ..core.values import plain_text, read_json
+from ..core.values import plain_text
 from ..kernel.ports import Action
-from .graph.plan import PLAN, BadPlan, ExecutionPlan, graph_of, read_plan, told_plan
+from .graph.asking import EvaluationResult, Form, read_verdict
+from .graph.bounds import bounds_of
+from .graph.plan import BadPlan, ExecutionPlan, graph_of, read_plan, told_plan
 from .graph.progress import Progress
 from .graph.strategy import Kept
 from .graph.task import Graph, Use
 
-_VERDICT: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "is_successful": {"type": "boolean", "description": "the task is done"},
-        "should_retry": {"type": "boolean", "description": "another plan could do it"},
-        "feedback": {"type": "string", "description": "what the next plan has to do otherwise"},
-        "reason": {"type": "string", "description": "why it cannot be done, if it cannot"},
-        "answer": {"type": "string", "description": "the answer for the user, from the results"},
-    },
-    "required": ["is_successful", "should_retry", "feedback", "reason", "answer"],
-}
-PLANNING = """You plan how a task is done with tools. Answer with the plan alone, as JSON:
-{{"description": "…", "steps": [{{"name": "short_name", "tool_name": "…", "arguments": {{…}}, "depends_on": ["…"],
-"expected_outcome": "…"}}]}}
-In arguments, "${{name}}" is what the step of that name gave, "${{name.key}}" a part of it. Steps that do not wait for each
-other run at the same time. Use only these tools, and no more steps than the task needs:
-{tools}"""
-JUDGING = """You judge whether a task is done, by what its steps gave. Answer with JSON alone:
-{"is_successful": true or false, "should_retry": true if another plan could do it, "feedback": "what to do otherwise",
-"reason": "why it cannot be done", "answer": "the answer for the user, from the results alone"}"""
 _LONGEST = 2_000  # characters of one result, as the judge reads it
 
 
-@record
-class EvaluationResult:
-    is_successful: bool
-    should_retry: bool = False
-    feedback: str = ""
-    reason: str = ""
-    answer: str = ""
-
-
+Phase = Literal["planning", "execution", "monitoring", "evaluation", "completed", "cancelled"]
 Judge = Callable[[ExecutionPlan, Mapping[str, Mapping[str, Any]]], EvaluationResult | None]
 """A rule over a plan that was carried out, and what became of its steps; `None` if it has nothing to say. Pure."""
 
@@ -76,7 +50,10 @@ class Attempt:
 
 @record
 class Orchestrate:
-    """`misuse`: what is wrong with the use of a tool. `approve`: a person sees every plan before it is carried out."""
+    """`misuse`: what is wrong with the use of a tool. `approve`: a person sees every plan before it is carried out.
+
+    `limits`: of the whole run, by their kind: `deadline` in seconds, `budget` in dollars.
+    """
 
     tools: Mapping[str, Action]
     misuse: Callable[[Use], Iterable[str]]
@@ -85,7 +62,8 @@ class Orchestrate:
     judges: bool = True
     approve: bool = False
     rules: tuple[Judge, ...] = ()
-    planning: str = PLANNING
+    form: Callable[[], Form] = Form
+    limits: Callable[[], Mapping[str, float]] = dict
     only_plan: bool = False
     kept: Kept[list[Attempt]] = field(factory=Kept)
 
@@ -122,7 +100,9 @@ class Orchestrate:
             try:
                 attempt.plan = read_plan(written)
                 pure = {name for name, tool in self.tools.items() if tool.effect == "pure"}
-                attempt.graph = graph_of(attempt.plan, self.misuse, pure.__contains__)
+                graph = graph_of(attempt.plan, self.misuse, pure.__contains__)
+                self._check_time(graph)
+                attempt.graph = graph
             except BadPlan as problem:
                 attempt.problem = f"the plan cannot be carried out:\n{problem}"
         if attempt.graph is None or attempt.plan is None:
@@ -136,13 +116,27 @@ class Orchestrate:
             return CallTools(calls, as_completed=True)
         return self._judged(attempt, replies)
 
+    def _check_time(self, graph: Graph) -> None:
+        """What a plan allows its steps has to fit into the time of the whole."""
+        named, limit = bounds_of(graph, self.tools).named, self.limits().get("deadline")
+        if limit is not None and named > limit:
+            raise BadPlan(f"- the time limits of its steps come to {named:g} s, and the whole task has {limit:g} s")
+
+    def _bounds(self, graph: Graph) -> str:
+        limits = self.limits()
+        whole = [f"{limits['deadline']:g} s"] if "deadline" in limits else []
+        whole += [f"${limits['budget']:g}"] if "budget" in limits else []
+        return f"In all: {bounds_of(graph, self.tools)}." + (f" The task ends at {' or '.join(whole)}." if whole else "")
+
     def _approval(self, attempt: Attempt, state: State) -> Step | str | None:
         """`None`: it may be carried out."""
         assert attempt.plan is not None
+        assert attempt.graph is not None
         call_id = f"plan{attempt.number}?approve"  # no step can be called that
         if (said := state.results.get(call_id)) is None:
             effects = {name: tool.effect for name, tool in self.tools.items()}
-            question = f"{told_plan(attempt.plan, effects)}\nCarry it out? yes, no, or what should be otherwise"
+            told = f"{told_plan(attempt.plan, effects)}\n{self._bounds(attempt.graph)}"
+            question = f"{told}\nCarry it out? yes, no, or what should be otherwise"
             return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
         answer = plain_text(said.output).strip()
         if answer.lower() in ("yes", "y", "true", "はい"):
@@ -167,10 +161,15 @@ class Orchestrate:
                 return self._decided(attempt, verdict)
         if not self.judges:
             return self._decided(attempt, EvaluationResult(True))
+        note = f"{_done(attempt)}\nIs the task done?"
         if not replies:
-            note = f"{_done(attempt)}\nIs the task done?"
-            return CallModel(tools=False, schema=_VERDICT, note=note, instructions=JUDGING, shown=False)
-        return self._decided(attempt, _verdict(replies.pop(0)))
+            return self._ask_for_a_verdict(note)
+        if (verdict := read_verdict(replies.pop(0))) is not None:
+            return self._decided(attempt, verdict)
+        if not replies:
+            return self._ask_for_a_verdict(f"{note}\nThe last answer could not be read: answer with the JSON object alone.")
+        verdict = read_verdict(replies.pop(0))
+        return self._decided(attempt, verdict or EvaluationResult(False, True, "nobody could say whether the task was done"))
 
     def _decided(self, attempt: Attempt, verdict: EvaluationResult) -> Step | str:
         attempt.verdict = verdict
@@ -182,12 +181,36 @@ class Orchestrate:
         why = verdict.reason or verdict.feedback or "the evaluation says that it cannot be done, and not why"
         return Finish(Stop("cancelled", why), partial_output([attempt]))
 
+    def listed(self) -> list[Action]:
+        """The tools that a plan may use."""
+        return [tool for name, tool in self.tools.items() if name != self.ask and getattr(tool, "listed", True)]
+
     def _ask_for_a_plan(self, feedback: str) -> CallModel:
-        shown = [tool for name, tool in self.tools.items() if name != self.ask and getattr(tool, "listed", True)]
-        listed = "\n".join([f"- {one.name}: {one.description}. Arguments: {json.dumps(one.parameters)}" for one in shown])
+        listed = "\n".join(
+            [f"- {one.name}: {one.description}. Arguments: {json.dumps(one.parameters)}" for one in self.listed()]
+        )
         note = f"{feedback}\nWrite another plan. What is done need not be done again." if feedback else ""
-        told = self.planning.format(tools=listed)
-        return CallModel(tools=False, schema=PLAN, note=note, instructions=told, shown=False)
+        form = self.form()
+        told = form.planning.replace("{tools}", listed)
+        return CallModel(tools=False, schema=form.plan, note=note, instructions=told, shown=False)
+
+    def _ask_for_a_verdict(self, note: str) -> CallModel:
+        form = self.form()
+        return CallModel(tools=False, schema=form.verdict, note=note, instructions=form.judging, shown=False)
+
+
+def phase_of(attempts: list[Attempt], step: Step, state: State) -> Phase:
+    """Where a task is. A plan that a person is asked about is still being planned; evaluation by rules takes no time."""
+    stop = state.stop or (step.stop if isinstance(step, Finish) else None)
+    if stop is not None:
+        return "completed" if stop.kind == "completed" else "cancelled"
+    if isinstance(step, CallModel):
+        judged = not attempts or attempts[-1].problem or attempts[-1].verdict is not None
+        return "planning" if judged else "evaluation"
+    begun = attempts[-1].progress
+    if begun is None:
+        return "planning"
+    return "monitoring" if any(call.id in state.started or call.id in state.results for call in begun.made()) else "execution"
 
 
 def _calls(attempt: Attempt, attempts: list[Attempt], state: State) -> tuple[ToolCall, ...]:
@@ -227,18 +250,6 @@ def _done(attempt: Attempt) -> str:
         said = plain_text(node.output)[:_LONGEST] if node.status == "done" else f"{node.status} {node.error}"
         lines.append(f"- {step.name}: {said}" + (f" (expected: {step.expected_outcome})" if step.expected_outcome else ""))
     return "\n".join(lines)
-
-
-def _verdict(text: str) -> EvaluationResult:
-    """What cannot be read is no success: it is planned again."""
-    try:
-        held = read_json(text)
-    except ValueError:
-        held = {}
-    held = held if isinstance(held, Mapping) else {}
-    words = {name: str(held.get(name) or "") for name in ("feedback", "reason", "answer")}
-    retry = bool(held.get("should_retry", not held))
-    return EvaluationResult(held.get("is_successful") is True, retry, words["feedback"], words["reason"], words["answer"])
 
 
 def partial_output(attempts: list[Attempt]) -> Any:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...core.errors import AgentError, ConfigError
-from ...core.record import record, replace
+from ...core.messages import ToolSpec
+from ...core.record import field, record, replace
 from ...core.state import State
-from ...core.steps import Stop
+from ...core.steps import Step, Stop
 from ...kernel.load import load
-from ...kernel.ports import Journal, Policy
+from ...kernel.ports import Action, Journal, Policy
+from ...models.prompted.choice_schema import choice_schema
 from ...policies.timeout import Deadline, Timeout
+from ...strategies.graph.asking import EvaluationResult, Form, simple_form
 from ...strategies.graph.plan import ExecutionPlan
-from ...strategies.orchestrate import PLANNING, Attempt, EvaluationResult, Judge, Orchestrate, partial_output
-from ...strategies.stop import max_steps, no_repeats
+from ...strategies.orchestrate import Attempt, Judge, Orchestrate, Phase, partial_output, phase_of
+from ...strategies.stop import Rule, max_steps, no_repeats
 from ...tools.registry import ToolRegistry
 from ..agent import Agent
 from ..run import Run
 from ..workflow.actions import ASK, AskPerson
 from ..workflow.misuse import misuse
+
+_REFERENCE = {"type": "string", "pattern": r"^\$\{step[0-9]{1,2}\}$"}
 
 
 @record
@@ -54,17 +58,24 @@ class AgentContext:
     run_id: str = ""
     usage: Any = None
     progress: float = 0.0  # of the current plan: 0 to 1
+    phase: Phase = "planning"
+    questions: Mapping[str, str] = field(factory=dict)  # what it waits for, by the key to answer with
 
 
 @record
 class TaskPlanner:
-    """Who plans: a model, and how it is told to. `approve`: a person sees every plan before it is carried out."""
+    """Who plans: a model, and how it is told to. `approve`: a person sees every plan before it is carried out.
+
+    `form`: "full", or "simple" for small models: calls in their order, without names; by itself, what suits the model.
+    `instructions`: your own words, with `{tools}` where their list stands.
+    """
 
     model: Any
     tools: Iterable[Any] = ()
-    instructions: str = PLANNING
+    instructions: str = ""
     max_revisions: int = 3
     approve: bool = False
+    form: Literal["full", "simple"] | None = None
 
     async def generate_plan(self, context: AgentContext) -> ExecutionPlan:
         """A plan that fits the tools, for what the context asks; nothing is carried out."""
@@ -136,8 +147,21 @@ class AgentOrchestrator:
             self.monitor.judge,
             self.planner.approve,
             self.monitor.rules,
-            self.planner.instructions,
+            self._form,
+            self._limits,
         )
+
+    def _limits(self) -> dict[str, float]:
+        rules = [rule for rule in self.agent.recipe.stops if isinstance(rule, Rule) and rule.kind in ("deadline", "budget")]
+        return {rule.kind: rule.limit for rule in rules if rule.limit is not None}
+
+    def _form(self) -> Form:
+        """A model that is held to a schema when it calls tools gets the simple form, and is held to a schema there too."""
+        small = getattr(self.agent.recipe.model, "tool_mode", "") in ("constrained", "text")
+        form = Form()
+        if (self.planner.form or ("simple" if small else "full")) == "simple":
+            form = simple_form(choice_schema(tuple([_with_references(tool) for tool in self.strategy.listed()]), ""))
+        return replace(form, planning=self.planner.instructions) if self.planner.instructions else form
 
     @cached_property
     def agent(self) -> Agent[Any]:
@@ -164,25 +188,35 @@ class AgentOrchestrator:
     async def execute_task(self, user_input: str, **options: Any) -> ExecutionResult:
         """Do it to its end: completed, or cancelled with a reason; or waiting, if a person has to be asked first."""
         run = self.run(user_input, **options)
-        with suppress(AgentError):  # a model that fails ends the run with that reason, and what there is by then is kept
-            await run
-        context = await self.context(run.run_id)
+        try:
+            state = (await run).state
+        except AgentError:  # a model that fails ends the run with that reason, and what there is by then is kept
+            state = await load(self.agent.journal, run.run_id)
+        context = context_of(state, run.run_id, *self.strategy.course(state))
         last = context.execution_history[-1] if context.execution_history else ExecutionResult(None, {})
         return replace(
             last,
             output=context.output,
             is_successful=context.is_completed,
-            reason=context.cancellation_reason,
+            reason=context.cancellation_reason
+            or "; ".join([f"it waits for an answer: {one}" for one in context.questions.values()]),
             context=context,
         )
 
     async def context(self, run_id: str) -> AgentContext:
         """How far a task is, here or in another process."""
         state = await load(self.agent.journal, run_id)
-        return context_of(state, run_id, self.strategy.course(state)[0])
+        return context_of(state, run_id, *self.strategy.course(state))
 
 
-def context_of(state: State, run_id: str, attempts: list[Attempt]) -> AgentContext:
+def _with_references(tool: Action) -> ToolSpec:
+    """What another step gave may stand for any argument, not only for a text."""
+    properties = tool.parameters.get("properties") or {}
+    taken = {name: one if one.get("type") == "string" else {"anyOf": [one, _REFERENCE]} for name, one in properties.items()}
+    return ToolSpec(tool.name, tool.description, {**tool.parameters, "properties": taken})
+
+
+def context_of(state: State, run_id: str, attempts: list[Attempt], step: Step) -> AgentContext:
     history = [ExecutionResult(one.plan, one.progress.told() if one.progress else {}, one.problem) for one in attempts]
     feedback = [one.problem or (one.verdict.feedback if one.verdict else "") for one in attempts]
     plans = [one for one in attempts if one.progress is not None]
@@ -201,4 +235,6 @@ def context_of(state: State, run_id: str, attempts: list[Attempt]) -> AgentConte
         run_id,
         state.usage,
         0.0 if done is None else done.settled / max(1, len(done.nodes)),
+        phase_of(attempts, step, state),
+        {key: asked.prompt for key, asked in state.questions.items()},
     )

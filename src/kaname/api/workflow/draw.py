@@ -15,29 +15,10 @@ _FILLS = {"waiting": "#fff", "running": "#fff4d6", "done": "#e6f4ea", "failed": 
 _HIGH, _GAP_X, _GAP_Y, _EDGE = 44, 56, 22, 20
 
 
-def levels(graph: Graph) -> list[list[Task]]:
-    """Tasks by the longest way to them."""
-    known = graph.by_name
-    waits = {task.name: [name for name in graph.waits_for(task, known) if name in known] for task in graph.tasks}
-    depth: dict[str, int] = {}
-    left = dict(waits)
-    while left:
-        ready = [name for name, others in left.items() if all(other in depth for other in others)]
-        if not ready:
-            break  # a circle, which the check tells
-        for name in ready:
-            depth[name] = 1 + max([depth[other] for other in left.pop(name)], default=-1)
-    rows: list[list[Task]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
-    for task in graph.tasks:
-        if task.name in depth:
-            rows[depth[task.name]].append(task)
-    return rows
-
-
 def terminal(graph: Graph, progress: Progress | None = None) -> str:
     """A line a task, in an order in which it could be done, with what it waits for."""
     known, lines = graph.by_name, [graph.name]
-    for row in levels(graph):
+    for row in graph.levels():
         for task in row:
             waits = ", ".join(graph.waits_for(task, known))
             lines.append(f"  {_sign(task, progress)}{task.name}: {_does(task)}" + (f"  ← {waits}" if waits else ""))
@@ -60,7 +41,7 @@ def mermaid(graph: Graph, progress: Progress | None = None) -> str:
 
 
 def svg(graph: Graph, progress: Progress | None = None) -> str:
-    rows, known = levels(graph), graph.by_name
+    rows, known = graph.levels(), graph.by_name
     places: dict[str, tuple[float, float, float]] = {}
     width = max([sum(_wide(task) + _GAP_X for task in row) - _GAP_X for row in rows], default=0) + 2 * _EDGE
     for number, row in enumerate(rows):

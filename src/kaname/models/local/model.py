@@ -71,7 +71,7 @@ class Local:
         self._plan = _Plan(str(found.resolve()), context, chosen)
         self.model, self.name = found.stem, f"local/{found.stem}"
         self.settings = {**_CAREFUL, **(settings or {})}
-        self._tool_mode: ToolMode = tool_mode
+        self.tool_mode: ToolMode = tool_mode
         self._served: OpenAI | None = None
         self._key = ""  # of the server that this one speaks to
 
@@ -93,7 +93,7 @@ class Local:
                 settings=self.settings,
                 timeouts=_SLOW,
                 price=_FREE,
-                tool_mode=self._tool_mode,
+                tool_mode=self.tool_mode,
             )
         return await self._served.reply(request, emit)
 

@@ -186,17 +186,18 @@ def _number(value: Any) -> Any:
 
 @record
 class Text:
-    """A text with holes: strings and expressions by turns."""
+    """A text with holes: strings and expressions by turns. `sole`: what holds a single value is told as that value."""
 
     pieces: tuple[str | Expression, ...]
+    sole: bool = False
 
 
-def template(value: Any) -> Any:
+def template(value: Any, *, sole: bool = False) -> Any:
     """The value with an `Expression` or a `Text` in the place of every text with `${…}`; `$${` is a plain `${`."""
     if isinstance(value, Mapping):
-        return {str(name): template(one) for name, one in value.items()}
+        return {str(name): template(one, sole=sole) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [template(one) for one in value]
+        return [template(one, sole=sole) for one in value]
     if not isinstance(value, str) or "${" not in value:
         return value
     pieces, place = list[str | Expression](), 0
@@ -210,7 +211,7 @@ def template(value: Any) -> Any:
         raise BadExpression(f"'${{' is not closed in {value[:60]!r}")
     if len(kept) == 1 and isinstance(kept[0], Expression):
         return kept[0]
-    return Text(tuple(kept)) if any(isinstance(piece, Expression) for piece in kept) else "".join(map(str, kept))
+    return Text(tuple(kept), sole) if any(isinstance(piece, Expression) for piece in kept) else "".join(map(str, kept))
 
 
 def filled(value: Any, data: Mapping[str, Any]) -> Any:
@@ -218,12 +219,20 @@ def filled(value: Any, data: Mapping[str, Any]) -> Any:
     match value:
         case Expression():
             return value.value(data)
-        case Text(pieces):
-            return "".join([plain_text(piece.value(data)) if isinstance(piece, Expression) else piece for piece in pieces])
+        case Text(pieces, sole):
+            told = [piece if isinstance(piece, str) else piece.value(data) for piece in pieces]
+            return "".join([plain_text(_sole(one) if sole else one) for one in told])
         case Mapping():
             return {name: filled(one, data) for name, one in value.items()}
         case list() | tuple():
             return [filled(one, data) for one in value]
+    return value
+
+
+def _sole(value: Any) -> Any:
+    """A table of one row and one column is the number that stands in it."""
+    while isinstance(value, Mapping | list) and len(value) == 1:
+        (value,) = value.values() if isinstance(value, Mapping) else value
     return value
 
 
@@ -232,7 +241,7 @@ def expressions(value: Any) -> Iterator[Expression]:
     match value:
         case Expression():
             yield value
-        case Text(pieces):
+        case Text(pieces, _):
             yield from [piece for piece in pieces if isinstance(piece, Expression)]
         case Mapping():
             for one in value.values():

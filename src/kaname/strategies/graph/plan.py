@@ -12,30 +12,7 @@ from .check import problems
 from .expression import BadExpression, template
 from .task import Graph, Task, Use
 
-_TEXT = {"type": "string"}
 _MOST_STEPS = 200
-PLAN: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "description": {**_TEXT, "description": "what the plan does, in a sentence"},
-        "steps": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "name": {**_TEXT, "description": "a short name of its own: letters, digits and _"},
-                    "tool_name": {**_TEXT, "description": "one of the tools"},
-                    "arguments": {"type": "object", "description": "its arguments; ${name} stands for what that step gave"},
-                    "depends_on": {"type": "array", "items": _TEXT, "description": "steps that have to be done before"},
-                    "expected_outcome": {**_TEXT, "description": "what should come of it"},
-                    "timeout": {"type": "number", "description": "seconds"},
-                },
-                "required": ["name", "tool_name", "arguments"],
-            },
-        },
-    },
-    "required": ["description", "steps"],
-}
 
 
 @record
@@ -77,10 +54,10 @@ def read_plan(text: str) -> ExecutionPlan:
 
 
 def _step(given: Mapping[str, Any], number: int) -> ExecutionStep:
-    args, after = given.get("arguments"), given.get("depends_on")
+    args, after = given.get("arguments", given.get("args")), given.get("depends_on")
     limit = given.get("timeout")
     return ExecutionStep(
-        str(given.get("tool_name", "")),
+        str(given.get("tool_name") or given.get("tool") or ""),
         args if isinstance(args, Mapping) else {},
         str(given.get("expected_outcome") or ""),
         float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0 else None,
@@ -94,7 +71,7 @@ def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pur
     tasks, wrong = list[Task](), list[str]()
     for step in plan.steps:
         try:
-            use = Use(step.tool_name, template(step.arguments))
+            use = Use(step.tool_name, template(step.arguments, sole=True))
         except BadExpression as problem:
             wrong.append(f"{step.name}: {problem}")
             continue

@@ -77,6 +77,23 @@ class Graph:
         spoken = [name for one in task.expressions() for name in _spoken(one) if name in known and name != task.name]
         return tuple(dict.fromkeys([*task.after, *spoken]))
 
+    def levels(self) -> list[list[Task]]:
+        """Tasks by the longest way to them."""
+        known = self.by_name
+        left = {task.name: [name for name in self.waits_for(task, known) if name in known] for task in self.tasks}
+        depth: dict[str, int] = {}
+        while left:
+            ready = [name for name, others in left.items() if all(other in depth for other in others)]
+            if not ready:
+                break  # a circle, which the check tells
+            for name in ready:
+                depth[name] = 1 + max([depth[other] for other in left.pop(name)], default=-1)
+        rows: list[list[Task]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
+        for task in self.tasks:
+            if task.name in depth:
+                rows[depth[task.name]].append(task)
+        return rows
+
 
 def _spoken(expression: Expression) -> Iterator[str]:
     """The tasks an expression may mean: its names, and `steps.NAME`, `steps["NAME"]`."""

@@ -1,0 +1,107 @@
+"""How a model is asked for a plan and for a verdict: in full, or in a simple form that small models manage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.record import record
+from ...core.values import read_json
+
+_TEXT = {"type": "string"}
+_PLAN: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "description": {**_TEXT, "description": "what the plan does, in a sentence"},
+        "steps": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {**_TEXT, "description": "a short name of its own: letters, digits and _"},
+                    "tool_name": {**_TEXT, "description": "one of the tools"},
+                    "arguments": {"type": "object", "description": "its arguments; ${name} stands for what that step gave"},
+                    "depends_on": {"type": "array", "items": _TEXT, "description": "steps that have to be done before"},
+                    "expected_outcome": {**_TEXT, "description": "what should come of it"},
+                    "timeout": {"type": "number", "description": "seconds"},
+                },
+                "required": ["name", "tool_name", "arguments"],
+            },
+        },
+    },
+    "required": ["description", "steps"],
+}
+_VERDICT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "is_successful": {"type": "boolean", "description": "the task is done"},
+        "should_retry": {"type": "boolean", "description": "another plan could do it"},
+        "feedback": {**_TEXT, "description": "what the next plan has to do otherwise"},
+        "reason": {**_TEXT, "description": "why it cannot be done, if it cannot"},
+        "answer": {**_TEXT, "description": "the answer for the user, from the results"},
+    },
+    "required": ["is_successful", "should_retry", "feedback", "reason", "answer"],
+}
+_PLANNING = """You plan how a task is done with tools. Answer with the plan alone, as JSON:
+{"description": "…", "steps": [{"name": "short_name", "tool_name": "…", "arguments": {…}, "depends_on": ["…"],
+"expected_outcome": "…"}]}
+In arguments, "${name}" is what the step of that name gave, "${name.key}" a part of it. Steps that do not wait for each
+other run at the same time. Use only these tools, and no more steps than the task needs:
+{tools}"""
+_JUDGING = """You judge whether a task is done, by what its steps gave. Answer with JSON alone:
+{"is_successful": true or false, "should_retry": true if another plan could do it, "feedback": "what to do otherwise",
+"reason": "why it cannot be done", "answer": "the answer for the user, from the results alone"}"""
+_SIMPLE_PLANNING = """List the tool calls that the task needs, in order, as JSON: {"steps": [{"tool": "…", "args": {…}}]}
+"${step1}" stands for what the first call gave, "${step2}" for the second: a later call uses it in place of a number that is
+not known yet. For example, "What do 3 tickets cost?" with the tools price_list and calculator:
+{"steps": [{"tool": "price_list", "args": {"item": "ticket"}}, {"tool": "calculator", "args": {"expression": "3 * ${step1}"}}]}
+The tools:
+{tools}"""
+_SIMPLE_JUDGING = """Answer the task from what the steps gave, in one sentence, as JSON:
+{"answer": "…", "is_successful": true if the results hold the answer, else false, "feedback": "what is missing, if anything"}"""
+_SIMPLE_VERDICT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"answer": _TEXT, "is_successful": {"type": "boolean"}, "feedback": _TEXT},
+    "required": ["answer", "is_successful", "feedback"],
+}
+
+
+@record
+class Form:
+    """`planning`, `judging`: the instructions; `{tools}` in the first stands for their list. `plan`, `verdict`: the schemas."""
+
+    planning: str = _PLANNING
+    plan: Mapping[str, Any] = _PLAN
+    judging: str = _JUDGING
+    verdict: Mapping[str, Any] = _VERDICT
+
+
+def simple_form(step: Mapping[str, Any]) -> Form:
+    """`step`: the schema of one call. Steps have no names and no dependencies of their own: both follow from their order."""
+    shared = {key: value for key, value in step.items() if key == "$defs"}
+    item = {key: value for key, value in step.items() if key != "$defs"}
+    steps = {"type": "array", "items": item, "minItems": 1, "maxItems": 8}
+    plan = {"type": "object", "properties": {"steps": steps}, "required": ["steps"], **shared}
+    return Form(_SIMPLE_PLANNING, plan, _SIMPLE_JUDGING, _SIMPLE_VERDICT)
+
+
+@record
+class EvaluationResult:
+    is_successful: bool
+    should_retry: bool = False
+    feedback: str = ""
+    reason: str = ""
+    answer: str = ""
+
+
+def read_verdict(text: str) -> EvaluationResult | None:
+    """`None`: it cannot be read."""
+    try:
+        held = read_json(text)
+    except ValueError:
+        return None
+    if not isinstance(held, Mapping) or not isinstance(held.get("is_successful"), bool):
+        return None
+    words = {name: str(held.get(name) or "") for name in ("feedback", "reason", "answer")}
+    retry = held.get("should_retry", True) is True
+    return EvaluationResult(held["is_successful"], retry, words["feedback"], words["reason"], words["answer"])

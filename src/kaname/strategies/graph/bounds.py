@@ -1,0 +1,69 @@
+"""What a graph can come to at most, seen before anything runs: calls, time, and what it does to the world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...core.record import record
+from ...kernel.ports import Action
+from .task import Graph, Task
+
+
+@record
+class Bounds:
+    """`calls` and `seconds` are `None` where there is no bound: a list of unknown length, a task without a time limit.
+
+    `named`: seconds by the time limits that the tasks themselves name. `effects`: by the name of a task, what it does.
+    """
+
+    calls: int | None
+    seconds: float | None
+    named: float
+    effects: Mapping[str, str]
+
+    def __str__(self) -> str:
+        calls = "an unknown number of calls" if self.calls is None else f"at most {self.calls} call{'s' * (self.calls != 1)}"
+        time = "no time limit of its own" if self.seconds is None else f"at most {self.seconds:g} s"
+        done = ", ".join([f"{name} ({effect})" for name, effect in self.effects.items()])
+        return f"{calls}, {time}; " + (f"has effects: {done}" if done else "changes nothing")
+
+
+def bounds_of(graph: Graph, tools: Mapping[str, Action]) -> Bounds:
+    known = graph.by_name
+    whole: dict[str, float | None] = {}
+    named: dict[str, float] = {}
+    for task in [task for row in graph.levels() for task in row]:
+        waits = [name for name in graph.waits_for(task, known) if name in whole]
+        own, before = _seconds(task, tools), [whole[name] for name in waits]
+        longest = [one for one in before if one is not None]
+        whole[task.name] = None if own is None or len(longest) < len(before) else own + max(longest, default=0.0)
+        named[task.name] = (task.timeout or 0.0) + max([named[name] for name in waits], default=0.0)
+    calls = [_calls(task) for task in graph.tasks]
+    ends = list(whole.values())
+    return Bounds(
+        None if None in calls else sum([one or 0 for one in calls]),
+        None if None in ends else max([one or 0.0 for one in ends], default=0.0),
+        max(named.values(), default=0.0),
+        {task.name: tools[task.use.tool].effect for task in graph.tasks if _changes(task, tools)},
+    )
+
+
+def _calls(task: Task) -> int | None:
+    if task.each is not None and not isinstance(task.each, list):
+        return None
+    items = 1 if task.each is None else len(task.each)
+    return int(items * task.rounds * (1 + task.retries) + (task.fallback is not None))
+
+
+def _seconds(task: Task, tools: Mapping[str, Action]) -> float | None:
+    """Of one task, with all its tries and rounds; a person takes the time that he takes."""
+    uses = [task.use, *([task.fallback] if task.fallback is not None else [])]
+    limits = [task.timeout or getattr(tools.get(use.tool), "timeout", None) for use in uses]
+    if task.person or task.each is not None or None in limits:
+        return None
+    tried = task.rounds * ((1 + task.retries) * (limits[0] or 0.0) + task.retries * task.retry_delay)
+    return tried + sum([one or 0.0 for one in limits[1:]])
+
+
+def _changes(task: Task, tools: Mapping[str, Action]) -> bool:
+    return task.use.tool in tools and tools[task.use.tool].effect != "pure" and not task.person
