@@ -54,12 +54,12 @@ async def test_a_new_one_is_one_class():
 @pytest.mark.parametrize("name", ADAPTERS)
 async def test_a_failing_model_gives_its_own_exception_and_its_own_chunk(name):
     _, make = ADAPTERS[name]
-    async with WireServer(lambda _: status(429, "slow down", retry_after=2)) as server:
+    async with WireServer(lambda _: status(429, "slow down", retry_after=0.1)) as server:
         agent = Agent(make(server.url), journal="memory")
         with pytest.raises(errors.RateLimited, match="slow down") as caught:
             await agent.run("hi")
         assert isinstance(caught.value, ModelError)
-        assert caught.value.retry_after == 2.0
+        assert caught.value.retry_after == 0.1
         seen = []
         with pytest.raises(ModelError):
             async for chunk in agent.run("hi"):

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaname import Agent, ConfigError, ScriptedModel, max_steps, tool
+from kaname import Agent, ConfigError, ScriptedModel, cost, deadline, max_steps, tool
 from kaname.api.designs.orchestrator import AgentContext, AgentOrchestrator, ExecutionMonitor, TaskPlanner
 from kaname.api.figures import figures, rate
+from kaname.core.messages import ModelReply, assistant
 from kaname.strategies.graph.asking import EvaluationResult
 
 DONE = []
@@ -85,6 +86,85 @@ async def test_e2_bad_plan_is_sent_back_before_anything_runs():
     for words in ("there is no tool 'prise'", "buy wants an argument 'yen'", "there is no task 'x'", "there is no 'nobody'"):
         assert words in seen[1]
     assert context.execution_history[0].problem
+
+
+@tool(effect="pure")
+def stock(item: str, shops: int = 1) -> dict:
+    """How many there are, as a table."""
+    return {"rows": [{"item": item, "pieces": 7 * shops}]}
+
+
+@tool(effect="pure")
+def count(sql: str) -> dict:
+    """One number, as a table."""
+    return {"rows": [{"n": 40}]}
+
+
+@tool(effect="pure")
+def work_out(expression: str, times: int = 1) -> int:
+    """Arithmetic."""
+    DONE.append(expression)
+    return eval(expression, {}) * times
+
+
+@pytest.mark.requirement("E2")
+async def test_e2_small_model_plans_in_a_simple_form():
+    seen = []
+
+    class Small:
+        name, tool_mode = "small", "constrained"
+
+        async def reply(self, request, emit):
+            seen.append(request)
+            if len(seen) == 1:
+                sold = "${step1} - ${step2[0].pieces}"
+                calls = [("count", {"sql": "…"}), ("stock", {"item": "tea"}), ("work_out", {"expression": sold})]
+                return ModelReply(assistant(json.dumps({"steps": [{"tool": name, "args": args} for name, args in calls]})))
+            return ModelReply(assistant(json.dumps({"answer": "33 cups were sold", "is_successful": True, "feedback": ""})))
+
+    made = AgentOrchestrator(TaskPlanner(Small(), [count, stock, work_out]), None, "memory")
+    result = await made.execute_task("How many were sold?")
+    assert DONE == ["40 - 7"], "what holds a single value is that value"
+    assert (result.is_successful, result.output) == (True, "33 cups were sold")
+    forms = seen[0].schema["properties"]["steps"]["items"]["anyOf"]
+    assert [form["properties"]["tool"]["const"] for form in forms] == ["count", "stock", "work_out"]
+    assert {"type": "integer", "default": 1} in forms[2]["properties"]["args"]["properties"]["times"]["anyOf"]
+    assert "depends_on" not in seen[0].messages[0].text
+
+
+async def test_form_of_plans_can_be_chosen():
+    seen = []
+
+    def script(request):
+        seen.append(request)
+        return GOOD if len(seen) == 1 else json.dumps({"answer": "tea", "is_successful": True, "feedback": ""})
+
+    planner = TaskPlanner(ScriptedModel(script), [price, buy], form="simple", instructions="Plan with:\n{tools}")
+    result = await AgentOrchestrator(planner, None, "memory").execute_task("Buy tea.")
+    assert result.output == "tea", "a plan in the full form is understood as well"
+    assert seen[0].messages[0].text.startswith("Plan with:\n- price: The price of an item.")
+
+
+async def test_time_limits_of_a_plan_fit_into_the_whole():
+    hasty = [{**one, "timeout": 40} for one in json.loads(GOOD)["steps"]]
+    seen = []
+
+    def script(request):
+        seen.append(request.messages[-1].text)
+        return [plan(*hasty), GOOD, verdict(True)][len(seen) - 1]
+
+    made = orchestrator(script, stops=deadline("60s") | cost("$2"), approve=True)
+    waiting = await made.execute_task("Buy tea.")
+    assert "the time limits of its steps come to 80 s, and the whole task has 60 s" in seen[1]
+    assert "In all: at most 2 calls, at most 600 s; has effects: order (irreversible)" in waiting.reason
+    assert "The task ends at 60 s or $2." in waiting.reason
+    assert (waiting.context.phase, list(waiting.context.questions)) == ("planning", ["task:plan2?approve"])
+    assert (await made.resume(waiting.context.run_id, dict.fromkeys(waiting.context.questions, "yes"))).completed
+
+
+async def test_verdict_that_cannot_be_read_is_asked_for_again_and_costs_no_plan():
+    context = (await orchestrator([GOOD, "It is done, I think.", verdict(True, answer="ok")]).execute_task("Buy tea.")).context
+    assert (context.output, len(context.execution_history), DONE.count(("price", "tea"))) == ("ok", 1, 1)
 
 
 @pytest.mark.requirement("E2")

@@ -1,6 +1,7 @@
 """Design E's diagram of states: every arrow is taken, no other is possible, and a task always ends, whatever befalls it."""
 
 import asyncio
+import itertools
 import json
 from contextlib import closing
 from functools import reduce
@@ -169,7 +170,7 @@ class World:
         phases = self.phases()
         assert phases[0] == "planning"
         assert phases[-1] in ("completed", "cancelled")
-        assert {*zip(phases, phases[1:], strict=False)} <= ARROWS | BY_RULE | CANCELLED | KNOWN
+        assert {*itertools.pairwise(phases)} <= ARROWS | BY_RULE | CANCELLED | KNOWN
         for one in context.execution_history:
             if {"a", "b", "c"} <= set(one.steps) and one.steps["c"]["status"] == "done":
                 assert one.steps["a"]["status"] == one.steps["b"]["status"] == "done", "nothing before what it waits for"
@@ -242,7 +243,7 @@ def run_of(*answers):
         world.end()
         world.check()
         phases = world.phases()
-    return {*zip(phases, phases[1:], strict=False)}
+    return {*itertools.pairwise(phases)}
 
 
 @pytest.mark.requirement("E1")

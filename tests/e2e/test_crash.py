@@ -11,12 +11,15 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "agent", ["parallel", "approvals", "timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated"]
+    ("agent", "deaths"),
+    [
+        *[(name, 1) for name in ("timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated")],
+        *[(name, deaths) for name in ("parallel", "approvals") for deaths in (1, 2)],
+    ],
 )
-@pytest.mark.parametrize("deaths", [1, 2])
 def test_killed_at_every_fact(agent, deaths):
-    report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, random_kills=20 if deaths == 1 else 0)
-    assert report.kills >= 30, "ten of these make the 300 that are promised"
+    report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, random_kills=12 if deaths == 1 else 0)
+    assert report.kills >= 25, "nine of these and a workflow make the 300 that are promised"
     assert report.problems == ()
     assert report.kills >= report.facts * 2
     if agent == "with_a_bank":

@@ -59,7 +59,6 @@ for line in sys.stdin:
             time.sleep(wait); out({"jsonrpc": "2.0", "id": i, "result": {"content": [text]}})
         threading.Thread(target=say).start()
         if mode == "once": time.sleep(0.2); os._exit(3)
-    elif mode == "pid": continue
     elif method == "server/discover" and mode != "mute":
         out({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "Method not found"}})
 if mode == "pid":

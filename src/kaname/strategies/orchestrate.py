@@ -161,7 +161,7 @@ class Orchestrate:
                 return self._decided(attempt, verdict)
         if not self.judges:
             return self._decided(attempt, EvaluationResult(True))
-        note = f"{_done(attempt)}\nIs the task done?"
+        note = f"{_done(attempt)}\n{self.form().done}"
         if not replies:
             return self._ask_for_a_verdict(note)
         if (verdict := read_verdict(replies.pop(0))) is not None:
@@ -189,8 +189,8 @@ class Orchestrate:
         listed = "\n".join(
             [f"- {one.name}: {one.description}. Arguments: {json.dumps(one.parameters)}" for one in self.listed()]
         )
-        note = f"{feedback}\nWrite another plan. What is done need not be done again." if feedback else ""
         form = self.form()
+        note = f"{feedback}\n{form.again}" if feedback else ""
         told = form.planning.replace("{tools}", listed)
         return CallModel(tools=False, schema=form.plan, note=note, instructions=told, shown=False)
 

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,8 @@ class Trial:
         if (child := os.fork()) == 0:
             os.environ["KANAME_CRASH_FOLDER"] = str(self.folder)
             try:
-                told.write_text(json.dumps(live(self.make_agent(), self.order["input"], self.folder, death, answers)))
+                outcome = live(self.make_agent(), self.order["input"], self.folder, death, answers)
+                told.write_text(json.dumps({**outcome, "modules": list(sys.modules)}))
             except BaseException:  # noqa: BLE001  a child process ends here, whatever happened in it
                 told.write_text(json.dumps({"error": traceback.format_exc()}))
             os._exit(0)
@@ -118,8 +120,8 @@ class Trial:
         facts: list[str] = in_child(lambda: asyncio.run(read()), self.folder / "facts.json")
         return facts
 
-    def judge(self, peaceful: Trial) -> None:
-        """Hold it against the run that was left in peace."""
+    def judge(self, peaceful: Trial, wanted: list[str]) -> None:
+        """Hold it against the run that was left in peace, and its facts."""
         facts = self.facts()
         if facts[: len(self.before_death)] != self.before_death:
             self.problems.append(f"{self.name}: recorded facts changed or went missing")
@@ -127,9 +129,9 @@ class Trial:
             self.problems.append(f"{self.name}: ended {self.outcome['stop']}, not {peaceful.outcome['stop']}")
         if self.order["same_output"] and self.outcome and self.outcome["output"] != peaceful.outcome["output"]:
             self.problems.append(f"{self.name}: answered {self.outcome['output']}, not {peaceful.outcome['output']}")
-        self.problems += [f"{self.name}: {problem}" for problem in (*self._repeated(facts, peaceful), *self._effects())]
+        self.problems += [f"{self.name}: {problem}" for problem in (*self._repeated(facts, wanted), *self._effects())]
 
-    def _repeated(self, facts: list[str], peaceful: Trial) -> Iterator[str]:
+    def _repeated(self, facts: list[str], peaceful: list[str]) -> Iterator[str]:
         finished: set[str] = set()
         replies = 0
         for data in map(json.loads, facts):
@@ -141,7 +143,7 @@ class Trial:
                 if body["result"]["call_id"] in finished:
                     yield f"call {body['result']['call_id']} finished twice"
                 finished.add(body["result"]["call_id"])
-        wanted = sum(json.loads(fact)["type"] == ModelReplied.__name__ for fact in peaceful.facts())
+        wanted = sum(json.loads(fact)["type"] == ModelReplied.__name__ for fact in peaceful)
         if self.order["same_output"] and replies != wanted:
             yield f"{replies} model replies recorded, {wanted} without a death"
 
@@ -191,14 +193,18 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
     took = time.monotonic() - begun
     if peaceful.problems:
         raise SystemExit(peaceful.problems[0])
-    facts = len(peaceful.facts())
+    for name in peaceful.outcome["modules"]:
+        with suppress(ImportError):
+            importlib.import_module(name)  # once, for all the lives to come
+    wanted = peaceful.facts()
+    facts = len(wanted)
     deaths = [Death(moment, fact) for fact in range(1, facts + 1) for moment in order["moments"]]
     deaths += [random_death(took, seed) for seed in range(order["random_kills"])]
     trials: list[Trial] = []
     for death in deaths:
         name = f"{death.moment}-{death.fact}" if death.moment else f"random-{len(trials)}-at-{death.seconds:.3f}s"
         trial = Trial(order, make_agent, name, death).run()
-        trial.judge(peaceful)
+        trial.judge(peaceful, wanted)
         trials.append(trial)
         if death.moment and not trial.kills:
             trial.problems.append(f"{name}: nobody died there, so nothing was shown")
@@ -216,7 +222,6 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     order = json.loads(sys.stdin.read())
     sys.path[:] = order["path"]
-    importlib.import_module("pydantic")  # once, for all the lives to come
     report = sweep(order)
     (Path(order["folder"]) / "report.json").write_text(json.dumps(report))
 

@@ -51,7 +51,8 @@ other run at the same time. Use only these tools, and no more steps than the tas
 _JUDGING = """You judge whether a task is done, by what its steps gave. Answer with JSON alone:
 {"is_successful": true or false, "should_retry": true if another plan could do it, "feedback": "what to do otherwise",
 "reason": "why it cannot be done", "answer": "the answer for the user, from the results alone"}"""
-_SIMPLE_PLANNING = """List the tool calls that the task needs, in order, as JSON: {"steps": [{"tool": "…", "args": {…}}]}
+_SIMPLE_PLANNING = """List the tool calls that the task needs, in order, as few as possible, as JSON:
+{"steps": [{"tool": "…", "args": {…}}]}
 "${step1}" stands for what the first call gave, "${step2}" for the second: a later call uses it in place of a number that is
 not known yet. For example, "What do 3 tickets cost?" with the tools price_list and calculator:
 {"steps": [{"tool": "price_list", "args": {"item": "ticket"}}, {"tool": "calculator", "args": {"expression": "3 * ${step1}"}}]}
@@ -65,24 +66,38 @@ _SIMPLE_VERDICT: dict[str, Any] = {
     "required": ["answer", "is_successful", "feedback"],
 }
 
+_MOST_SIMPLE = 5  # steps: a small model that does not know when to end ends there
+
 
 @record
 class Form:
-    """`planning`, `judging`: the instructions; `{tools}` in the first stands for their list. `plan`, `verdict`: the schemas."""
+    """`planning`, `judging`: the instructions; `{tools}` in the first stands for their list. `plan`, `verdict`: the schemas.
+
+    `again`: said after what went wrong; `done`: after what the steps gave.
+    """
 
     planning: str = _PLANNING
     plan: Mapping[str, Any] = _PLAN
     judging: str = _JUDGING
     verdict: Mapping[str, Any] = _VERDICT
+    again: str = "Write another plan. What is done need not be done again."
+    done: str = "Is the task done?"
 
 
 def simple_form(step: Mapping[str, Any]) -> Form:
     """`step`: the schema of one call. Steps have no names and no dependencies of their own: both follow from their order."""
     shared = {key: value for key, value in step.items() if key == "$defs"}
     item = {key: value for key, value in step.items() if key != "$defs"}
-    steps = {"type": "array", "items": item, "minItems": 1, "maxItems": 8}
+    steps = {"type": "array", "items": item, "minItems": 1, "maxItems": _MOST_SIMPLE}
     plan = {"type": "object", "properties": {"steps": steps}, "required": ["steps"], **shared}
-    return Form(_SIMPLE_PLANNING, plan, _SIMPLE_JUDGING, _SIMPLE_VERDICT)
+    return Form(
+        _SIMPLE_PLANNING,
+        plan,
+        _SIMPLE_JUDGING,
+        _SIMPLE_VERDICT,
+        "Write the list again, and change the call that failed.",
+        "Answer the task from these results.",
+    )
 
 
 @record

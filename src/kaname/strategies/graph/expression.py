@@ -46,10 +46,13 @@ class BadExpression(Exception):
 
 
 class Expression:
-    """`names`: what it speaks of. `value(data)` is its value, or `BadExpression`."""
+    """`names`: what it speaks of. `value(data)` is its value, or `BadExpression`.
 
-    def __init__(self, text: str) -> None:
-        self.text = text.strip()
+    `sole`: a path that leads nowhere is tried again from inside what holds a single thing: `a[0]`, where `a` has but `rows`.
+    """
+
+    def __init__(self, text: str, *, sole: bool = False) -> None:
+        self.text, self._sole = text.strip(), sole
         if len(self.text) > LONGEST:
             raise BadExpression(f"an expression has at most {LONGEST:,} characters")
         try:
@@ -80,6 +83,9 @@ class Expression:
         try:
             return _value(self._tree, data)
         except BadExpression as problem:
+            inside = {name: _inner(data[name]) for name in self.names if name in data} if self._sole else {}
+            if any(inside[name] is not data[name] for name in inside):
+                return self.value(inside)
             raise BadExpression(f"{self.text}: {problem}") from None
         except (TypeError, ValueError, ZeroDivisionError, OverflowError) as problem:
             raise BadExpression(f"{self.text}: {problem}") from None
@@ -203,7 +209,7 @@ def template(value: Any, *, sole: bool = False) -> Any:
     pieces, place = list[str | Expression](), 0
     for found in _HOLE.finditer(value):
         pieces.append(value[place : found.start()])
-        pieces.append("${" if found[1] is None else Expression(found[1]))
+        pieces.append("${" if found[1] is None else Expression(found[1], sole=sole))
         place = found.end()
     pieces.append(value[place:])
     kept = [piece for piece in pieces if piece != ""]
@@ -229,10 +235,17 @@ def filled(value: Any, data: Mapping[str, Any]) -> Any:
     return value
 
 
+def _inner(value: Any) -> Any:
+    """The only thing that it holds; itself, if it holds none or several."""
+    if isinstance(value, Mapping | list) and len(value) == 1:
+        return next(iter(value.values() if isinstance(value, Mapping) else value))
+    return value
+
+
 def _sole(value: Any) -> Any:
     """A table of one row and one column is the number that stands in it."""
-    while isinstance(value, Mapping | list) and len(value) == 1:
-        (value,) = value.values() if isinstance(value, Mapping) else value
+    while (inner := _inner(value)) is not value:
+        value = inner
     return value
 
 
