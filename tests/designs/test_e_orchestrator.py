@@ -299,10 +299,15 @@ async def test_d6_independent_steps_run_at_the_same_time_and_progress_is_seen():
     steps = [step(f"s{n}", "look", n=n) for n in range(3)]
     script = [plan(*steps, step("last", "look", ["s0", "s1", "s2"], n=9)), verdict(True)]
     made = AgentOrchestrator(TaskPlanner(ScriptedModel(script), [look]), None, "memory")
-    seen = []
+    seen, told = [], []
     async for chunk in (run := made.run("Look.")):
         if chunk.type == "tool_response":
             seen.append((await made.context(run.run_id)).progress)
+        if chunk.get("status") == "progress":
+            told.append((chunk["percent"], chunk["done"], chunk["of"], len(chunk["running"])))
+            assert ("steps" in chunk.data) == (len(told) == 1), "the plan is shown once"
+    assert (told[0], told[-1]) == ((0, 0, 4, 3), (75, 3, 4, 1))
+    assert told == sorted(told)
     assert most == 3
     assert seen == sorted(seen)
     assert seen[-1] == 1.0

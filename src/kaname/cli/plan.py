@@ -6,7 +6,6 @@ import argparse
 import asyncio
 
 from ..core.errors import ConfigError
-from ..strategies.graph.plan import told_plan
 from .agent import orchestrator_from, where_it_is
 from .messages import say
 from .run import follow
@@ -30,7 +29,6 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
         context = await made.context(run.run_id)
         if context.current_plan is not None and not given.json and not given.quiet:
             tried = len(context.execution_history)
-            screen.note(told_plan(context.current_plan))
             screen.note(say(f"[{tried} plan{'s' if tried > 1 else ''}]", f"[計画 {tried} 件]"))
         return code
     finally:

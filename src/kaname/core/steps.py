@@ -54,10 +54,11 @@ class CallModel:
 @record
 class CallTools:
     """Run these calls, at the same time. `as_completed`: ask the strategy again when the first of them, or of those that are
-    still running, is done; a call that is running already is not started again."""
+    still running, is done; a call that is running already is not started again. `told`: how far it is, for who watches."""
 
     calls: tuple[ToolCall, ...]
     as_completed: bool = False
+    told: Mapping[str, Any] | None = None
 
 
 @record

@@ -46,7 +46,7 @@ async def perform(step: Step, scope: Scope) -> None:
             name = type(scope.agent.strategy).__name__
             raise UnexpectedError(f"{name}.next() returned CallTools with no calls; return CallModel or Finish")
         case CallTools(calls, some) if some or not calls:
-            await use_some(calls, scope)
+            await use_some(step, scope)
         case CallTools((call,)) if call.id not in scope.running:
             await use(call, scope)
         case CallTools(calls):
@@ -59,9 +59,11 @@ async def perform(step: Step, scope: Scope) -> None:
             raise UnexpectedError(f"{type(scope.agent.strategy).__name__}.next returned {step!r}, which is no step")
 
 
-async def use_some(calls: tuple[ToolCall, ...], scope: Scope) -> None:
+async def use_some(step: CallTools, scope: Scope) -> None:
     """Start those that are not running yet, and wait for any that is; for all, once a question is open."""
-    for call in calls:
+    if step.told is not None:
+        scope.tell(step.told)
+    for call in step.calls:
         if call.id not in scope.running:
             scope.running[call.id] = asyncio.create_task(use(call, scope))
     await asyncio.wait(scope.running.values(), return_when=asyncio.FIRST_COMPLETED)

@@ -10,6 +10,7 @@ from inspect import isawaitable
 from logging import getLogger
 from typing import Any
 
+from ..core.chunks import Chunk
 from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
 from ..core.messages import ToolCall, Usage
@@ -197,6 +198,11 @@ class Scope:
         if self._sinks:
             delta = Delta(text, kind, call_id)  # type: ignore[arg-type]
             await self._tell_sinks(Event(self.run_id, self.state.seq, self.clock(), self.state.agent, delta))
+
+    def tell(self, progress: Mapping[str, Any]) -> None:
+        """Show how far a run is, without recording it."""
+        if self.channel is not None:
+            self.channel.show(Chunk(self.clock(), self.state.agent, "status", {"status": "progress", **progress}))
 
     async def _tell_sinks(self, event: Event) -> None:
         failures = []

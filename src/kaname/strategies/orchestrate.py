@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import field, mutable, record
@@ -113,8 +113,17 @@ class Orchestrate:
         if self.only_plan:
             return Finish(Stop("completed"), written)
         if calls := _calls(attempt, attempts, state):
-            return CallTools(calls, as_completed=True)
+            return CallTools(calls, as_completed=True, told=self._told(attempt, attempt.progress, state))
         return self._judged(attempt, replies)
+
+    def _told(self, attempt: Attempt, progress: Progress, state: State) -> dict[str, Any]:
+        """How far it is; at the beginning with the plan, unless a person has just seen it."""
+        told = {"plan": attempt.number, **progress.brief(state)}
+        fresh = not self.approve and not _is_begun(progress, state)
+        return {**told, "steps": told_plan(cast(ExecutionPlan, attempt.plan), self._effects())} if fresh else told
+
+    def _effects(self) -> dict[str, str]:
+        return {name: tool.effect for name, tool in self.tools.items()}
 
     def _check_time(self, graph: Graph) -> None:
         """What a plan allows its steps has to fit into the time of the whole."""
@@ -134,8 +143,7 @@ class Orchestrate:
         assert attempt.graph is not None
         call_id = f"plan{attempt.number}?approve"  # no step can be called that
         if (said := state.results.get(call_id)) is None:
-            effects = {name: tool.effect for name, tool in self.tools.items()}
-            told = f"{told_plan(attempt.plan, effects)}\n{self._bounds(attempt.graph)}"
+            told = f"{told_plan(attempt.plan, self._effects())}\n{self._bounds(attempt.graph)}"
             question = f"{told}\nCarry it out? yes, no, or what should be otherwise"
             return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
         answer = plain_text(said.output).strip()
@@ -210,7 +218,11 @@ def phase_of(attempts: list[Attempt], step: Step, state: State) -> Phase:
     begun = attempts[-1].progress
     if begun is None:
         return "planning"
-    return "monitoring" if any(call.id in state.started or call.id in state.results for call in begun.made()) else "execution"
+    return "monitoring" if _is_begun(begun, state) else "execution"
+
+
+def _is_begun(progress: Progress, state: State) -> bool:
+    return any(call.id in state.started or call.id in state.results for call in progress.made())
 
 
 def _calls(attempt: Attempt, attempts: list[Attempt], state: State) -> tuple[ToolCall, ...]:

@@ -31,6 +31,7 @@ class Show:
         self._running: set[str] = set()
         self._calls: dict[str, str] = {}  # of the last reply that had any, as they were shown
         self._results = 0  # of them
+        self._far = ""  # how many tasks of a graph are done
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
@@ -93,7 +94,7 @@ class Show:
         begun = self._began.pop(data["tool_call_id"], None)
         self._running.discard(data["tool_call_id"])
         self._results += 1
-        self._screen.doing = self._calls.get(next(iter(self._running), ""), say("thinking", "考え中"))
+        self._screen.doing = self._far + self._calls.get(next(iter(self._running), ""), say("thinking", "考え中"))
         call = self._calls.get(data["tool_call_id"], "") if len(self._calls) > 1 else ""
         whose = f"{cut(call, columns() // 3)}: " if call else ""  # where several run at once
         took = f"  {monotonic() - begun:.1f} s" if begun is not None else ""
@@ -131,7 +132,11 @@ class Show:
                     if data["tool_call_id"] not in self._calls:  # a task of a graph: no reply has asked for it
                         self._calls[data["tool_call_id"]] = data["tool_call_id"]
                         self._line(f"→ {data['tool_call_id']} ({data['name']})", "cyan")
-                    self._screen.doing = ", ".join([self._calls.get(one, data["name"]) for one in self._running])
+                    self._screen.doing = self._far + ", ".join([self._calls.get(one, data["name"]) for one in self._running])
+            case "progress":
+                if "steps" in data:
+                    self._line(data["steps"], "dim", whole=True)
+                self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
             case "warning":
                 self._line(f"{say('warning', '警告')}: {translated(data['content'])}", "yellow", whole=True)
             case "waiting":

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...core.messages import ToolCall, ToolResult
 from ...core.record import field, mutable, record
+from ...core.state import State
 from .expression import BadExpression, Expression, filled
 from .task import ALWAYS, ON_FAILURE, Graph, Task, Use
 
@@ -293,6 +294,18 @@ class Progress:
             return filled(self.graph.outputs, Data(self, {}))
         last = [name for name, others in self._dependents.items() if not others]
         return self.nodes[last[0]].output if len(last) == 1 else {name: self.nodes[name].output for name in last}
+
+    def brief(self, state: State) -> dict[str, Any]:
+        """How far it is, in a few words for who watches."""
+        running = dict.fromkeys([self._calls[call_id].node.task.name for call_id in self._running])
+        return {
+            "percent": round(100 * self.settled / max(1, len(self.nodes))),
+            "done": self.settled,
+            "of": len(self.nodes),
+            "running": list(running),
+            "seconds": round(state.spent.seconds, 3),
+            "cost": state.spent.usage.cost,
+        }
 
     def told(self) -> dict[str, dict[str, Any]]:
         return {name: node.told() for name, node in self.nodes.items()}

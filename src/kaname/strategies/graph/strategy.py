@@ -45,7 +45,7 @@ class GraphStrategy:
     def next(self, state: State) -> Step:
         progress = self.progress(state)
         if calls := progress.calls():
-            return CallTools(calls, as_completed=True)
+            return CallTools(calls, as_completed=True, told=progress.brief(state))
         try:
             output = progress.output()
         except BadExpression as problem:
