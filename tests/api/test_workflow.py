@@ -6,6 +6,7 @@ import time
 import pytest
 
 from kaname import Agent, Approve, ConfigError, ScriptedModel, Workflow, tool
+from kaname.api.workflow import draw
 
 LOG = []
 
@@ -188,6 +189,20 @@ async def test_what_was_done_is_undone_in_reverse():
     result = await made.run()
     assert result.stop.kind == "failed"
     assert [entry for entry in LOG if entry[0] == "refund"] == [("refund", 2, ""), ("refund", 1, "first")]
+    progress = await made.progress(result.run_id)
+    assert {name: node.status for name, node in progress.nodes.items()} == {
+        "first": "undone",
+        "second": "undone",
+        "third": "failed",
+    }
+    assert "↶ first: pay" in draw.terminal(made.graph, progress)
+
+
+async def test_handles_are_worked_out_with():
+    made = Workflow("sums", [add], journal="memory")
+    one = made.task(add, 1, 2)
+    made.promise([one + 1, one - 1, one * 2, one / 2, 1 + one, 2 * one])
+    assert (await made.run()).output == [4, 2, 6, 1.5, 4, 6]
 
 
 async def test_retries_and_fallback():

@@ -191,6 +191,24 @@ WRONG = [  # what stands in the file after `workflow:`, the line of the mistake,
     ("  steps:\n    - name: a\n      workflow: workflow.yaml\n", 4, "leads back to itself"),
     ("  outputs: '${b}'\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "there is no 'b'"),
     ("  steps:\n    - name: 'a[0]'\n      tool: add\n      args: {a: 1}\n", 3, "cannot be a name"),
+    ("  params: {n: {type: text}}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "the type of n is one of string"),
+    (
+        "  params:\n    n: {type: integer, default: one}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n",
+        2,
+        "default: n: expected",
+    ),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.n}'}\n", 5, "there is no parameter 'n'"),
+    (
+        "  steps:\n    - {name: a, tool: add, args: {a: 1}}\n    - name: b\n      tool: add\n      args: {a: 1}\n"
+        "      condition: steps.a.staus == 'done'\n",
+        7,
+        "a step has status, output, error, and no 'staus'.*status",
+    ),
+    (
+        "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: steps['x'].status == 'done'\n",
+        6,
+        "there is no task 'x'",
+    ),
     ("  tools: [nothing.py]\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "nothing.py"),
 ]
 
@@ -211,6 +229,19 @@ def test_all_mistakes_of_a_workflow_file_are_told_at_once(tmp_path):
     )
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
+    assert len(caught.value.mistakes) == 5
+
+
+def test_mistakes_of_form_do_not_hide_those_of_content(tmp_path):
+    text = (
+        "workflow:\n  steps:\n    - {name: a, tool: add, args: {a: 1}, colour: red, retries: many}\n"
+        "    - {name: b, tool: ad, depends_on: a}\n    - {name: c, tool: add, args: {a: '${a}', b: '${nobody}'}}\n    - 7\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    told = "\n".join(caught.value.mistakes)
+    for words in ("3: .*unknown key", "3: .*expected a whole number", "4: .*no tool 'ad'", "5: .*no 'nobody'", "6: .*expected"):
+        assert re.search(words, told), (words, told)
     assert len(caught.value.mistakes) == 5
 
 

@@ -10,8 +10,8 @@ from ...strategies.graph.expression import Expression
 from ...strategies.graph.progress import Progress
 from ...strategies.graph.task import Graph, Task
 
-_SIGNS = {"waiting": "○", "running": "◐", "done": "●", "failed": "✗", "skipped": "–"}
-_FILLS = {"waiting": "#fff", "running": "#fff4d6", "done": "#e6f4ea", "failed": "#fde7e7", "skipped": "#eee"}
+_SIGNS = {"waiting": "○", "running": "◐", "done": "●", "failed": "✗", "skipped": "–", "undone": "↶"}
+_FILLS = {"waiting": "#fff", "running": "#fff4d6", "done": "#e6f4ea", "failed": "#fde7e7", "skipped": "#eee", "undone": "#eee"}
 _HIGH, _GAP_X, _GAP_Y, _EDGE = 44, 56, 22, 20
 
 

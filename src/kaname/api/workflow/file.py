@@ -112,9 +112,16 @@ def read_workflow(
     """`above`: the files that have led to this one."""
     reading = Reading(variables=False)
     reading.read(path)
+    faulty = set[str]()  # steps whose form is wrong
+
+    def wrong(where: Where, text: str) -> None:
+        reading.wrong(where, text)
+        faulty.add(where[2] if where[:2] == ("workflow", "steps") and len(where) > 2 else "")
+
     if not reading.mistakes:
-        check(reading.value, SCHEMA, (), reading.wrong)
-    reading.raise_all()
+        check(reading.value, SCHEMA, (), wrong)
+    if "" in faulty or not faulty:
+        reading.raise_all()
     given, agents = reading.value["workflow"], options.get("agents") or {}
     own = {name: value for name, value in options.items() if name != "agents"}
     found = all_tools(given.get("tools") or [], path.parent, lambda n, told: reading.wrong(("workflow", "tools", str(n)), told))
@@ -124,14 +131,19 @@ def read_workflow(
     found = [one for one in found if as_action(one).name not in taken]  # those of the file that has led here go first
     made = make(tools=[*given_tools, *found], **named, max_parallel=given.get("max_parallel", 16), **own)
     builder = _Builder(made, reading, path, agents, (*above, path.resolve()), make, own)
-    places = {}
+    places = dict[str, Where]()
     for number, step in enumerate(given["steps"]):
         where = ("workflow", "steps", str(number))
-        places[str(step.get("name"))] = where
-        builder.step(step, where)
+        if str(number) not in faulty:
+            places[str(step.get("name"))] = where
+            builder.step(step, where)
+        elif isinstance(step, Mapping) and isinstance(step.get("name"), str):
+            made.add(Task(step["name"], Use(ASK, {"question": ""})))  # it is there, for those that speak of it
+            places[step["name"]] = ()
     made.promise(builder.tried(lambda: template(given["outputs"]), ("workflow", "outputs")) if "outputs" in given else None)
     for problem in made.problems():
-        reading.wrong(_place(problem, places), problem.text)
+        if places.get(problem.task, ("workflow",)):
+            reading.wrong(_place(problem, places), problem.text)
     reading.raise_all()
     made.origin = {"workflow": str(path.resolve())}
     return made

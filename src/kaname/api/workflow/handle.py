@@ -67,6 +67,24 @@ class Handle:
     def __or__(self, other: Any) -> Handle:
         return self._compared("or", other)
 
+    def __add__(self, other: Any) -> Handle:
+        return self._compared("+", other)
+
+    def __sub__(self, other: Any) -> Handle:
+        return self._compared("-", other)
+
+    def __mul__(self, other: Any) -> Handle:
+        return self._compared("*", other)
+
+    def __truediv__(self, other: Any) -> Handle:
+        return self._compared("/", other)
+
+    def __radd__(self, other: Any) -> Handle:
+        return Handle(f"({other!r}) + ({self._expression})")
+
+    def __rmul__(self, other: Any) -> Handle:
+        return Handle(f"({other!r}) * ({self._expression})")
+
     def __invert__(self) -> Handle:
         return Handle(f"not ({self._expression})")
 

@@ -152,6 +152,12 @@ class Workflow:
     def problems(self) -> list[Problem]:
         """Every mistake that can be seen before it runs: names, circles, expressions, tools and their arguments."""
         found = problems(self.graph)
+        for name, held in self.parameters["properties"].items():
+            if held.get("type", "string") not in _KINDS.values():
+                told = f"the type of {name} is one of {', '.join(_KINDS.values())}, not {held['type']!r}"
+                found.append(Problem("", "params", told))
+            elif "default" in held:
+                found += [Problem("", "params", f"default: {one}") for one in unfit(held["default"], held, name)]
         for task in self._tasks:
             for place, use in (("tool", task.use), ("fallback", task.fallback), ("undo", task.undo)):
                 if use is not None:
@@ -209,7 +215,9 @@ class Workflow:
 
     async def progress(self, run_id: str) -> Progress:
         """How far a run is, by its facts: `nodes`, `settled`."""
-        return GraphStrategy(self.graph).progress(await load(self.agent.journal, run_id))
+        progress = GraphStrategy(self.graph).progress(await load(self.agent.journal, run_id))
+        progress.calls()  # undoings are asked for last, and only then it is seen which are done
+        return progress
 
 
 class Options:

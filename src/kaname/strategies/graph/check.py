@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...core.errors import nearest
 from .expression import BadExpression, Expression, expressions
-from .task import ALWAYS, MARKS, ON_FAILURE, OWN, Graph, Task
+from .task import ALWAYS, MARKS, ON_FAILURE, OWN, TOLD, Graph, Task
 
 
 class Problem(NamedTuple):
@@ -82,6 +82,13 @@ def _unknown(expression: Expression, graph: Graph, known: Mapping[str, Task], mo
             yield f"{expression.text}: {name!r} means nothing here"
         elif name not in there:
             yield f"{expression.text}: there is no {name!r}{nearest(name, there)}"
+    for path in expression.paths():
+        if path[0] == "steps" and len(path) == 2 and path[1] not in known:
+            yield f"{expression.text}: there is no task {path[1]!r}{nearest(path[1], known)}"
+        elif path[0] == "steps" and len(path) == 3 and path[2] not in TOLD:
+            yield f"{expression.text}: a step has {', '.join(TOLD)}, and no {path[2]!r}{nearest(path[2], TOLD)}"
+        elif path[0] == "params" and len(path) == 2 and path[1] not in graph.params:
+            yield f"{expression.text}: there is no parameter {path[1]!r}{nearest(path[1], graph.params)}"
     if expression.constant:
         try:
             expression.value({})

@@ -79,6 +79,10 @@ class Expression:
     def constant(self) -> bool:
         return not self.names
 
+    def paths(self) -> Iterator[tuple[str, ...]]:
+        """`a.b["c"]` as `("a", "b", "c")`, and all that it begins with."""
+        yield from [path for node in ast.walk(self._tree) if (path := _path(node))]
+
     def value(self, data: Mapping[str, Any]) -> Any:
         try:
             return _value(self._tree, data)
@@ -142,6 +146,15 @@ def _value(node: ast.AST, data: Mapping[str, Any]) -> Any:
         case ast.Compare(left=left, ops=ops, comparators=others):
             return _holds(_value(left, data), ops, others, data)
     raise AssertionError("it was allowed")
+
+
+def _path(node: ast.AST) -> tuple[str, ...]:
+    match node:
+        case ast.Name(id=name):
+            return (name,)
+        case ast.Attribute(value=inner, attr=name) | ast.Subscript(value=inner, slice=ast.Constant(value=str(name))):
+            return (*before, name) if (before := _path(inner)) else ()
+    return ()
 
 
 def _either(wanted: bool, values: list[ast.expr], data: Mapping[str, Any]) -> Any:

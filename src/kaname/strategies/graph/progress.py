@@ -12,7 +12,7 @@ from ...core.state import State
 from .expression import BadExpression, Expression, filled
 from .task import ALWAYS, ON_FAILURE, Graph, Task, Use
 
-Status = Literal["waiting", "running", "done", "failed", "skipped"]
+Status = Literal["waiting", "running", "done", "failed", "skipped", "undone"]
 
 
 @mutable
@@ -108,6 +108,8 @@ class Progress:
         if call.kind == "undo":
             if result.error is not None:
                 self.failure += f"; undoing {task.name} failed: {result.error}"
+            elif call.node.status == "done":
+                call.node.status = "undone"
             return
         if result.error is None:
             self._succeeded(call, result.output)

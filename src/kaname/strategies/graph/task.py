@@ -11,6 +11,7 @@ from .expression import Expression, expressions
 OnFailure = Literal["stop", "skip", "continue", "compensate"]
 MARKS = "[]@#~?"  # of places, rounds, tries, undoings and stand-ins, in the ids of a task's calls
 ALWAYS, ON_FAILURE = "always", "on_failure"
+TOLD = ("status", "output", "error")  # of `steps.NAME`
 OWN = ("item", "index", "last", "round", "result", "steps", "params")  # names that mean something in every expression
 
 
@@ -97,12 +98,7 @@ class Graph:
 
 def _spoken(expression: Expression) -> Iterator[str]:
     """The tasks an expression may mean: its names, and `steps.NAME`, `steps["NAME"]`."""
-    import ast
-
     yield from expression.names
-    for node in ast.walk(ast.parse(expression.text, mode="eval")):
-        match node:
-            case ast.Attribute(value=ast.Name(id="steps"), attr=name):
-                yield name
-            case ast.Subscript(value=ast.Name(id="steps"), slice=ast.Constant(value=str(name))):
-                yield name
+    for path in expression.paths():
+        if path[0] == "steps" and len(path) > 1:
+            yield path[1]
