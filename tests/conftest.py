@@ -54,19 +54,29 @@ _SLOW += (
 )
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that share something large stay in one process: the local model, a PostgreSQL, the cache of a type checker. The
+    marks of pytest-xdist 3.8 do nothing under pytest 9.2, and say nothing about it."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Shared(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            if "local_model" in nodeid:
+                return "the local model"
+            path, name = nodeid.split("::")[0], nodeid.split("/")[-1]
+            return path if name.startswith(("test_database", "test_types")) else nodeid
+
+    return Shared(config, log)
+
+
 def pytest_collection_modifyitems(items):
-    """Tests that share something large stay in one process: the local model, a PostgreSQL, the count of kills."""
     for item in items:
         if "local_model" in item.fixturenames:
             item.add_marker(pytest.mark.model)
-            item.add_marker(pytest.mark.xdist_group("model"))
         elif "postgres" in item.name:
             item.add_marker(pytest.mark.postgres)
         if item.path.relative_to(TESTS).as_posix().startswith(_SLOW) or "LiteLLM" in item.nodeid:
             item.add_marker(pytest.mark.slow)
-        if item.path.name.startswith("test_database"):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 def pytest_report_header():

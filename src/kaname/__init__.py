@@ -50,7 +50,7 @@ _HOMES = {
     "core.messages": ("Media", "Message", "ModelReply", "ModelRequest", "ToolCall", "ToolResult", "Usage"),
     "api.designs.orchestrator": ("AgentContext", "AgentOrchestrator", "ExecutionMonitor", "ExecutionResult", "TaskPlanner"),
     "strategies.graph.plan": ("ExecutionPlan", "ExecutionStep"),
-    "strategies.orchestrate": ("EvaluationResult",),
+    "strategies.graph.asking": ("EvaluationResult",),
     "api.workflow.workflow": ("Workflow",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),

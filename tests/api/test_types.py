@@ -12,7 +12,6 @@ import pytest
 HERE = Path(__file__).parent
 GOOD, BAD = HERE / "typed_program.py", HERE / "typed_mistakes.py"
 CHECKERS = ("mypy", "pyright")
-pytestmark = pytest.mark.xdist_group("types")  # one cache
 
 
 def check(checker, path):

