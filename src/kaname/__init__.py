@@ -52,6 +52,7 @@ _HOMES = {
     "strategies.graph.plan": ("ExecutionPlan", "ExecutionStep"),
     "strategies.graph.asking": ("EvaluationResult",),
     "api.workflow.workflow": ("Workflow",),
+    "api.team.handoff": ("Team",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
     "journals.memory": ("MemoryJournal",),
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
     from .api.open_run import SharedSession as SharedSession
     from .api.result import Result as Result
     from .api.run import Run as Run
+    from .api.team.handoff import Team as Team
     from .api.workflow.workflow import Workflow as Workflow
     from .context.history import AgentState as AgentState
     from .core.chunks import Chunk as Chunk

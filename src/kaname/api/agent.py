@@ -39,8 +39,10 @@ from .input import (
     with_output,
 )
 from .open_run import Beginnings, Recent, new_run_id
+from .options import AgentOptions
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, blocking, find_live, recorded
+from .team.handoff import Team, join
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
     from ..tools.mcp.servers import McpServers
     from .config.build import Config
     from .designs.step_sequence import AgentConfiguration, AgentStepSequence
-    from .options import AgentOptions
     from .replay import Replay
 
     Thinks = Model | str | Config | None
@@ -63,7 +64,7 @@ class Agent(Generic[OutputT]):
     pydantic can validate.
 
     `mcp_servers`: tool servers by name, in the usual form; they start with `async with`, or with the first run, and end with
-    `close`. `elicit(server, question, schema)` answers what a server asks the user.
+    `close`. `elicit(server, question, schema)` answers what a server asks the user. `team`: agents to hand work to.
 
     Inside `async with`, runs of one user without a `session_id` are one conversation (`messages`); otherwise each stands alone.
     """
@@ -97,11 +98,10 @@ class Agent(Generic[OutputT]):
         settings: Mapping[str, Any] | None = None,
         mcp_servers: Servers | None = None,
         elicit: Elicit | None = None,
+        team: Team | Iterable[Agent[Any]] = (),
     ) -> None:
         if is_config(model):
-            own = {"output": output, "strategy": strategy, "policies": policies, "stops": stops, "journal": journal}
-            own |= {"sinks": sinks, "context": context, "settings": settings, "mcp_servers": mcp_servers, "elicit": elicit}
-            self._configured(model, tools, {**own, "name": "" if name == "agent" else name, "instructions": instructions})
+            self._configured(model, tools, {**locals(), "name": "" if name == "agent" else name})
             return
         if not name:
             raise ConfigError(notice("agent.name_missing", "an agent needs a name"))
@@ -133,6 +133,9 @@ class Agent(Generic[OutputT]):
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
         self._heads: dict[str, tuple[str, State]] = {}  # the runs where that conversation stands, of each user
+        self.team: Team | None = None
+        if team:
+            join(self, team)
 
     @classmethod
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
@@ -140,10 +143,11 @@ class Agent(Generic[OutputT]):
         parts = {**config.agent(agent or None).parts(), **options}
         return Agent(parts.pop("model"), parts.pop("tools"), **parts)
 
-    def _configured(self, config: Config, tools: Iterable[Any], own: Mapping[str, Any]) -> None:
+    def _configured(self, config: Config, tools: Iterable[Any], given: Mapping[str, Any]) -> None:
         """As the file says, and what was said beside it."""
         parts = config.agent().parts()
-        parts |= {name: value for name, value in own.items() if value is not None and value != "" and value != ()}
+        own = [name for name in (*AgentOptions.__annotations__, "output") if given[name] not in (None, "", ())]
+        parts |= {name: given[name] for name in own}
         Agent.__init__(self, parts.pop("model"), [*parts.pop("tools"), *tools], **parts)
 
     def _serving(self, servers: Servers, elicit: Elicit | None) -> McpServers:

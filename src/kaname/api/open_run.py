@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, nearest
-from ..core.events import Answered, Fact, Opened, Received, Resumed, Stopped, ToolFinished
+from ..core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
 from ..core.messages import Message, user
 from ..core.notices import notice
 from ..core.record import replace
@@ -118,8 +118,10 @@ class Beginnings:
             state = await self.recent.load(self.journal, before[0]) if before else State()
             onto = (before[0].run_id, state.seq) if before else None
             opened = Opened(session, user, onto, await self._description(), parent)
-            facts = state.facts
-            scope = await self._open(run_id, state, [opened, await self._written_down(message)], channel)
+            facts, at_work = state.facts, state.agent
+            state.agent = self.recipe.name
+            handed = [HandedOff(at_work)] if at_work in self.recipe.team else []  # who had the conversation goes on with it
+            scope = await self._open(run_id, state, [opened, *handed, await self._written_down(message)], channel)
             async with self._remembered(scope, facts):
                 yield scope
 

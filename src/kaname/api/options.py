@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..strategies.stop import Rules
     from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
+    from .team.handoff import Team
 
 
 class AgentOptions(TypedDict, total=False):
@@ -26,3 +27,4 @@ class AgentOptions(TypedDict, total=False):
     settings: Mapping[str, Any] | None
     mcp_servers: Servers | None
     elicit: Elicit | None
+    team: Team | Iterable[Any]

@@ -1,0 +1,210 @@
+"""Hand a conversation over to another agent, or have it do a part of the work: two tools that an agent with a team has.
+
+*Transfer*: the other agent goes on with the conversation, in the same run. *Delegate*: a child run, whose answer comes back as
+the tool's result. Nobody gets the same work twice on one path, and no path is longer than `MAX_HANDOFF_DEPTH`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from inspect import isawaitable
+from typing import Any, Protocol
+
+from ...core.errors import ConfigError
+from ...core.events import Effect
+from ...core.messages import ToolCall, ToolResult
+from ...core.record import record
+from ...core.state import State
+from ...kernel.load import read_run
+from ...kernel.ports import Recipe, Repair, ToolContext
+from ...tools.arguments.prepare import fitting_arguments
+
+MAX_HANDOFF_DEPTH = 5
+TRANSFER, DELEGATE = "transfer_to_agent", "delegate_to_agent"
+_LONGEST = 200  # characters of what an agent is for
+
+
+class Member(Protocol):
+    """An agent, as far as a team needs it."""
+
+    recipe: Recipe
+    team: Team | None
+    servers: Any
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tools(self) -> Any: ...
+
+
+@record
+class Team:
+    """`members`: who can be given work. `transfer`, `delegate`: which of the two ways there are.
+
+    `on_handoff_return(name, result)`: called when a delegate has ended, well or not; what it returns, if anything, takes the
+    place of the answer.
+    """
+
+    members: tuple[Any, ...]
+    transfer: bool = True
+    delegate: bool = True
+    max_depth: int = MAX_HANDOFF_DEPTH
+    on_handoff_return: Callable[[str, Any], Any] | None = None
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        return {member.name: member for member in self.members}
+
+
+def as_team(given: Team | Iterable[Any], owner: str) -> Team:
+    team = given if isinstance(given, Team) else Team(tuple(given))
+    names = [getattr(member, "name", "") for member in team.members]
+    for member, name in zip(team.members, names, strict=True):
+        if not isinstance(getattr(member, "recipe", None), Recipe):
+            raise ConfigError(f"a team is a list of agents, and {member!r} is none")
+        if name == owner or names.count(name) > 1:
+            raise ConfigError(f"two agents of a team are called {name!r}: give each a name of its own, Agent(…, name=…)")
+    if not names or not (team.transfer or team.delegate) or team.max_depth < 1:
+        raise ConfigError("a team has members, transfer or delegate (or both), and max_depth from 1 up")
+    return team
+
+
+def join(agent: Member, given: Team | Iterable[Any]) -> None:
+    """Give an agent its team, and the tools to hand work to it."""
+    agent.team = team = as_team(given, agent.name)
+    for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
+        agent.tools.register(handing)
+    agent.recipe = agent.recipe.altered(team=Reachable(agent))
+
+
+class Reachable(Mapping[str, Recipe]):
+    """Everybody to whom a run can be handed over, also by those to whom it was: by name. Looked up when it is first needed,
+    because agents of a file name each other."""
+
+    def __init__(self, owner: Member) -> None:
+        self._owner = owner
+
+    @cached_property
+    def _found(self) -> dict[str, Recipe]:
+        found: dict[str, Recipe] = {self._owner.name: self._owner.recipe}
+        waiting, seen = [self._owner], {id(self._owner)}
+        while waiting:
+            team = waiting.pop().team
+            for member in team.members if team is not None and team.transfer else ():
+                if id(member) not in seen:
+                    if member.name in found:
+                        raise ConfigError(f"two agents of a team are called {member.name!r}: give each a name of its own")
+                    found[member.name] = member.recipe
+                    seen.add(id(member))
+                    waiting.append(member)
+        return {name: recipe for name, recipe in found.items() if name != self._owner.name}
+
+    def __getitem__(self, name: str) -> Recipe:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+class _Handing:
+    """What both ways have in common."""
+
+    name = ""
+    effect: Effect = "idempotent"  # tried again, it finds what there is
+    timeout: float | None = None
+    undo: Repair | None = None
+    reconcile: Repair | None = None
+    listed = True
+    _says, _wanted, _about = "", "", ""
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+
+    @property
+    def description(self) -> str:
+        return f"{self._says} Agents:\n" + "\n".join([f"- {name}: {_purpose(one)}" for name, one in self.team.by_name.items()])
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        who = {"type": "string", "enum": list(self.team.by_name)}
+        words = {"type": "string", "description": self._about}
+        return {
+            "type": "object",
+            "properties": {"agent": who, self._wanted: words},
+            "required": ["agent", self._wanted],
+            "additionalProperties": False,
+        }
+
+    def prepare(self, call: ToolCall) -> dict[str, Any]:
+        return fitting_arguments(call, self.name, self.parameters)
+
+    def _refusal(self, to: str, path: list[str]) -> ToolResult | None:
+        if to in path:
+            told = " → ".join([*path, to])
+            return ToolResult(error=f"not handed over: {to} has had this already ({told}); answer it yourself", not_run=True)
+        if len(path) > self.team.max_depth:
+            told = " → ".join(path)
+            return ToolResult(
+                error=f"not handed over: it has been passed on {len(path) - 1} times ({told}), which is the limit", not_run=True
+            )
+        return None
+
+
+class Transfer(_Handing):
+    name = TRANSFER
+    _says = "Let another agent go on with this conversation, if it is the one for it. You are not asked again."
+    _wanted, _about = "reason", "why this agent, in a few words"
+
+    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+        to, path = prepared["agent"], _transfers(context.scope.state)
+        if (refused := self._refusal(to, path)) is not None:
+            return refused
+        if (servers := self.team.by_name[to].servers) is not None:
+            await servers.start()
+        return ToolResult(f"{to} goes on: {prepared['reason']}", transfer=to)
+
+
+class Delegate(_Handing):
+    name = DELEGATE
+    _says = "Have another agent do a part of the work, and get its answer. It sees only what you write here."
+    _wanted, _about = "task", "all that the agent has to know and to do"
+
+    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+        to = prepared["agent"]
+        path = [*await _ancestors(context), *_transfers(context.scope.state)]
+        if (refused := self._refusal(to, path)) is not None:
+            return refused
+        result = await context.run_child(self.team.by_name[to], prepared["task"])
+        answer = result.output
+        if self.team.on_handoff_return is not None:
+            said = self.team.on_handoff_return(to, result)
+            said = await said if isawaitable(said) else said
+            answer = answer if said is None else said
+        if result.stop.kind in ("completed", "degraded") or answer is not result.output:
+            return ToolResult(answer)
+        ended = f"{result.stop.kind}: {result.stop.detail}".strip(": ")
+        return ToolResult(error=f"{to} did not finish ({ended})" + (f"; it had: {answer}" if answer else ""))
+
+
+def _purpose(agent: Any) -> str:
+    """The first line of its instructions."""
+    told = agent.recipe.instructions.strip().split("\n")[0]
+    return told[:_LONGEST] or "(it does not say what it is for)"
+
+
+def _transfers(state: State) -> list[str]:
+    """Who has had this turn of the conversation, up to who has it now."""
+    handed = [(call_id, result.transfer) for call_id, result in state.results.items() if result.transfer]
+    first = state.callers.get(handed[0][0], state.agent) if handed else state.agent
+    return [first, *[to for _, to in handed]]
+
+
+async def _ancestors(context: ToolContext) -> list[str]:
+    """Who has delegated to whom, down to the run that this one is a child of: a child's id begins with its parent's."""
+    parts = context.run_id.split("/")
+    above = ["/".join(parts[:end]) for end in range(1, len(parts) - 1, 2)]
+    return [(await read_run(context.scope.journal, run_id, 1))[0].agent for run_id in above]

@@ -1,0 +1,224 @@
+"""Teams: work handed over and delegated, within limits, through questions, deaths and several turns."""
+
+import asyncio
+
+import pytest
+
+from kaname import Agent, Approve, ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, Team, call, cost, tool
+from kaname.core.messages import ModelReply, Usage, assistant
+
+PAID = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_paid():
+    PAID.clear()
+
+
+@tool
+async def pay(yen: int) -> str:
+    """Pay."""
+    PAID.append(yen)
+    return f"paid {yen}"
+
+
+def agent(script, name, tools=(), **more):
+    return Agent(ScriptedModel(script), tools, name=name, journal=more.pop("journal", "memory"), **more)
+
+
+class Waits:
+    name = "waits"
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    async def reply(self, request, emit):
+        return await self.answer(request)
+
+
+def transfer(to):
+    return call("transfer_to_agent", agent=to, reason="it knows")
+
+
+def delegate(to, task="do it"):
+    return call("delegate_to_agent", agent=to, task=task)
+
+
+@pytest.mark.requirement("D18")
+async def test_d18_transfer_the_other_goes_on_and_its_name_is_in_the_chunks():
+    expert = agent(lambda request: f"the expert heard: {request.messages[1].text}", "expert", instructions="You know tea.")
+    made = agent([transfer("expert")], "triage", team=[expert])
+    assert "- expert: You know tea." in made.tools["transfer_to_agent"].description
+    run = made.run("Which tea?")
+    seen = [chunk async for chunk in run]
+    assert (await run).output == "the expert heard: Which tea?"
+    assert [chunk.agent for chunk in seen if chunk.type == "delta"][-1] == "expert"
+    assert [chunk["to"] for chunk in seen if chunk.get("status") == "handed_off"] == ["expert"]
+
+
+async def test_who_had_the_conversation_goes_on_with_it_in_the_next_turns(tmp_path):
+    def made():
+        expert = agent(lambda request: f"expert, turn {sum(m.role == 'user' for m in request.messages)}", "expert")
+        return agent([transfer("expert")], "triage", team=[expert], journal=tmp_path / "j.db")
+
+    outputs = [(await made().run("hi", session_id="s")).output for _ in range(3)]
+    assert outputs == ["expert, turn 1", "expert, turn 2", "expert, turn 3"]
+    alone = agent(
+        lambda request: f"triage, turn {sum(m.role == 'user' for m in request.messages)}", "triage", journal=tmp_path / "j.db"
+    )
+    assert (await alone.run("hi", session_id="s")).output == "triage, turn 4", (
+        "an agent that has left the team has left the conversation"
+    )
+
+
+@pytest.mark.requirement("D18")
+async def test_d18_circular_handoffs_are_refused_by_path():
+    seen = []
+
+    def second(request):
+        seen.append(request.messages[-1])
+        return transfer("first") if len(seen) == 1 else "then I answer it"
+
+    last = agent(second, "second")
+    first = agent([transfer("second")], "first", team=[last])
+    from kaname.api.team.handoff import join
+
+    join(last, [first])
+    assert (await first.run("go")).output == "then I answer it"
+    assert "first has had this already (first → second → first)" in seen[1].parts[0].error
+
+
+@pytest.mark.requirement("D18")
+async def test_d18_depth_is_limited():
+    """Each delegates to the next; the third of them may not."""
+    answers = []
+
+    def link(number):
+        def script(request):
+            last = request.messages[-1]
+            if last.role == "tool":
+                answers.append(last.parts[0].error or last.parts[0].output)
+                return f"{number} is done"
+            return delegate(f"a{number + 1}")
+
+        return script
+
+    team = agent(lambda request: "the end", "a4")
+    for number in (3, 2, 1):
+        team = agent(link(number), f"a{number}", team=Team((team,), max_depth=2))
+    assert (await team.run("go")).output == "1 is done"
+    assert answers[0] == "not handed over: it has been passed on 2 times (a1 → a2 → a3), which is the limit"
+    assert answers[1:] == ["3 is done", "2 is done"]
+
+
+async def test_delegates_work_at_the_same_time_and_spend_their_parents_limits():
+    together = asyncio.Barrier(2)
+
+    async def reply(request):
+        async with asyncio.timeout(5):
+            await together.wait()
+        return ModelReply(assistant("half"))
+
+    members = [Agent(Waits(reply), name=name, journal="memory") for name in ("left", "right")]
+    made = agent([[delegate("left"), delegate("right")], "whole"], "lead", team=members)
+    result = await made.run("go")
+    assert result.output == "whole"
+    assert [step.observation for step in result.steps if step.action] == ["half", "half"]
+
+    async def costly(request):
+        return ModelReply(assistant("a"), usage=Usage(1000, 1000, cost=2.0))
+
+    dear = Agent(Waits(costly), name="dear", journal="memory")
+    made = agent([delegate("dear"), delegate("dear"), "never"], "lead", team=[dear], stops=cost("$3"))
+    result = await made.run("go")
+    assert result.stop.kind == "budget"
+    assert result.usage.cost >= 4.0
+
+
+async def test_error_in_a_delegate_is_told_and_return_is_seen():
+    returned = []
+
+    def on_return(name, result):
+        returned.append((name, result.stop.kind))
+        return "taken from somewhere else" if result.stop.kind != "completed" else None
+
+    def broken(request):
+        raise RuntimeError("no")
+
+    good, bad = agent(["fine"], "good"), agent(broken, "bad")
+    seen = []
+
+    def script(request):
+        seen.append(request.messages[-1])
+        return [[delegate("good"), delegate("bad")], "done"][len(seen) - 1]
+
+    await agent(script, "lead", team=[good, bad]).run("go")
+    assert "did not finish" in seen[1].parts[0].error or "RuntimeError" in seen[1].parts[0].error
+    seen.clear()
+    good, bad = agent(["fine"], "good"), agent([call("nothing")] * 30, "bad")
+    result = await agent(script, "lead", team=Team((good, bad), on_handoff_return=on_return)).run("go")
+    assert result.output == "done"
+    assert sorted(name for name, _ in returned) == ["bad", "good"]
+
+
+@pytest.mark.requirement("D18")
+async def test_d18_question_two_deep_is_answered_by_another_process(tmp_path):
+    def made():
+        journal = SqliteJournal(tmp_path / "j.db")
+        clerk = agent(
+            lambda r: call("pay", yen=5) if r.messages[-1].role == "user" else "paid it",
+            "clerk",
+            [pay],
+            policies=[Approve("pay")],
+        )
+        chief = agent(
+            lambda r: delegate("clerk") if r.messages[-1].role == "user" else "the clerk has paid", "chief", team=[clerk]
+        )
+        return agent(
+            lambda r: delegate("chief") if r.messages[-1].role == "user" else "all done", "lead", team=[chief], journal=journal
+        )
+
+    waiting = await made().run("Pay 5.")
+    (key,) = waiting.questions
+    assert key.endswith("/clerk:approve:c1_0")
+    assert PAID == []
+    result = await made().resume(waiting.run_id, {key: "yes"})
+    assert result.output == "all done"
+    assert PAID == [5]
+
+
+async def test_cancelled_parent_takes_its_delegate_along():
+    begun = asyncio.Event()
+
+    async def endless(request):
+        begun.set()
+        await asyncio.sleep(60)
+
+    journal = MemoryJournal()
+    slow = Agent(Waits(endless), name="slow", journal="memory")
+    made = agent([delegate("slow")], "lead", team=[slow], journal=journal)
+    run = made.run("go")
+    waiting = asyncio.ensure_future(_result(run))
+    await begun.wait()
+    run.abort("enough")
+    result = await waiting
+    assert (result.stop.kind, result.stop.detail) == ("cancelled", "enough")
+    assert {card.status for card in await journal.runs()} == {"cancelled"}
+
+
+async def _result(run):
+    return await run
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["expert"], "a team is a list of agents"),
+        ([agent([], "lead")], "two agents of a team are called 'lead'"),
+        ([agent([], "a"), agent([], "a")], "two agents of a team are called 'a'"),
+        (Team((agent([], "a"),), transfer=False, delegate=False), "transfer or delegate"),
+    ],
+)
+def test_team_that_cannot_be_is_told(given, told):
+    with pytest.raises(ConfigError, match=told):
+        agent([], "lead", team=given)
