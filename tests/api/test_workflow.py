@@ -201,8 +201,8 @@ async def test_what_was_done_is_undone_in_reverse():
 async def test_handles_are_worked_out_with():
     made = Workflow("sums", [add], journal="memory")
     one = made.task(add, 1, 2)
-    made.promise([one + 1, one - 1, one * 2, one / 2, 1 + one, 2 * one])
-    assert (await made.run()).output == [4, 2, 6, 1.5, 4, 6]
+    made.promise([one + 1, one - 1, one * 2, one / 2, 1 + one, 2 * one, 5 - one, 6 / one, -one, one // 2, one % 2])
+    assert (await made.run()).output == [4, 2, 6, 1.5, 4, 6, 2, 2, -3, 1, 1]
 
 
 async def test_retries_and_fallback():

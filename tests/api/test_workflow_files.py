@@ -161,7 +161,7 @@ WRONG = [  # what stands in the file after `workflow:`, the line of the mistake,
     ("  steps:\n    - name: a\n      tool: ad\n", 4, "there is no tool 'ad'.*add"),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1, c: 2}\n", 5, "add takes no argument 'c'"),
     ("  steps:\n    - name: a\n      tool: add\n      args: {b: 2}\n", 5, "add wants an argument 'a'"),
-    ("  steps:\n    - name: a\n      tool: add\n      args:\n        a: one\n", 5, "expected integer"),
+    ("  steps:\n    - name: a\n      tool: add\n      args:\n        a: one\n", 6, "expected integer"),
     ("  steps:\n    - {name: a, tool: add, args: {a: 1}}\n    - {name: a, tool: add, args: {a: 1}}\n", 4, "there twice"),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      depends_on: [b]\n", 6, "there is no task 'b'"),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      depends_on: a\n", 6, "it waits for itself"),
@@ -194,9 +194,32 @@ WRONG = [  # what stands in the file after `workflow:`, the line of the mistake,
     ("  params: {n: {type: text}}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "the type of n is one of string"),
     (
         "  params:\n    n: {type: integer, default: one}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n",
-        2,
+        3,
         "default: n: expected",
     ),
+    (
+        "  params:\n    n: {typ: integer}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n",
+        3,
+        "'typ' means nothing here.*type",
+    ),
+    ("  steps:\n    - name: a\n      tool: add\n      args:\n        b: 1\n        a: '${a}'\n", 7, "it speaks of itself"),
+    (
+        "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: steps.a.status == 'done'\n",
+        6,
+        "of itself",
+    ),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      retries: -1\n", 6, "a whole number from 0, not -1"),
+    (
+        "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      max_rounds: 4\n",
+        6,
+        "without 'until' there are no rounds",
+    ),
+    (
+        "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      with: {}\n",
+        6,
+        "'with' means nothing in a step with 'tool'",
+    ),
+    ("  max_parallel: 0\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "max_parallel is a whole number from 1"),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.n}'}\n", 5, "there is no parameter 'n'"),
     (
         "  steps:\n    - {name: a, tool: add, args: {a: 1}}\n    - name: b\n      tool: add\n      args: {a: 1}\n"
@@ -245,11 +268,34 @@ def test_mistakes_of_form_do_not_hide_those_of_content(tmp_path):
     assert len(caught.value.mistakes) == 5
 
 
+def test_one_mistake_hides_no_other_and_makes_up_none(tmp_path):
+    (tmp_path / "sub.yaml").write_text("workflow: {steps: [{name: s, tool: nothing}]}")
+    text = (
+        "workflow:\n  colour: red\n  steps:\n    - {name: a, tool: add, retry: 3, args: {a: '${nobody}', b: '${1 +}'}}\n"
+        "    - {name: b, workflow: sub.yaml}\n    - {name: c, tool: add, args: {a: '${b}'}, condition: zz > 1, depends_on: b}\n"
+        "  outputs: {x: '${nowhere}', y: '${1 +}'}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    told = "\n".join(caught.value.mistakes)
+    wanted = ["2: .*colour", "4: .*retry", "4: .*no 'nobody'", "4: .*cannot be read", "5: .*no tool 'nothing'", "6: .*no 'zz'"]
+    for words in [*wanted, "7: .*no 'nowhere'", "7: .*cannot be read"]:
+        assert re.search(words, told), (words, told)
+    assert len(caught.value.mistakes) == 8
+
+
+async def test_same_workflow_file_is_used_twice(tmp_path):
+    sub = "workflow: {name: sub, params: {n: 1}, steps: [{name: s, tool: add, args: {a: '${params.n}', b: 1}}]}"
+    (tmp_path / "sub.yaml").write_text(sub)
+    text = "workflow:\n  steps:\n    - {name: a, workflow: sub.yaml, with: {n: 1}}\n    - {name: b, workflow: sub.yaml, with: {n: 5}}\n"
+    assert (await read(tmp_path, text).run()).output == {"a": 2, "b": 6}
+
+
 def test_workflow_drawn_in_three_ways(tmp_path):
     graph = read(tmp_path, RICH).graph
     assert "  note: send (1 of them)  ← large, small" in draw.terminal(graph)
     assert draw.mermaid(graph).startswith("flowchart TD\n")
-    assert "t1 -->|total > limit| t2" in draw.mermaid(graph)
+    assert 't1 -->|"total #gt; limit"| t2' in draw.mermaid(graph)
     picture = draw.svg(graph)
     assert picture.startswith("<svg")
     import xml.etree.ElementTree as xml

@@ -162,6 +162,47 @@ async def test_time_limits_of_a_plan_fit_into_the_whole():
     assert (await made.resume(waiting.context.run_id, dict.fromkeys(waiting.context.questions, "yes"))).completed
 
 
+@pytest.mark.parametrize("rule", [lambda plan, steps: 1 / 0, lambda plan, steps: True])
+async def test_rule_that_is_broken_ends_the_task_with_that_reason(rule):
+    made = orchestrator([GOOD], ExecutionMonitor(rules=(rule,)))
+    result = await made.execute_task("Buy tea.")
+    assert not result.is_successful
+    assert "the rule <lambda> cannot be used" in result.reason
+    assert result.output == {"cost": 300, "order": "bought tea for 300"}
+    assert (await made.context(result.context.run_id)).phase == "cancelled"
+
+
+async def test_steps_with_effects_keep_the_order_that_their_dependencies_allow():
+    steps = [
+        step("order", "buy", item="tea", yen=1),
+        step("cost", "price", item="tea"),
+        step("more", "buy", item="cake", yen=2),
+    ]
+    steps[0]["depends_on"] = "cost"
+    made = orchestrator([plan(*steps), verdict(True)], approve=True)
+    waiting = await made.execute_task("Buy tea.")
+    assert "1. order: buy" in waiting.reason
+    assert "[irreversible] (after cost)" in waiting.reason
+    assert "(after cost, order)" in waiting.reason
+    result = await made.resume_task(waiting.context.run_id, dict.fromkeys(waiting.context.questions, "Yes!"))
+    assert result.is_successful
+    assert DONE == [("price", "tea"), ("buy", "tea", 1), ("buy", "cake", 2)]
+
+
+async def test_run_that_is_stopped_has_what_there_is_and_not_the_plans_text():
+    made = orchestrator([GOOD, verdict(True)])
+    run = made.run("Buy tea.")
+    async for chunk in run:
+        if chunk.type == "tool_response":
+            run.abort("enough")
+    assert (await run).output == {"cost": 300}
+
+
+def test_form_that_there_is_not_is_told():
+    with pytest.raises(ConfigError, match="form is 'full' or 'simple', not 'smple'"):
+        AgentOrchestrator(TaskPlanner(ScriptedModel([]), [price], form="smple"))
+
+
 async def test_verdict_that_cannot_be_read_is_asked_for_again_and_costs_no_plan():
     context = (await orchestrator([GOOD, "It is done, I think.", verdict(True, answer="ok")]).execute_task("Buy tea.")).context
     assert (context.output, len(context.execution_history), DONE.count(("price", "tea"))) == ("ok", 1, 1)

@@ -133,9 +133,7 @@ class Agent(Generic[OutputT]):
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
         self._heads: dict[str, tuple[str, State]] = {}  # the runs where that conversation stands, of each user
-        self.team: Team | None = None
-        if team:
-            join(self, team)
+        self.team: Team | None = join(self, team) if team else None
 
     @classmethod
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
@@ -372,7 +370,8 @@ class Agent(Generic[OutputT]):
         return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)
 
     def _view(self, run_id: str, state: State) -> Result[OutputT]:
-        return result_of(run_id, state, None if self._output is None else self._output.typed)
+        typed = None if self._output is None else self._output.typed
+        return result_of(run_id, state, typed, getattr(self.recipe.strategy, "partial", None))
 
     def _run(
         self, run_id: str, begin: Begin, deps: Any, abort_event: Any = None, *, journal: Journal | None = None

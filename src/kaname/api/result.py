@@ -88,7 +88,10 @@ def stop_error(stop: Stop, run_id: str) -> RunStopped:
 _WITH_AN_ANSWER = ("completed", "degraded", "max_steps", "duplicate", "tool_limit")  # at a limit: the model's last words
 
 
-def result_of(run_id: str, state: State, typed: Callable[[Any], Any] | None) -> Result[Any]:
+def result_of(
+    run_id: str, state: State, typed: Callable[[Any], Any] | None, partial: Callable[[State], Any] | None = None
+) -> Result[Any]:
+    """`partial`: what there is of a run that did not come to its end, where that is not the last thing said."""
     turn = state.turn
     text = next((m.text for m in reversed(turn) if m.role == "assistant" and m.text), "")
     stop = state.stop or Stop("released")
@@ -98,7 +101,7 @@ def result_of(run_id: str, state: State, typed: Callable[[Any], Any] | None) -> 
     if typed is not None:
         output = typed(output) if stop.kind in _WITH_AN_ANSWER and output is not None else None
     elif output is None:
-        output = text
+        output = text if partial is None else partial(state)
     return Result(
         run_id,
         output,

@@ -126,7 +126,7 @@ async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
         return exact[0]
     recent = await journal.runs(limit=1000)
     if wanted == "last" and recent:
-        return recent[0]
+        return next((one for one in recent if not one.parent), recent[0])
     like = [one for one in recent if one.run_id.startswith(wanted)]
     whole = [one for one in like if "/" not in one.run_id]  # and not the runs inside it
     like = whole if len(whole) == 1 else like

@@ -15,6 +15,7 @@ from ..core.record import field, mutable, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from ..core.values import plain_text
+from ..kernel.boundary import Border
 from ..kernel.ports import Action
 from .graph.asking import EvaluationResult, Form, read_verdict
 from .graph.bounds import bounds_of
@@ -72,7 +73,10 @@ class Orchestrate:
 
     def conclude(self, state: State, stop: Stop) -> Step:
         """A limit is reached: what there is by then is delivered."""
-        return Finish(stop, partial_output(self.course(state)[0]))
+        return Finish(stop, self.partial(state))
+
+    def partial(self, state: State) -> Any:
+        return partial_output(self.course(state)[0])
 
     def course(self, state: State) -> tuple[list[Attempt], Step]:
         """All attempts so far, and what is to be done next."""
@@ -120,7 +124,9 @@ class Orchestrate:
         """How far it is; at the beginning with the plan, unless a person has just seen it."""
         told = {"plan": attempt.number, **progress.brief(state)}
         fresh = not self.approve and not _is_begun(progress, state)
-        return {**told, "steps": told_plan(cast(ExecutionPlan, attempt.plan), self._effects())} if fresh else told
+        return (
+            {**told, "steps": told_plan(cast(ExecutionPlan, attempt.plan), progress.graph, self._effects())} if fresh else told
+        )
 
     def _effects(self) -> dict[str, str]:
         return {name: tool.effect for name, tool in self.tools.items()}
@@ -143,10 +149,10 @@ class Orchestrate:
         assert attempt.graph is not None
         call_id = f"plan{attempt.number}?approve"  # no step can be called that
         if (said := state.results.get(call_id)) is None:
-            told = f"{told_plan(attempt.plan, self._effects())}\n{self._bounds(attempt.graph)}"
+            told = f"{told_plan(attempt.plan, attempt.graph, self._effects())}\n{self._bounds(attempt.graph)}"
             question = f"{told}\nCarry it out? yes, no, or what should be otherwise"
             return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
-        answer = plain_text(said.output).strip()
+        answer = plain_text(said.output).strip().rstrip(".!。！")
         if answer.lower() in ("yes", "y", "true", "はい"):
             return None
         if answer.lower() in ("no", "n", "false", "いいえ", ""):
@@ -165,7 +171,13 @@ class Orchestrate:
             attempt.verdict = EvaluationResult(False, True, f"steps failed:\n{listed}\n{_done(attempt)}")
             return attempt.verdict.feedback
         for rule in self.rules:
-            if (verdict := rule(attempt.plan, told)) is not None:
+            with Border() as border:
+                verdict = rule(attempt.plan, told)
+            if border.failure or not isinstance(verdict, EvaluationResult | None):
+                why = border.failure or f"it returned {verdict!r:.100}, which is no EvaluationResult"
+                name = getattr(rule, "__name__", type(rule).__name__)
+                return Finish(Stop("failed", f"the rule {name} cannot be used: {why}"), partial_output([attempt]))
+            if verdict is not None:
                 return self._decided(attempt, verdict)
         if not self.judges:
             return self._decided(attempt, EvaluationResult(True))

@@ -120,6 +120,8 @@ class AgentOrchestrator:
     ) -> None:
         if planner.max_revisions < 0:
             raise ConfigError(f"max_revisions is a whole number from 0, not {planner.max_revisions}")
+        if planner.form not in (None, "full", "simple"):
+            raise ConfigError(f"form is 'full' or 'simple', not {planner.form!r}")
         self.planner, self.monitor, self._name = planner, monitor or ExecutionMonitor(), name
         self._journal, self._policies, self._stops, self._sinks = state_manager, tuple(policies), stops, tuple(sinks)
         self.tools = ToolRegistry([*planner.tools, AskPerson(ASK)])
@@ -187,7 +189,13 @@ class AgentOrchestrator:
 
     async def execute_task(self, user_input: str, **options: Any) -> ExecutionResult:
         """Do it to its end: completed, or cancelled with a reason; or waiting, if a person has to be asked first."""
-        run = self.run(user_input, **options)
+        return await self._ended(self.run(user_input, **options))
+
+    async def resume_task(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> ExecutionResult:
+        """Go on with one that waited, or whose process died."""
+        return await self._ended(self.resume(run_id, answers, **options))
+
+    async def _ended(self, run: Run[Any]) -> ExecutionResult:
         try:
             state = (await run).state
         except AgentError:  # a model that fails ends the run with that reason, and what there is by then is kept

@@ -70,12 +70,13 @@ def as_team(given: Team | Iterable[Any], owner: str) -> Team:
     return team
 
 
-def join(agent: Member, given: Team | Iterable[Any]) -> None:
+def join(agent: Member, given: Team | Iterable[Any]) -> Team:
     """Give an agent its team, and the tools to hand work to it."""
     agent.team = team = as_team(given, agent.name)
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
     agent.recipe = agent.recipe.altered(team=Reachable(agent))
+    return team
 
 
 class Reachable(Mapping[str, Recipe]):

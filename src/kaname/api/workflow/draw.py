@@ -30,12 +30,12 @@ def mermaid(graph: Graph, progress: Progress | None = None) -> str:
     ids = {task.name: f"t{number}" for number, task in enumerate(graph.tasks)}
     lines = ["flowchart TD"]
     for task in graph.tasks:
-        label = f"{_sign(task, progress)}{task.name}<br/>{_does(task)}".replace('"', "#quot;")
+        label = f"{_quoted(_sign(task, progress) + task.name)}<br/>{_quoted(_does(task))}"
         shape = ("{{", "}}") if task.person else ("[", "]")
         lines.append(f'    {ids[task.name]}{shape[0]}"{label}"{shape[1]}')
     for task in graph.tasks:
         condition = _condition(task)
-        label = f"|{condition}|".replace('"', "#quot;") if condition else ""
+        label = f'|"{_quoted(condition)}"|' if condition else ""
         lines += [f"    {ids[name]} -->{label} {ids[task.name]}" for name in graph.waits_for(task, known) if name in ids]
     return "\n".join(lines)
 
@@ -85,6 +85,11 @@ def _box(task: Task, place: tuple[float, float, float], progress: Progress | Non
         f"{escape(_sign(task, progress) + task.name)}</text>",
         f'<text x="{x + wide / 2:.0f}" y="{y + 35:.0f}" text-anchor="middle" fill="#555">{escape(_does(task))}</text>',
     ]
+
+
+def _quoted(text: str) -> str:
+    """For Mermaid, which takes some signs for its own."""
+    return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
 def _does(task: Task) -> str:

@@ -85,6 +85,7 @@ SCHEMA: dict[str, Any] = {
     },
 }
 _KINDS = ("tool", "ask", "agent", "workflow")
+_OWN_KEYS = {"tool": ("args",), "ask": ("options",), "agent": ("input",), "workflow": ("with",)}
 _MOST_ROUNDS = 10
 
 
@@ -112,45 +113,62 @@ def read_workflow(
     """`above`: the files that have led to this one."""
     reading = Reading(variables=False)
     reading.read(path)
-    faulty = set[str]()  # steps whose form is wrong
-
-    def wrong(where: Where, text: str) -> None:
-        reading.wrong(where, text)
-        faulty.add(where[2] if where[:2] == ("workflow", "steps") and len(where) > 2 else "")
-
-    if not reading.mistakes:
-        check(reading.value, SCHEMA, (), wrong)
-    if "" in faulty or not faulty:
+    if reading.mistakes:
         reading.raise_all()
-    given, agents = reading.value["workflow"], options.get("agents") or {}
+    given, faulty = _well_formed(reading)
+    agents = options.get("agents") or {}
     own = {name: value for name, value in options.items() if name != "agents"}
     found = all_tools(given.get("tools") or [], path.parent, lambda n, told: reading.wrong(("workflow", "tools", str(n)), told))
     named = {"name": given.get("name", path.stem), "params": given.get("params"), "description": given.get("description", "")}
     given_tools = [*tools]
     taken = {as_action(one).name for one in given_tools}
     found = [one for one in found if as_action(one).name not in taken]  # those of the file that has led here go first
-    made = make(tools=[*given_tools, *found], **named, max_parallel=given.get("max_parallel", 16), **own)
+    try:
+        made = make(tools=[*given_tools, *found], **named, max_parallel=given.get("max_parallel", 16), **own)
+    except ConfigError as problem:
+        reading.wrong(("workflow", "max_parallel" if "max_parallel" in str(problem) else "tools"), str(problem))
+        reading.raise_all()
+        raise
     builder = _Builder(made, reading, path, agents, (*above, path.resolve()), make, own)
     places = dict[str, Where]()
     for number, step in enumerate(given["steps"]):
-        where = ("workflow", "steps", str(number))
-        if str(number) not in faulty:
-            places[str(step.get("name"))] = where
-            builder.step(step, where)
-        elif isinstance(step, Mapping) and isinstance(step.get("name"), str):
-            made.add(Task(step["name"], Use(ASK, {"question": ""})))  # it is there, for those that speak of it
-            places[step["name"]] = ()
-    made.promise(builder.tried(lambda: template(given["outputs"]), ("workflow", "outputs")) if "outputs" in given else None)
-    for problem in made.problems():
-        if places.get(problem.task, ("workflow",)):
-            reading.wrong(_place(problem, places), problem.text)
+        where: Where = ("workflow", "steps", str(number))
+        wrong = faulty.get(str(number), set())
+        left = {key: value for key, value in step.items() if key not in wrong} if isinstance(step, Mapping) else {}
+        if "" not in wrong and isinstance(left.get("name"), str) and builder.step(left, where):
+            places[left["name"]] = where
+        elif isinstance(left.get("name"), str):
+            made.add(Task(left["name"], Use(ASK, {"question": ""})))  # it is there, for those that speak of it
+            places[left["name"]] = ()
+    made.promise(builder.filled(given["outputs"], ("workflow", "outputs")) if "outputs" in given else None)
+    for one in made.problems():
+        if places.get(one.task, ("workflow",)):
+            reading.wrong(_place(one, places), one.text)
     reading.raise_all()
     made.origin = {"workflow": str(path.resolve())}
     return made
 
 
+def _well_formed(reading: Reading) -> tuple[Mapping[str, Any], dict[str, set[str]]]:
+    """What is said of the workflow, without what has the wrong form; and, by the number of a step, which of its keys have."""
+    faulty, above = dict[str, set[str]](), set[str]()
+
+    def wrong(where: Where, text: str) -> None:
+        reading.wrong(where, text)
+        if where[:2] == ("workflow", "steps") and len(where) > 2:
+            faulty.setdefault(where[2], set()).add(where[3] if len(where) > 3 else "")
+        else:
+            above.add(where[1] if len(where) > 1 else "")
+
+    check(reading.value, SCHEMA, (), wrong)
+    if above & {"", "steps", "params"} or not isinstance(reading.value["workflow"].get("steps"), list):
+        reading.raise_all()
+    return {key: value for key, value in reading.value["workflow"].items() if key not in above}, faulty
+
+
 def _place(problem: Problem, places: Mapping[str, Where]) -> Where:
-    return (*places[problem.task], problem.place) if problem.task in places else ("workflow", problem.place)
+    place = tuple(problem.place.split(".", 1))
+    return (*places[problem.task], *place) if problem.task in places else ("workflow", *place)
 
 
 class _Builder:
@@ -166,6 +184,7 @@ class _Builder:
     ) -> None:
         self._flow, self._reading, self._path, self._agents = workflow, reading, path, agents
         self._above, self._make, self._options = above, make, options
+        self._inner: dict[Path, Action] = {}  # workflows that were read already
 
     def tried(self, read: Callable[[], Any], where: Where) -> Any:
         try:
@@ -174,17 +193,27 @@ class _Builder:
             self._reading.wrong(where, "; ".join(getattr(problem, "mistakes", ())) or str(problem))
             return None
 
-    def step(self, step: Mapping[str, Any], where: Where) -> None:
+    def filled(self, value: Any, where: Where) -> Any:
+        """A template; of a mapping each value by itself, so that one mistake hides no other. What cannot be read is nothing."""
+        if isinstance(value, Mapping):
+            return {str(name): self.filled(one, (*where, str(name))) for name, one in value.items()}
+        made = self.tried(lambda: template(value), where)
+        return Expression("null") if made is None and value is not None else made
+
+    def step(self, step: Mapping[str, Any], where: Where) -> bool:
+        """Whether it could be read."""
         kinds = [kind for kind in _KINDS if kind in step]
         if len(kinds) != 1:
             told = "a step has one of tool, ask, agent, workflow" + (f", not {' and '.join(kinds)}" if kinds else "")
             self._reading.wrong((*where, kinds[1] if len(kinds) > 1 else "name"), told)
-            return
+            return False
+        for key in [key for kind, keys in _OWN_KEYS.items() if kind != kinds[0] for key in keys if key in step]:
+            self._reading.wrong((*where, key), f"{key!r} means nothing in a step with {kinds[0]!r}")
         after = step.get("depends_on") or []
         after = (after,) if isinstance(after, str) else tuple(after)
         use = self._use(kinds[0], step, after, where)
         if use is None:
-            return
+            return False
         self._flow.add(
             Task(
                 step["name"],
@@ -194,8 +223,8 @@ class _Builder:
                 needs=self._needs(step.get("needs"), len(after), (*where, "needs")),
                 each=self._each(step.get("for_each"), (*where, "for_each")),
                 until=self._read(step.get("until"), (*where, "until")),
-                rounds=step.get("max_rounds", _MOST_ROUNDS) if "until" in step else 1,
-                retries=step.get("retries", 0),
+                rounds=self._rounds(step, where),
+                retries=self._whole(step.get("retries", 0), 0, (*where, "retries")),
                 retry_delay=self._seconds(step.get("retry_delay"), (*where, "retry_delay")) or 0.0,
                 timeout=self._seconds(step.get("timeout"), (*where, "timeout")),
                 on_failure=step.get("on_failure", "stop"),
@@ -205,18 +234,30 @@ class _Builder:
                 person=kinds[0] == "ask",
             )
         )
+        return True
+
+    def _rounds(self, step: Mapping[str, Any], where: Where) -> int:
+        if "max_rounds" in step and "until" not in step:
+            self._reading.wrong((*where, "max_rounds"), "it is done once: without 'until' there are no rounds")
+        most = self._whole(step.get("max_rounds", _MOST_ROUNDS), 1, (*where, "max_rounds"))
+        return most if "until" in step else 1
+
+    def _whole(self, given: int, least: int, where: Where) -> int:
+        if given < least:
+            self._reading.wrong(where, f"a whole number from {least}, not {given}")
+        return max(given, least)
 
     def _use(self, kind: str, step: Mapping[str, Any], after: tuple[str, ...], where: Where) -> Use | None:
         match kind:
             case "ask":
                 asked = {"question": step["ask"], "options": step.get("options", [])}
-                return Use(ASK, self.tried(lambda: template(asked), (*where, "ask")) or {})
+                return Use(ASK, self.filled(asked, (*where, "ask")))
             case "agent":
                 return self._agent(step, where)
             case "workflow":
                 return self._workflow(step, where)
         if "args" in step or (action := self._flow.tools.get(step["tool"], None)) is None:
-            return Use(step["tool"], self.tried(lambda: template(step.get("args") or {}), (*where, "args")) or {})
+            return Use(step["tool"], self.filled(step.get("args") or {}, (*where, "args")))
         return Use(step["tool"], self._implied(action, after))
 
     def _implied(self, action: Action, after: tuple[str, ...]) -> dict[str, Any]:
@@ -237,27 +278,30 @@ class _Builder:
             self._reading.wrong((*where, "agent"), f"there is no agent {name!r}" + nearest(name, self._agents))
             return None
         action = self._flow.register(RunAgent(f"agent {name}", self._agents[name]))
-        return Use(action.name, self.tried(lambda: template({"input": step.get("input", "")}), (*where, "input")) or {})
+        return Use(action.name, {"input": self.filled(step.get("input", ""), (*where, "input"))})
 
     def _workflow(self, step: Mapping[str, Any], where: Where) -> Use | None:
         path = self._path.parent / step["workflow"]
         if path.resolve() in self._above:
             self._reading.wrong((*where, "workflow"), f"{step['workflow']} leads back to itself")
             return None
+        given = self.filled(step.get("with") or {}, (*where, "with"))
+        if (known := self._inner.get(path.resolve())) is not None:
+            return Use(known.name, given)
         options = {**self._options, "agents": self._agents}
         own = [tool for name, tool in self._flow.tools.items() if name != ASK]
         inner = self.tried(lambda: read_workflow(path, own, self._make, options, self._above), (*where, "workflow"))
         if inner is None:
             return None
-        action = self._flow.register(RunWorkflow(f"workflow {inner.name}", inner))
-        return Use(action.name, self.tried(lambda: template(step.get("with") or {}), (*where, "with")) or {})
+        self._inner[path.resolve()] = action = self._flow.register(RunWorkflow(f"workflow {inner.name}", inner))
+        return Use(action.name, given)
 
     def _other(self, given: Any, use: Use | None, where: Where) -> Use | None:
         if given is None:
             return None
         if isinstance(given, str):
             return Use(given, use.args if use is not None else {})
-        return Use(given["tool"], self.tried(lambda: template(given.get("args") or {}), where) or {})
+        return Use(given["tool"], self.filled(given.get("args") or {}, (*where, "args")))
 
     def _condition(self, given: Any, where: Where) -> Any:
         if given is None or given is True:

@@ -79,11 +79,26 @@ class Handle:
     def __truediv__(self, other: Any) -> Handle:
         return self._compared("/", other)
 
+    def __floordiv__(self, other: Any) -> Handle:
+        return self._compared("//", other)
+
+    def __mod__(self, other: Any) -> Handle:
+        return self._compared("%", other)
+
     def __radd__(self, other: Any) -> Handle:
         return Handle(f"({other!r}) + ({self._expression})")
 
+    def __rsub__(self, other: Any) -> Handle:
+        return Handle(f"({other!r}) - ({self._expression})")
+
     def __rmul__(self, other: Any) -> Handle:
         return Handle(f"({other!r}) * ({self._expression})")
+
+    def __rtruediv__(self, other: Any) -> Handle:
+        return Handle(f"({other!r}) / ({self._expression})")
+
+    def __neg__(self) -> Handle:
+        return Handle(f"-({self._expression})")
 
     def __invert__(self) -> Handle:
         return Handle(f"not ({self._expression})")

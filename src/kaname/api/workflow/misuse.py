@@ -23,9 +23,9 @@ def misuse(use: Use, tools: Mapping[str, Action]) -> Iterator[tuple[str, str]]:
     open_ended = schema.get("additionalProperties", False) is not False
     for name in use.args:
         if name not in known and not open_ended:
-            yield "args", f"{use.tool} takes no argument {name!r}{nearest(name, known)}"
+            yield f"args.{name}", f"{use.tool} takes no argument {name!r}{nearest(name, known)}"
         elif not any(expressions(use.args[name])):
-            yield from [("args", f"{use.tool}: {one}") for one in problems(use.args[name], known.get(name, {}), name)]
+            yield from [(f"args.{name}", f"{use.tool}: {one}") for one in problems(use.args[name], known.get(name, {}), name)]
     for name in required:
         if name not in use.args:
             yield "args", f"{use.tool} wants an argument {name!r}"

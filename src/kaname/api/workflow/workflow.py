@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast, get_args, overload
 
@@ -101,7 +102,8 @@ class Workflow:
 
     def handle(self, task: str) -> Any:
         """What the task of that name gives."""
-        return Handle(task if task.isidentifier() else f"steps[{task!r}].output")
+        plain = task.isidentifier() and not iskeyword(task)
+        return Handle(task if plain else f"steps[{task!r}].output")
 
     item: Any = Handle("item")  # in a task for each item: the item, and its place
     index: Any = Handle("index")
@@ -153,11 +155,13 @@ class Workflow:
         """Every mistake that can be seen before it runs: names, circles, expressions, tools and their arguments."""
         found = problems(self.graph)
         for name, held in self.parameters["properties"].items():
-            if held.get("type", "string") not in _KINDS.values():
+            if (other := [key for key in held if key not in _ABOUT]) and "type" not in held:
+                found.append(Problem("", f"params.{name}", f"{other[0]!r} means nothing here{nearest(other[0], _ABOUT)}"))
+            elif held.get("type", "string") not in _KINDS.values():
                 told = f"the type of {name} is one of {', '.join(_KINDS.values())}, not {held['type']!r}"
-                found.append(Problem("", "params", told))
+                found.append(Problem("", f"params.{name}", told))
             elif "default" in held:
-                found += [Problem("", "params", f"default: {one}") for one in unfit(held["default"], held, name)]
+                found += [Problem("", f"params.{name}", f"default: {one}") for one in unfit(held["default"], held, name)]
         for task in self._tasks:
             for place, use in (("tool", task.use), ("fallback", task.fallback), ("undo", task.undo)):
                 if use is not None:
@@ -329,4 +333,5 @@ def _schema(params: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": held, "required": required, "additionalProperties": False}
 
 
+_ABOUT = ("type", "default", "description", "enum", "items", "properties", "anyOf", "minimum", "maximum", "format", "title")
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}

@@ -137,6 +137,7 @@ class Show:
                 if "steps" in data:
                     self._line(data["steps"], "dim", whole=True)
                 self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
+                self._screen.doing = self._far + ", ".join(data["running"])
             case "warning":
                 self._line(f"{say('warning', '警告')}: {translated(data['content'])}", "yellow", whole=True)
             case "waiting":

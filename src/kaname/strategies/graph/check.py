@@ -63,7 +63,7 @@ def _wrong_words(task: Task, graph: Graph, known: Mapping[str, Task]) -> Iterato
     own = ("item", "index") if task.each is not None else ()
     rounds = ("last", "round") if task.until is not None else ()
     places: list[tuple[str, object, tuple[str, ...]]] = [
-        ("args", task.use.args, (*own, *rounds)),
+        *[(f"args.{name}", value, (*own, *rounds)) for name, value in task.use.args.items()],
         ("for_each", task.each, ()),
         ("condition", task.when if isinstance(task.when, Expression) else None, ()),
         ("until", task.until, ("result", *own, *rounds)),
@@ -73,6 +73,8 @@ def _wrong_words(task: Task, graph: Graph, known: Mapping[str, Task]) -> Iterato
     for place, value, more in places:
         for one in expressions(value):
             yield from [Problem(task.name, place, text) for text in _unknown(one, graph, known, more)]
+            if place != "undo" and (task.name in one.names or ("steps", task.name) in one.paths()):
+                yield Problem(task.name, place, f"{one.text}: it speaks of itself, before there is anything to say")
 
 
 def _unknown(expression: Expression, graph: Graph, known: Mapping[str, Task], more: tuple[str, ...]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...core.record import field, record
+from ...core.record import field, record, replace
 from ...core.values import read_json
 from .check import problems
 from .expression import BadExpression, template
@@ -62,12 +62,13 @@ def _step(given: Mapping[str, Any], number: int) -> ExecutionStep:
         str(given.get("expected_outcome") or ""),
         float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0 else None,
         str(given.get("name") or f"step{number}"),
-        tuple([str(one) for one in after]) if isinstance(after, list) else (),
+        tuple([str(one) for one in after]) if isinstance(after, list) else (after,) if isinstance(after, str) and after else (),
     )
 
 
 def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pure: Callable[[str], bool]) -> Graph:
-    """`BadPlan` with everything that is wrong. A tool with effects waits for all the steps before it: their order is meant."""
+    """`BadPlan` with everything that is wrong. A tool with effects waits for all the steps before it, in the order in which the
+    plan has them and their dependencies allow: that order is meant."""
     tasks, wrong = list[Task](), list[str]()
     for step in plan.steps:
         try:
@@ -76,23 +77,37 @@ def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pur
             wrong.append(f"{step.name}: {problem}")
             continue
         wrong += [f"{step.name}: {one}" for one in misuse(use)]
-        before = () if is_pure(step.tool_name) else tuple([task.name for task in tasks])
-        after = tuple(dict.fromkeys([*step.depends_on, *before]))
-        tasks.append(Task(step.name, use, after=after, timeout=step.timeout))
+        tasks.append(Task(step.name, use, after=step.depends_on, timeout=step.timeout))
     graph = Graph(plan.description or "plan", tuple(tasks), params=tuple(plan.parameters))
+    graph = replace(graph, tasks=tuple(_in_order(graph, is_pure)))
     wrong += [str(one) for one in problems(graph, reserved=("steps", "params"))]  # a plan has no items and rounds
     if wrong:
         raise BadPlan("\n".join([f"- {one}" for one in dict.fromkeys(wrong)]))
     return graph
 
 
-def told_plan(plan: ExecutionPlan, effects: Mapping[str, str] | None = None) -> str:
-    """As a table that a person reads before it is done. `effects`: what the tools do to the world, where it is not nothing."""
-    lines = [" ".join(plan.description.split())]
+def _in_order(graph: Graph, is_pure: Callable[[str], bool]) -> list[Task]:
+    """The tasks, each after what it waits for, else as they stand; those with effects after all before them."""
+    known, placed, left = graph.by_name, dict[str, Task](), list(graph.tasks)
+    while left:
+        free = [task for task in left if all(name in placed or name not in known for name in graph.waits_for(task, known))]
+        if not free:
+            return [*placed.values(), *left]  # a circle, which the check tells
+        task = free[0]
+        left.remove(task)
+        before = () if is_pure(task.use.tool) else tuple(placed)
+        placed[task.name] = replace(task, after=tuple(dict.fromkeys([*task.after, *before])))
+    return list(placed.values())
+
+
+def told_plan(plan: ExecutionPlan, graph: Graph, effects: Mapping[str, str]) -> str:
+    """As a table that a person reads before it is done. `effects`: what the tools do to the world."""
+    lines, known = [" ".join(plan.description.split())], graph.by_name
     for number, step in enumerate(plan.steps, 1):
         args = json.dumps(step.arguments, ensure_ascii=False)
-        after = f" (after {', '.join(step.depends_on)})" if step.depends_on else ""
-        effect = (effects or {}).get(step.tool_name, "pure")
+        waits = graph.waits_for(known[step.name], known)
+        after = f" (after {', '.join(waits)})" if waits else ""
+        effect = effects.get(step.tool_name, "pure")
         does = "" if effect == "pure" else f" [{effect}]"
         lines.append(f"{number}. {step.name}: {step.tool_name}({args}){does}{after}")
     return "\n".join(lines)

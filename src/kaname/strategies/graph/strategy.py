@@ -55,6 +55,10 @@ class GraphStrategy:
         failed = [f"{name}: {node.error}" for name, node in progress.nodes.items() if node.status == "failed"]
         return Finish(Stop("degraded", "; ".join(failed)) if failed else Stop("completed"), output)
 
+    def partial(self, state: State) -> Any:
+        """What there is by now of a run that has not come to its end."""
+        return {name: node.output for name, node in self.progress(state).nodes.items() if node.status == "done"}
+
     def progress(self, state: State) -> Progress:
         """How far it is, by the facts so far."""
         progress = self._kept.of(state, lambda: Progress(self.graph, params_of(state)))

@@ -1,0 +1,168 @@
+"""Merge what several agents (or people) said into one answer; who said otherwise, and who failed, is told beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import isawaitable
+from statistics import fmean, median
+from typing import Any, Literal
+
+from ...core.errors import ConfigError
+from ...core.record import field, record
+from ...core.values import plain_text, read_json
+
+Strategy = Literal["majority", "weighted", "sum", "average", "median", "best", "synthesis"]
+_SYNONYMS = {"majority_vote": "majority", "summation": "sum", "llm_based_synthesis": "synthesis"}
+_NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?")
+_CLOSE = 1e-9
+_BEST = """Several answers to one task follow, each under a number. Choose the best one: right, complete, and nothing made up.
+Answer with JSON alone: {"number": its number, "reason": "why, in a sentence"}"""
+_SYNTHESIS = """Several answers to one task follow. Write one answer from them: keep what they agree on, say where they
+disagree, add nothing of your own. Write the answer alone."""
+
+
+@record
+class Merged:
+    """`value`: what they say together. `agreement`: the share of the answers, by their weights, that say it (for numbers: that
+    are equal to it). `dissent`: who says otherwise, and what. `failed`: who said nothing, and why. `tied`: others have as much
+    for them. `reason` and `run_id`: of the judge, if one was asked."""
+
+    value: Any
+    strategy: str
+    agreement: float
+    dissent: Mapping[str, Any] = field(factory=dict)
+    failed: Mapping[str, str] = field(factory=dict)
+    tied: bool = False
+    reason: str = ""
+    run_id: str = ""
+
+
+async def merge(
+    results: Mapping[str, Any] | Iterable[Any],
+    strategy: Strategy | str | Callable[[Mapping[str, Any]], Any] = "majority",
+    *,
+    weights: Mapping[str, float] | None = None,
+    judge: Any = None,
+    task: str = "",
+) -> Merged:
+    """`results`: by name (or in a list, then by their place): results of runs, plain values, or the errors that were raised.
+
+    `strategy`: "majority", "weighted" (by `weights`), "sum", "average", "median", "best" and "synthesis" (by the agent `judge`,
+    for the `task`), or a function of the answers by name.
+    """
+    answers, failed = _answers(results)
+    kind = strategy if callable(strategy) else _SYNONYMS.get(strategy, strategy)
+    if not answers:
+        told = "; ".join([f"{name}: {why}" for name, why in failed.items()])
+        raise ConfigError(f"there is nothing to merge: {told or 'no results'}")
+    if callable(kind):
+        value = kind(answers)
+        return _told(await value if isawaitable(value) else value, getattr(kind, "__name__", "own"), answers, failed)
+    if kind in ("majority", "weighted"):
+        return _voted(kind, answers, failed, weights or {})
+    if kind in ("sum", "average", "median"):
+        return _reckoned(kind, answers, failed)
+    if kind not in ("best", "synthesis"):
+        raise ConfigError(
+            f"strategy is majority, weighted, sum, average, median, best, synthesis or a function, not {strategy!r}"
+        )
+    if judge is None:
+        raise ConfigError(f"{kind} needs judge=…, the agent that decides")
+    return await (_best if kind == "best" else _synthesis)(answers, failed, judge, task)
+
+
+def _answers(results: Mapping[str, Any] | Iterable[Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    named = dict(results) if isinstance(results, Mapping) else {str(place): one for place, one in enumerate(results, 1)}
+    answers, failed = dict[str, Any](), dict[str, str]()
+    for name, one in named.items():
+        stop = getattr(one, "stop", None)
+        if isinstance(one, BaseException):
+            failed[name] = f"{type(one).__name__}: {one}"
+        elif stop is not None and stop.kind not in ("completed", "degraded"):
+            failed[name] = f"{stop.kind}: {stop.detail}".strip(": ")
+        else:
+            answers[name] = one.output if stop is not None else one
+    return answers, failed
+
+
+def _same(value: Any) -> str:
+    """What two answers have in common that mean the same: width, case, and the signs around them do not count."""
+    if isinstance(value, str):
+        return " ".join(unicodedata.normalize("NFKC", value).casefold().strip(" \t\n.,;:!?。、！？「」\"'`*").split())
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:.12g}"
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _told(value: Any, strategy: str, answers: Mapping[str, Any], failed: Mapping[str, str], **more: Any) -> Merged:
+    meant = _same(value)
+    dissent = {name: one for name, one in answers.items() if _same(one) != meant}
+    more.setdefault("agreement", (len(answers) - len(dissent)) / len(answers))
+    return Merged(value, strategy, dissent=dissent, failed=failed, **more)
+
+
+def _voted(kind: str, answers: Mapping[str, Any], failed: Mapping[str, str], weights: Mapping[str, float]) -> Merged:
+    if unknown := [name for name in weights if name not in answers and name not in failed]:
+        raise ConfigError(f"weights names {', '.join(unknown)}, and there are {', '.join(answers)}")
+    if any(weight < 0 for weight in weights.values()) or (weights and kind == "majority"):
+        raise ConfigError("weights are numbers from 0 up, for the strategy 'weighted'")
+    counted, first = dict[str, float](), dict[str, Any]()
+    for name, one in answers.items():
+        counted[_same(one)] = counted.get(_same(one), 0.0) + weights.get(name, 1.0)
+        first.setdefault(_same(one), one)
+    most = max(counted.values())
+    winners = [meant for meant, count in counted.items() if count >= most - _CLOSE]
+    whole = sum(counted.values())
+    return _told(first[winners[0]], kind, answers, failed, agreement=most / whole if whole else 0.0, tied=len(winners) > 1)
+
+
+def _reckoned(kind: str, answers: Mapping[str, Any], failed: Mapping[str, str]) -> Merged:
+    """Who gives no number, or several, has failed to answer; an average hides nothing: who is off it is told."""
+    numbers, unread = dict[str, float](), dict[str, str](failed)
+    for name, one in answers.items():
+        found = [one] if isinstance(one, int | float) and not isinstance(one, bool) else _numbers(plain_text(one))
+        if len(found) == 1:
+            numbers[name] = found[0]
+        else:
+            unread[name] = f"{len(found)} numbers in {plain_text(one)[:80]!r}"
+    if not numbers:
+        raise ConfigError(f"there is nothing to merge: {'; '.join([f'{name}: {why}' for name, why in unread.items()])}")
+    held = list(numbers.values())
+    value = sum(held) if kind == "sum" else fmean(held) if kind == "average" else median(held)
+    value = int(value) if float(value).is_integer() else value
+    if kind == "sum":  # its parts are no other opinions
+        return Merged(value, kind, 1.0, {}, unread)
+    return _told(value, kind, numbers, unread)
+
+
+def _numbers(text: str) -> list[float]:
+    found = [one.replace(",", "").replace("−", "-") for one in _NUMBER.findall(unicodedata.normalize("NFKC", text))]
+    return [float(one) if "." in one else int(one) for one in found]
+
+
+async def _best(answers: Mapping[str, Any], failed: Mapping[str, str], judge: Any, task: str) -> Merged:
+    names = list(answers)
+    result = await _asked(judge, _BEST, answers, task)
+    try:
+        held = read_json(plain_text(result.output))
+        chosen = names[int(held["number"]) - 1] if int(held["number"]) > 0 else names[len(names)]
+    except (ValueError, TypeError, KeyError, IndexError):
+        raise ConfigError(f"the judge chose none of the {len(names)} answers: {plain_text(result.output)[:200]}") from None
+    return _told(answers[chosen], "best", answers, failed, reason=str(held.get("reason", "")), run_id=result.run_id)
+
+
+async def _synthesis(answers: Mapping[str, Any], failed: Mapping[str, str], judge: Any, task: str) -> Merged:
+    result = await _asked(judge, _SYNTHESIS, answers, task)
+    shares = [sum([_same(one) == _same(other) for other in answers.values()]) for one in answers.values()]
+    agreed = max(shares) / len(answers)
+    return Merged(result.output, "synthesis", agreed, {} if agreed == 1 else dict(answers), failed, run_id=result.run_id)
+
+
+def _asked(judge: Any, what: str, answers: Mapping[str, Any], task: str) -> Awaitable[Any]:
+    """As a run of its own, in the judge's journal. Names are left out: it is to judge answers, not who gave them."""
+    listed = [f"<answer number={number}>\n{plain_text(one)}\n</answer>" for number, one in enumerate(answers.values(), 1)]
+    asked: Awaitable[Any] = judge.run("\n\n".join([what, f"Task: {task}" if task else "", *listed]))
+    return asked
