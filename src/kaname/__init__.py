@@ -53,6 +53,8 @@ _HOMES = {
     "strategies.graph.asking": ("EvaluationResult",),
     "api.workflow.workflow": ("Workflow",),
     "api.team.handoff": ("Team",),
+    "api.team.merge": ("Merged", "merge"),
+    "api.team.person": ("DelegateToHuman",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
     "journals.memory": ("MemoryJournal",),
@@ -126,6 +128,9 @@ if TYPE_CHECKING:
     from .api.result import Result as Result
     from .api.run import Run as Run
     from .api.team.handoff import Team as Team
+    from .api.team.merge import Merged as Merged
+    from .api.team.merge import merge as merge
+    from .api.team.person import DelegateToHuman as DelegateToHuman
     from .api.workflow.workflow import Workflow as Workflow
     from .context.history import AgentState as AgentState
     from .core.chunks import Chunk as Chunk

@@ -1,10 +1,11 @@
 """Teams: work handed over and delegated, within limits, through questions, deaths and several turns."""
 
 import asyncio
+import json
 
 import pytest
 
-from kaname import Agent, Approve, ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, Team, call, cost, tool
+from kaname import Agent, Approve, ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, Team, call, cost, load_config, tool
 from kaname.core.messages import ModelReply, Usage, assistant
 
 PAID = []
@@ -222,3 +223,30 @@ async def _result(run):
 def test_team_that_cannot_be_is_told(given, told):
     with pytest.raises(ConfigError, match=told):
         agent([], "lead", team=given)
+
+
+async def test_agents_of_a_file_name_each_other(tmp_path):
+    scripts = {
+        "lead": [delegate("writer"), "done"],
+        "writer": [transfer("checker")],
+        "checker": [transfer("writer"), "it is right"],
+    }
+    for name, script in scripts.items():
+        told = [one if isinstance(one, str) else {"calls": [{"name": one.name, "args": dict(one.args)}]} for one in script]
+        (tmp_path / f"{name}.json").write_text(json.dumps(told))
+    (tmp_path / "kaname.yaml").write_text(
+        "agents:\n  lead: {model: scripted/lead.json, team: [writer]}\n"
+        "  writer: {model: scripted/writer.json, instructions: You write., team: [checker]}\n"
+        "  checker: {model: scripted/checker.json, team: [writer]}\n"
+    )
+    config = load_config(tmp_path / "kaname.yaml")
+    made = Agent.from_config(config, agent="lead", journal="memory")
+    assert "- writer: You write." in made.tools["delegate_to_agent"].description
+    result = await made.run("go")
+    assert result.output == "done"
+    assert result.steps[0].observation == "it is right"
+    (tmp_path / "kaname.yaml").write_text(
+        "agents:\n  lead:\n    model: scripted/lead.json\n    team: [lead, writr]\n  writer: {}\n"
+    )
+    with pytest.raises(ConfigError, match=r"(?s)no other agent 'lead'.*no other agent 'writr'.*writer"):
+        load_config(tmp_path / "kaname.yaml")

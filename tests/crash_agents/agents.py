@@ -114,6 +114,23 @@ def with_a_bank() -> Agent:
     return Agent(ScriptedModel([[call("transfer", yen=7), call("book")], "booked and paid"]), [transfer, book], name="bank")
 
 
+def team() -> Agent:
+    """Two delegates at once, one of which pays; then the conversation is handed over to a third."""
+
+    @tool
+    async def pay(yen: int) -> str:
+        """Pay."""
+        await asyncio.sleep(0.002)
+        return f"paid {yen}"
+
+    clerk = Agent(ScriptedModel([call("pay", yen=3), "it is paid"]), [pay], name="clerk")
+    looker = Agent(ScriptedModel(["I have looked"]), name="looker")
+    closer = Agent(ScriptedModel(lambda request: "closed"), name="closer")
+    work = [call("delegate_to_agent", agent=name, task="do it") for name in ("clerk", "looker")]
+    script = [work, call("transfer_to_agent", agent="closer", reason="all is done")]
+    return Agent(ScriptedModel(script), name="lead", team=[clerk, looker, closer])
+
+
 def broken() -> Agent:
     """Claims that its payments can be repeated, which is not true: the check must notice."""
 

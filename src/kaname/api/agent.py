@@ -133,7 +133,8 @@ class Agent(Generic[OutputT]):
         self._recent = Recent()
         self._conversation = ""  # the session of an open agent
         self._heads: dict[str, tuple[str, State]] = {}  # the runs where that conversation stands, of each user
-        self.team: Team | None = join(self, team) if team else None
+        self.team: Team | None = None
+        self.team = join(self, team) if team else None
 
     @classmethod
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:

@@ -143,9 +143,13 @@ def read_lines(path: Path) -> list[Any]:
 
 
 def watch(agent: Any, log: Path) -> None:
-    """Have every tool of the agent write down what it does."""
+    """Have every tool of the agent, and of its team, write down what it does."""
     for name, tool in agent.tools.items():
+        if isinstance(tool, WatchedTool):  # an agent that names the one before it
+            return
         agent.tools._tools[name] = WatchedTool(tool, log)
+    for member in agent.team.members if agent.team is not None else ():
+        watch(member, log)
 
 
 def live(agent: Any, user_input: str, folder: Path, death: Death, answers: dict[str, Any] | None) -> dict[str, Any]:

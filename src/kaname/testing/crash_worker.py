@@ -70,13 +70,13 @@ class Trial:
             self.outcome = told
             if not told["questions"]:
                 return self
-            self.in_doubt += sum(key.startswith("in-doubt:") for key in told["questions"])
+            self.in_doubt += sum(_own_key(key).startswith("in-doubt:") for key in told["questions"])
             answers = {key: self._answer(key) for key in told["questions"]}
         self.problems.append(f"{self.name}: still not finished after {_LIVES} lives")
         return self
 
     def _answer(self, key: str) -> Any:
-        return next((answer for start, answer in self.order["answers"].items() if key.startswith(start)), "yes")
+        return next((answer for start, answer in self.order["answers"].items() if _own_key(key).startswith(start)), "yes")
 
     def _fork(self, death: Death, answers: dict[str, Any] | None) -> tuple[bool, dict[str, Any]]:
         told = self.folder / "told.json"
@@ -153,6 +153,13 @@ class Trial:
 
     def effects(self) -> list[Any]:
         return read_lines(self.folder / "effects.log")
+
+
+def _own_key(key: str) -> str:
+    """Of a question of a child: as the child asked it."""
+    while key.startswith(f"{RUN}/"):
+        key = key.partition(":")[2]
+    return key
 
 
 def repeated_effects(log: list[Any], *, retried: bool = False) -> Iterator[str]:

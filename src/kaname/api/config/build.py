@@ -15,6 +15,7 @@ from ...core.project import FOLDER
 from ...core.record import field, record
 from ...models.registry import LITELLM, PROVIDERS, resolve
 from ...strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
+from ..team.handoff import Named
 from .load import Reading, check, mistaken
 from .schema import SCHEMA
 
@@ -34,7 +35,7 @@ _TAKES = {
     "replay": {"model"},
 }
 _KEYS = _SERVED | _TAKES["local"]
-_LISTS = ("tools", "approve", "policies")
+_LISTS = ("tools", "approve", "policies", "team")
 
 
 @record
@@ -52,6 +53,8 @@ class AgentConfig:
     guardrails: Mapping[str, Any] | None = None
     fallback: Mapping[str, Any] | None = None
     policies: tuple[str, ...] = ()
+    team: tuple[str, ...] = ()
+    others: Mapping[str, AgentConfig] = field(factory=dict)
     providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     journal: str = ""
     folder: str = "."
@@ -86,6 +89,7 @@ class AgentConfig:
             "journal": self.journal_path or None,
             "policies": policies,
             "model": model,
+            "team": Named(self.team, self.others) if self.team else (),
         }
 
     @property
@@ -193,6 +197,13 @@ def _check(reading: Reading) -> None:
     _check_servers(shared, ("mcp_servers",), reading)
     for name, agent in _mapping(value.get("agents")).items():
         _check_agent(_mapping(agent), ("agents", name), shared, reading)
+        others = [other for other in value["agents"] if other != name]
+        for number, member in enumerate(_mapping(agent).get("team") or []):
+            if member not in others:
+                told = notice("config.no_member", "there is no other agent {member!r}", member=member) + nearest(
+                    str(member), others
+                )
+                reading.wrong(("agents", name, "team", str(number)), told)
     for name, block in _mapping(value.get("models")).items():
         _check_model(f"{_SYNONYMS.get(name, name)}/x", ("models", name), reading)
         _check_block(name, _mapping(block), ("models", name), reading)
@@ -286,14 +297,14 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     shared = {"journal": value.get("journal", ""), "folder": folder, "reading": reading}
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {_SYNONYMS.get(name, name): block for name, block in models.items()}
-    made = {}
+    made: dict[str, AgentConfig] = {}
     for name, agent in (value.get("agents") or {}).items():
         given = dict(agent or {})
         for listed in _LISTS:
             given[listed] = tuple(given.get(listed) or ())
         own = given.get("mcp_servers") or {}
         given["mcp_servers"] = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
-        made[name] = AgentConfig(name, **{**shared, **given}, providers=models)
+        made[name] = AgentConfig(name, **{**shared, **given}, others=made, providers=models)
     if value.get("llm"):
         llm = value["llm"]
         provider = llm["provider"]

@@ -144,6 +144,7 @@ _AGENT = _mapping(
         "guardrails": _GUARDRAILS,
         "fallback": _FALLBACK,
         "policies": {**_TEXTS, "description": "policies of your own, as module:name, outermost first"},
+        "team": {**_TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
     },
 )
 SCHEMA: dict[str, Any] = {

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
-from ...core.record import record
+from ...core.record import field, record
 from ...core.state import State
 from ...kernel.load import read_run
 from ...kernel.ports import Recipe, Repair, ToolContext
@@ -57,6 +57,27 @@ class Team:
         return {member.name: member for member in self.members}
 
 
+@record
+class Named:
+    """Agents of a file, by their names. They are made when the team is joined, each once, because they may name each other."""
+
+    names: tuple[str, ...]
+    agents: Mapping[str, Any]
+    made: dict[str, Any] = field(factory=dict)
+
+    def members(self, owner: Any) -> list[Any]:
+        self.made.setdefault(owner.name, owner)
+        return [self.made.get(name) or self._member(name, type(owner)) for name in self.names]
+
+    def _member(self, name: str, kind: Callable[..., Any]) -> Any:
+        parts = self.agents[name].parts()
+        others = parts.pop("team")
+        self.made[name] = member = kind(parts.pop("model"), parts.pop("tools"), **parts)
+        if others:
+            join(member, Named(others.names, self.agents, self.made))
+        return member
+
+
 def as_team(given: Team | Iterable[Any], owner: str) -> Team:
     team = given if isinstance(given, Team) else Team(tuple(given))
     names = [getattr(member, "name", "") for member in team.members]
@@ -70,9 +91,9 @@ def as_team(given: Team | Iterable[Any], owner: str) -> Team:
     return team
 
 
-def join(agent: Member, given: Team | Iterable[Any]) -> Team:
+def join(agent: Member, given: Team | Named | Iterable[Any]) -> Team:
     """Give an agent its team, and the tools to hand work to it."""
-    agent.team = team = as_team(given, agent.name)
+    agent.team = team = as_team(given.members(agent) if isinstance(given, Named) else given, agent.name)
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
     agent.recipe = agent.recipe.altered(team=Reachable(agent))
