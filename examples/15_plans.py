@@ -1,7 +1,8 @@
 """Plans that a small model wrote, carried out by the calculator, the database and the search.
 
 The replies are those that the local model (1.5 billion parameters) gave on 16 November 2026: the runs are in `plans/`, and are
-replayed; the tools run. With the model itself: `python 15_plans.py local`. It needs the extra `search`.
+replayed; the tools run. With the model itself: `python 15_plans.py local`. It needs the extra `search`. These three it did at
+once; of nine that were tried it did five, and it repeats a plan that failed: a model of that size is not to be trusted alone.
 """
 
 import asyncio
@@ -18,7 +19,6 @@ TASKS = {
     "half": "What is the total stock value of all products (price times stock), and half of that?",
     "difference": "How many more cups than teapots are in stock? Use the database, then calculate.",
     "ten_percent": "在庫の総額(価格×在庫数の合計)をデータベースで求め、その10%を計算してください。",
-    "both": "What do the rules say about the discount for members, and how many different products does the database have?",
 }
 
 
@@ -55,4 +55,12 @@ with tempfile.TemporaryDirectory() as folder:
     asyncio.run(main(Path(folder), *sys.argv[1:]))
 
 # prints:
-#   What is the total stock value
+#   What is the total stock value of all products (price times stock), and half of that?
+#     database {'sql': 'SELECT SUM(price * stock) AS total_stock_value FROM products'}
+#     calculator {'expression': '0.5 * ${step1}'}
+#     119100
+#   How many more cups than teapots are in stock? Use the database, then calculate.
+#     calculator {'expression': '(${step1} - ${step2})'}
+#     113
+#   在庫の総額(価格×在庫数の合計)をデータベースで求め、その10%を計算してください。
+#     23820
