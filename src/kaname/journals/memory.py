@@ -135,10 +135,11 @@ class MemoryJournal:
         user: str | None = None,
         limit: int = 100,
     ) -> list[RunInfo]:
-        wanted = [("run_id", run_id), ("session", session), ("agent", agent)]
+        wanted = [("session", session), ("agent", agent)]
+        looked_at = [self._records[run_id]] if run_id in self._records else [] if run_id else self._records.values()
         found = [
             record
-            for record in self._records.values()
+            for record in looked_at
             if record.card.seq
             and user in (None, record.card.user)
             and status in ("", record.status)

@@ -146,11 +146,11 @@ class _Handing:
     def __init__(self, team: Team) -> None:
         self.team = team
 
-    @property
+    @cached_property
     def description(self) -> str:
         return f"{self._says} Agents:\n" + "\n".join([f"- {name}: {_purpose(one)}" for name, one in self.team.by_name.items()])
 
-    @property
+    @cached_property
     def parameters(self) -> Mapping[str, Any]:
         who = {"type": "string", "enum": list(self.team.by_name)}
         words = {"type": "string", "description": self._about}
