@@ -1,12 +1,14 @@
 """A model's reply is written with the fact that follows from it. Whatever comes between them, nothing is lost or done early."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from kaname import Agent, MemoryJournal, Policy, ScriptedModel, SqliteJournal, call, tool
 from kaname.core.errors import JournalFull, UnexpectedError
+from kaname.core.events import Event, Opened, Stopped
 from kaname.core.messages import Message, ModelReply, Provided, ToolCall, Usage, assistant
 from kaname.core.runs import UNDER_WAY
 from kaname.core.steps import CallModel, Finish, Stop
@@ -140,6 +142,21 @@ async def awaited(agent, run_id):
         return await agent.run("go", run_id=run_id)
     finally:
         await agent.close()
+
+
+async def test_facts_that_follow_while_the_first_are_on_their_way_leave_a_right_entry(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    lease = await journal.claim("r")
+    writing = threading.Event()
+    journal._writer.submit(lambda connection: writing.wait(5))  # the disk takes its time
+    facts = [Event("r", 1, 1.0, "agent", Opened()), Event("r", 2, 2.0, "agent", Stopped(Stop("cancelled", "called off")))]
+    going = [asyncio.create_task(journal.append([fact], lease.epoch)) for fact in facts]
+    await asyncio.sleep(0)
+    writing.set()
+    await asyncio.gather(*going)
+    (card,) = await journal.runs()
+    assert (card.status, card.seq) == ("cancelled", 2)
+    await journal.close()
 
 
 async def test_a_second_cancellation_does_not_lose_the_end_of_the_run(tmp_path):

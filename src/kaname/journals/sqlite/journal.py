@@ -149,14 +149,13 @@ class SqliteJournal:
         if before == 0:
             hold.constant = constant
             return partial(self._begin, hold, values, ends, rows)
-        total = row_sum(*values, hold.place)
-        if constant == hold.constant and not ends:
-            update, given = _GO_ON, (card.updated, card.seq, card.input, card.output, card.cost, total, *key)
-        else:
-            update, given, hold.constant = _CHANGE, (*values, total, ends, *key), constant
+        goes_on, hold.constant = constant == hold.constant and not ends, constant
+        short = (card.updated, card.seq, card.input, card.output, card.cost)
 
         def work(connection: sqlite3.Connection) -> None:
-            if connection.execute(update, given).rowcount != 1:
+            total = row_sum(*values, hold.place)  # not before: the first facts, which give it its place, may be on their way
+            given = (*short, total, *key) if goes_on else (*values, total, ends, *key)
+            if connection.execute(_GO_ON if goes_on else _CHANGE, given).rowcount != 1:
                 raise _refusal(connection, *key)
             _write(connection, rows)
 

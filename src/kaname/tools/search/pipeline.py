@@ -19,6 +19,8 @@ from .readers.base import Block
 
 __all__ = ["Added", "Hit", "Progress", "RAGPipeline", "default_index"]
 _WORDS_COUNT = 0.35  # beside a cosine; by trial, see benchmarks/README.md
+_WORDS_DECIDE = 1.0  # more, where some chunk has most of the question's words
+_SOME, _MOST = 0.4, 0.8
 _LOOKED_AT = 50
 _LONGEST_QUESTION = 2_000  # characters; the rest says nothing new
 
@@ -105,15 +107,10 @@ class RAGPipeline:
         return self.found(query, self._embedded([query], zeros=True)[0], top_k)
 
     def found(self, query: str, vector: object, top_k: int) -> list[Hit]:
-        """Scores are added, not ranks: a word that is found by chance must not weigh as much as one that is meant."""
-        words = self._index.by_words(query, _LOOKED_AT)
-        similar = self._index.by_vector(vector, _LOOKED_AT, words)
-        for number, share in self._index.having(query, similar).items():
-            words[number] = max(share, words.get(number, 0.0))
-        scores = {number: cosine + _WORDS_COUNT * words.get(number, 0.0) for number, cosine in similar.items()}
+        scores, similar = self.scored(query, vector)
         hits: list[Hit] = []
         shown: set[int] = set()
-        for number in sorted(scores, key=lambda number: (-scores[number], number)):
+        for number in ranked(scores):
             if number in shown:  # part of a better one
                 continue
             passage = [one for one in self._index.around(number) if one.id not in shown]  # a neighbour of two is shown once
@@ -123,8 +120,26 @@ class RAGPipeline:
                 break
         return hits
 
+    def scored(self, query: str, vector: object) -> tuple[dict[int, float], dict[int, float]]:
+        """The scores of chunks, and their cosines.
+
+        Scores are added, not ranks: a word that is found by chance must not weigh as much as one that is meant. The more of the
+        question's words stand together somewhere, the more words count: then the question is put in the words of the answer,
+        and what only means something like it is beside the point."""
+        words = self._index.by_words(query, _LOOKED_AT)
+        similar = self._index.by_vector(vector, _LOOKED_AT, words)
+        for number, share in self._index.having(query, similar).items():
+            words[number] = max(share, words.get(number, 0.0))
+        together = max(words.values(), default=0.0)
+        weight = _WORDS_COUNT + _WORDS_DECIDE * min(1.0, max(0.0, (together - _SOME) / (_MOST - _SOME)))
+        return {number: cosine + weight * words.get(number, 0.0) for number, cosine in similar.items()}, similar
+
     def _embedded(self, texts: list[str], *, zeros: bool = False) -> Any:
         return checked(self._embeddings.embed(texts), self._embeddings.name, len(texts), zeros=zeros)
+
+
+def ranked(scores: dict[int, float]) -> list[int]:
+    return sorted(scores, key=lambda number: (-scores[number], number))
 
 
 def _writable(text: str) -> str:
