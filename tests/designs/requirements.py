@@ -10,10 +10,11 @@ REQUIREMENTS = {
 
 # Not built yet. A number leaves this list with the test that shows it.
 OPEN = {
-    *("D3", "D5", "D7", "D9", "D10", "D11", "D12", "D13", "D15", "D18"),
+    *("D3", "D5", "D7", "D9", "D10", "D11", "D12", "D13"),
 }
 
 # Built and tested as far as it goes. What is still to come, and with what.
 PARTLY = {
+    "D15": "merging, delegation between agents and to people are here; sessions shared with rights, and roles, are not",
     "D14": "lazy loading is here; caches, spreading load, trimming and the choice among tools are not",
 }

@@ -11,7 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, nearest
+from ..core.chunks import Chunk
+from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
 from ..core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
 from ..core.messages import Message, user
 from ..core.notices import notice
@@ -24,7 +25,7 @@ from ..kernel.channel import Channel
 from ..kernel.effects import in_doubt_answer
 from ..kernel.load import keep_snapshot, load, read_run
 from ..kernel.offload import off_loop
-from ..kernel.ports import Journal, Recipe, Sink
+from ..kernel.ports import Journal, Recipe, Sink, Turn
 from ..kernel.replies import must_be_json
 from ..kernel.scope import Scope
 from ..tools.results import to_result
@@ -73,6 +74,14 @@ async def taking_turns(journal: Journal, *session: str | None) -> AsyncIterator[
         yield
 
 
+async def _until_over(journal: Journal, run_id: str) -> None:
+    """Until nobody executes it any more, in whichever process."""
+    pause = 0.02
+    while (cards := await journal.runs(run_id=run_id, limit=1)) and cards[0].status == "running":
+        await asyncio.sleep(pause)
+        pause = min(0.5, pause * 1.5)
+
+
 class SharedSession(str):
     """A session of several agents or users: `session_id=SharedSession("meeting")`. Others belong to one agent and one user."""
 
@@ -111,19 +120,31 @@ class Beginnings:
     ) -> AsyncIterator[Scope]:
         """`base`: the run whose conversation this one goes on with; by default the last of the session, this agent and user."""
         whose = ("", None) if isinstance(session, SharedSession) else (self.recipe.name, user)
-        async with taking_turns(self.journal, session if base is None and turns else "", *whose):
-            before = await self.journal.runs(run_id=base, limit=1) if base else []
-            if base is None and session:
-                before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
-            state = await self.recent.load(self.journal, before[0]) if before else State()
-            onto = (before[0].run_id, state.seq) if before else None
-            opened = Opened(session, user, onto, await self._description(), parent)
-            facts, at_work = state.facts, state.agent
-            state.agent = self.recipe.name
-            handed = [HandedOff(at_work)] if at_work in self.recipe.team else []  # who had the conversation goes on with it
-            scope = await self._open(run_id, state, [opened, *handed, await self._written_down(message)], channel)
+        turn = Turn(session, *whose) if session and base is None and turns else None
+        async with taking_turns(self.journal, session if turn else "", *whose):
+            while True:
+                before = await self.journal.runs(run_id=base, limit=1) if base else []
+                if base is None and session:
+                    before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
+                state = await self.recent.load(self.journal, before[0]) if before else State()
+                onto, facts = (before[0].run_id, state.seq) if before else None, state.facts
+                opened = Opened(session, user, onto, await self._description(), parent)
+                try:
+                    scope = await self._turn(run_id, message, opened, state, turn, channel)
+                    break
+                except SessionBusy as other:  # another process, or another event loop of this one, is at it
+                    channel.show(Chunk(time.time(), self.recipe.name, "status", {"status": "queued", "behind": other.run_id}))
+                    await _until_over(self.journal, other.run_id)
             async with self._remembered(scope, facts):
                 yield scope
+
+    async def _turn(
+        self, run_id: str, message: Message, opened: Opened, state: State, turn: Turn | None, channel: Channel
+    ) -> Scope:
+        """Begin it; who had the conversation goes on with it."""
+        at_work, state.agent = state.agent, self.recipe.name
+        handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
+        return await self._open(run_id, state, [opened, *handed, await self._written_down(message)], channel, turn)
 
     @asynccontextmanager
     async def _remembered(self, scope: Scope, facts: int) -> AsyncIterator[None]:
@@ -251,8 +272,10 @@ class Beginnings:
             facts.append(await self._written_down(message))
         yield await self._open(run_id, state, facts, channel)
 
-    async def _open(self, run_id: str, state: State, facts: Sequence[Fact], channel: Channel) -> Scope:
-        lease = await self.journal.claim(run_id)
+    async def _open(
+        self, run_id: str, state: State, facts: Sequence[Fact], channel: Channel, turn: Turn | None = None
+    ) -> Scope:
+        lease = await self.journal.claim(run_id, turn=turn)
         if lease.seq:
             await self.journal.release(run_id, lease.epoch)
             raise RunExists(run_id)

@@ -165,6 +165,14 @@ class RunExists(JournalError):
 class RunBusy(JournalError): ...
 
 
+class SessionBusy(JournalError):
+    """Another run of the session is being executed, or has begun meanwhile: `run_id`."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(notice("session.busy", "run {run_id} of the same session is at it; wait for it", run_id=run_id))
+        self.run_id = run_id
+
+
 class RunSuperseded(JournalError): ...
 
 

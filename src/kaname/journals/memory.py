@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
+from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ..core.events import Event, Opened, Stopped
 from ..core.record import field, mutable, replace
 from ..core.runs import UNDER_WAY, RunInfo, index
 from ..kernel.load import walk
-from ..kernel.ports import Change, Lease, Lineage
+from ..kernel.ports import Change, Lease, Lineage, Turn
 from .news import News
 from .refusals import busy, gap, has_dependants, superseded
 
@@ -21,6 +21,7 @@ class _Record:
     epoch: int = 0
     held: bool = False
     place: int = 0  # in the order of opening
+    turn: Turn | None = None
 
     @property
     def status(self) -> str:
@@ -35,13 +36,13 @@ class MemoryJournal:
         self._stops: dict[str, str] = {}
         self._news = News()
 
-    async def claim(self, run_id: str, *, takeover: bool = False) -> Lease:
+    async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)
         if record is None:
             record = self._records[run_id] = _Record(RunInfo(run_id))
         if record.held and not takeover:
             raise RunBusy(busy(run_id, "this process"))
-        record.epoch, record.held = record.epoch + 1, True
+        record.epoch, record.held, record.turn = record.epoch + 1, True, turn
         self._stops.pop(run_id, None)
         return Lease(record.epoch, record.card.seq)
 
@@ -58,6 +59,8 @@ class MemoryJournal:
         if isinstance(opened, Opened) and opened.base is not None and opened.base[0] not in self._records:
             raise RunNotFound(opened.base[0])  # deleted meanwhile
         if not record.place:
+            if record.turn is not None and (other := self._other(record.turn, opened)):
+                raise SessionBusy(other)
             self._opened += 1
             record.place = self._opened
         for event in events:
@@ -66,6 +69,14 @@ class MemoryJournal:
         record.held = not isinstance(events[-1].body, Stopped)
         self._moves.append((run, events[0].seq, events[-1].seq))
         self._news.tell()
+
+    def _other(self, turn: Turn, opened: object) -> str:
+        """A run of the session that is being executed, or was opened after the one that this one goes on from."""
+        base = opened.base[0] if isinstance(opened, Opened) and opened.base is not None else ""
+        found = [one for one in self._records.values() if one.place and one.card.session == turn.session]
+        found = [one for one in found if turn.agent in ("", one.card.agent) and turn.user in (None, one.card.user)]
+        last = max(found, key=lambda one: one.place, default=None)
+        return last.card.run_id if last is not None and (last.card.run_id != base or last.status == "running") else ""
 
     async def release(self, run_id: str, epoch: int) -> None:
         record = self._records.get(run_id)

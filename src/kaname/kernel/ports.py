@@ -89,6 +89,14 @@ class Strategy(Protocol):
     def next(self, state: State) -> Step: ...
 
 
+class Turn(NamedTuple):
+    """Whose turn a new run is in a session; no agent and no user: everybody's."""
+
+    session: str
+    agent: str = ""
+    user: str | None = None
+
+
 class Journal(Protocol):
     """Where facts live. What `append` has returned from survives the process; acknowledgements keep their order.
 
@@ -100,7 +108,7 @@ class Journal(Protocol):
     `asked_to_stop`, which gives the reason.
     """
 
-    async def claim(self, run_id: str, *, takeover: bool = False) -> Lease: ...
+    async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease: ...
     async def append(self, events: Sequence[Event], epoch: int) -> None: ...
     async def release(self, run_id: str, epoch: int) -> None: ...
     def read(self, run_id: str, after: int = 0) -> AsyncIterator[Event]: ...

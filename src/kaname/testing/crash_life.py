@@ -19,7 +19,7 @@ from ..core.record import record
 from ..core.runs import RunInfo
 from ..journals.sqlite import SqliteJournal
 from ..kernel.load import load
-from ..kernel.ports import Action, Change, Lease, Lineage, Repair, ToolContext
+from ..kernel.ports import Action, Change, Lease, Lineage, Repair, ToolContext, Turn
 
 RUN = "crash-check"
 
@@ -47,8 +47,8 @@ class WrappedJournal:
     async def append(self, events: Sequence[Event], epoch: int) -> None:
         await self._journal.append(events, epoch)
 
-    async def claim(self, run_id: str, *, takeover: bool = False) -> Lease:
-        return await self._journal.claim(run_id, takeover=takeover)
+    async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
+        return await self._journal.claim(run_id, takeover=takeover, turn=turn)
 
     async def release(self, run_id: str, epoch: int) -> None:
         await self._journal.release(run_id, epoch)

@@ -138,6 +138,10 @@ class Show:
                     self._line(data["steps"], "dim", whole=True)
                 self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
                 self._screen.doing = self._far + ", ".join(data["running"])
+            case "queued":
+                self._screen.doing = say(
+                    f"waiting for {data['behind']} of the same session", f"同じセッションの {data['behind']} を待っています"
+                )
             case "warning":
                 self._line(f"{say('warning', '警告')}: {translated(data['content'])}", "yellow", whole=True)
             case "waiting":

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ...core.codec import encode_body
-from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded
+from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
 from ...core.events import Event, Stopped
 from ...core.notices import notice
 from ...core.runs import RunInfo, index
-from ...kernel.ports import Change, Lease, Lineage
+from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
 from ..refusals import busy, gap, has_dependants, superseded
 from . import reading
@@ -40,10 +40,10 @@ _PAGE = 500
 class _Hold:
     """A run that is executed through this journal: the epoch it was claimed with, and its index card as it is in the file."""
 
-    __slots__ = ("card", "constant", "epoch", "failure", "place")
+    __slots__ = ("card", "constant", "epoch", "failure", "place", "turn")
 
-    def __init__(self, epoch: int, card: RunInfo, place: int = 0) -> None:
-        self.epoch, self.card, self.place, self.constant = epoch, card, place, _rarely_changing(card)
+    def __init__(self, epoch: int, card: RunInfo, place: int = 0, turn: Turn | None = None) -> None:
+        self.epoch, self.card, self.place, self.turn, self.constant = epoch, card, place, turn, _rarely_changing(card)
         self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
 
     def fail(self, problem: JournalError) -> None:
@@ -71,13 +71,13 @@ class SqliteJournal:
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
         self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
 
-    async def claim(self, run_id: str, *, takeover: bool = False) -> Lease:
+    async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """A run that is not there yet is claimed in this process only; its first facts enter it in the file."""
         taken: list[_Hold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
         def take(epoch: int, card: RunInfo, place: int = 0) -> None:
-            taken[:] = [_Hold(epoch, card, place)]
+            taken[:] = [_Hold(epoch, card, place, turn)]
             self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
@@ -156,7 +156,7 @@ class SqliteJournal:
             total = row_sum(*values, hold.place)  # not before: the first facts, which give it its place, may be on their way
             given = (*short, total, *key) if goes_on else (*values, total, ends, *key)
             if connection.execute(_GO_ON if goes_on else _CHANGE, given).rowcount != 1:
-                raise _refusal(connection, *key)
+                raise reading.refusal(connection, *key)
             _write(connection, rows)
 
         return work
@@ -169,6 +169,9 @@ class SqliteJournal:
             raise RunBusy(busy(run, f"process {found[0].split('-')[0]}")) if found[0] else RunExists(run)
         if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:
             raise RunNotFound(base)  # deleted meanwhile
+        last, status, owner = reading.last_of(connection, hold.turn)
+        if last and (last != base or (status == "running" and self._holder(last, (0, owner)))):
+            raise SessionBusy(last)
         (hold.place,) = connection.execute("SELECT ifnull(max(place), 0) + 1 FROM runs").fetchone()
         values = (*card, hold.place)
         connection.execute(_OPEN, (*values, row_sum(*values), hold.epoch, None if ends else self._me()))
@@ -384,13 +387,6 @@ def _row(event: Event) -> tuple[Any, ...]:
 def _write(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
     connection.executemany(_INSERT, rows)
     connection.execute(_MOVE, (rows[0][0], rows[0][1], rows[-1][1]))
-
-
-def _refusal(connection: sqlite3.Connection, run_id: str, epoch: int, before: int) -> JournalError:
-    row = connection.execute("SELECT epoch, seq FROM runs WHERE run = ?", (run_id,)).fetchone()
-    if row is None:
-        return RunNotFound(run_id)
-    return RunSuperseded(superseded(run_id)) if row[0] != epoch else JournalError(gap(run_id, row[1], before + 1))
 
 
 def _let_go(place: Place, *threads: SqliteThread, wait: bool = False) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ...core.codec import decode_body
-from ...core.errors import JournalCorrupt, RunNotFound
+from ...core.errors import JournalCorrupt, JournalError, RunNotFound, RunSuperseded
 from ...core.events import Event, Opened
 from ...core.runs import UNDER_WAY, RunInfo
-from ...kernel.ports import Change, Lineage
+from ...kernel.ports import Change, Lineage, Turn
+from ..refusals import gap, superseded
 from .errors import damaged
 from .schema import fact_sum, row_sum
 
@@ -127,3 +128,23 @@ def verify(connection: sqlite3.Connection, path: Path) -> list[str]:
             except JournalCorrupt as problem:
                 problems.append(str(problem))
     return problems
+
+
+def refusal(connection: sqlite3.Connection, run_id: str, epoch: int, before: int) -> JournalError:
+    """Why facts could not be written."""
+    row = connection.execute("SELECT epoch, seq FROM runs WHERE run = ?", (run_id,)).fetchone()
+    if row is None:
+        return RunNotFound(run_id)
+    return RunSuperseded(superseded(run_id)) if row[0] != epoch else JournalError(gap(run_id, row[1], before + 1))
+
+
+def last_of(connection: sqlite3.Connection, turn: Turn | None) -> tuple[str, str, str | None]:
+    """The session's last run, its status and its owner; nothing, if it has none or nobody asks."""
+    if turn is None:
+        return "", "", None
+    row = connection.execute(
+        "SELECT run, status, owner FROM runs WHERE session = ?1 AND session <> '' AND ?2 IN ('', agent) "
+        "AND ifnull(?3, user) = user ORDER BY place DESC LIMIT 1",
+        turn,
+    ).fetchone()
+    return row if row is not None else ("", "", None)

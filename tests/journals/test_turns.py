@@ -1,0 +1,124 @@
+"""Runs of one session take turns, also where several processes are at one journal: each sees what the one before it said."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from kaname import Agent, MemoryJournal, ScriptedModel, SqliteJournal
+from kaname.core.errors import SessionBusy
+from kaname.core.events import Event, Opened, Stopped
+from kaname.core.steps import Stop
+from kaname.kernel.ports import Turn
+
+PROGRAM = """
+import asyncio, sys
+from kaname import Agent, ScriptedModel, tool
+
+@tool(effect="pure")
+async def look() -> str:
+    "Look."
+    await asyncio.sleep(0.02)
+    return "seen"
+
+def answer(request):
+    return call("look") if request.messages[-1].role == "user" else "ok"
+
+from kaname import call
+agent = Agent(ScriptedModel(answer), [look], name="clerk", journal=sys.argv[1])
+
+async def main():
+    for number in range(int(sys.argv[3])):
+        result = await agent.run(f"{sys.argv[2]}{number}", session_id="s", user_id="u")
+        assert result.output == "ok"
+
+asyncio.run(main())
+"""
+
+
+def test_processes_at_one_session_never_mix(tmp_path):
+    path, each, lanes = tmp_path / "j.db", 6, ("a", "b", "c")
+    SqliteJournal(path)  # made once
+    started = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM, str(path), lane, str(each)], stderr=subprocess.PIPE) for lane in lanes
+    ]
+    for one in started:
+        _, told = one.communicate(timeout=60)
+        assert one.returncode == 0, told.decode()
+
+    async def look():
+        journal = SqliteJournal(path)
+        cards = await journal.runs(session="s", limit=100)
+        last = Agent(ScriptedModel([]), name="clerk", journal=journal)
+        return cards, (await last.result(cards[0].run_id)).state
+
+    cards, state = asyncio.run(look())
+    assert len(cards) == each * len(lanes)
+    assert [card.base for card in cards[:-1]] == [card.run_id for card in cards[1:]], "one after the other"
+    said = [message.text for message in state.messages if message.role == "user"]
+    assert sorted(said) == sorted([f"{lane}{number}" for lane in lanes for number in range(each)])
+    for lane in lanes:
+        assert [text for text in said if text[0] == lane] == [f"{lane}{number}" for number in range(each)]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_run_of_a_session_that_is_being_executed_is_waited_for_and_that_is_told(kind, tmp_path):
+    """Two event loops of one process, which cannot wait for each other's locks."""
+    journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "j.db")
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request, emit):
+            begun.set()
+            await asyncio.to_thread(go_on.wait, 10)
+            return await ScriptedModel(["first"]).reply(request, emit)
+
+    first = Agent(Slow(), name="clerk", journal=journal)
+    other = threading.Thread(target=lambda: asyncio.run(_result(first)))
+    other.start()
+    await asyncio.to_thread(begun.wait, 10)
+    second = Agent(
+        ScriptedModel(lambda request: f"I have read {len(request.messages)} messages"), name="clerk", journal=journal
+    )
+    seen = []
+    async for chunk in (run := second.run("two", session_id="s")):
+        seen.append(chunk.data.get("status"))
+        if chunk.data.get("status") == "queued":
+            go_on.set()
+    other.join(10)
+    assert "queued" in seen
+    assert (await run).output == "I have read 3 messages"
+
+
+async def _result(agent):
+    return await agent.run("one", session_id="s")
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_turn_that_was_taken_by_another_is_refused_when_it_is_written(kind, tmp_path):
+    journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "j.db")
+    turn = Turn("s", "clerk", "u")
+    first, second = await journal.claim("1", turn=turn), await journal.claim("2", turn=turn)
+
+    def opening(run, base=None):
+        return [Event(run, 1, 1.0, "clerk", Opened("s", "u", base))]
+
+    await journal.append(opening("1"), first.epoch)
+    with pytest.raises(SessionBusy) as caught:
+        await journal.append(opening("2"), second.epoch)
+    assert caught.value.run_id == "1"
+    await journal.release("2", second.epoch)
+    second = await journal.claim("2", turn=turn)
+    with pytest.raises(SessionBusy):
+        await journal.append(opening("2", ("1", 1)), second.epoch)  # it goes on from there, but that one is still at it
+    await journal.release("2", second.epoch)
+    await journal.append([Event("1", 2, 2.0, "clerk", Stopped(Stop("completed")))], first.epoch)
+    second = await journal.claim("2", turn=turn)
+    await journal.append(opening("2", ("1", 2)), second.epoch)
+    other = await journal.claim("3", turn=Turn("s", "clerk", "somebody else"))
+    await journal.append([Event("3", 1, 3.0, "clerk", Opened("s", "somebody else"))], other.epoch)
+    await journal.close()
