@@ -53,6 +53,7 @@ _HOMES = {
     "strategies.graph.asking": ("EvaluationResult",),
     "api.workflow.workflow": ("Workflow",),
     "api.team.handoff": ("Team",),
+    "context.window": ("Window",),
     "api.team.merge": ("Merged", "merge"),
     "api.team.person": ("DelegateToHuman",),
     "core.state": ("State",),
@@ -133,6 +134,7 @@ if TYPE_CHECKING:
     from .api.team.person import DelegateToHuman as DelegateToHuman
     from .api.workflow.workflow import Workflow as Workflow
     from .context.history import AgentState as AgentState
+    from .context.window import Window as Window
     from .core.chunks import Chunk as Chunk
     from .core.errors import AgentConnectionError as AgentConnectionError
     from .core.errors import AgentError as AgentError

@@ -1,0 +1,104 @@
+"""`Window`: what the model sees of a long conversation. The end of it, within a number of messages and tokens.
+
+A call and its results stay together, and so does the user's last message with what came after it, as far as there is room: of a
+long turn the oldest steps are left out. What is left out stays in the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..core.errors import ConfigError
+from ..core.messages import Media, Message, Provided, Text, Thinking, ToolCall, ToolResult
+from ..core.values import plain_text
+
+if TYPE_CHECKING:
+    from ..kernel.view import RunView
+
+_PICTURE = 1_000  # tokens, roughly
+_AROUND = 4  # of a message itself
+
+
+class Window:
+    """`messages`, `tokens`: at most so many, beside the instructions. Tokens are estimated, a little too high."""
+
+    def __init__(self, messages: int | None = None, tokens: int | None = None) -> None:
+        if messages is None and tokens is None:
+            raise ConfigError("a window has a number of messages, of tokens, or both: Window(messages=40, tokens=8000)")
+        if (messages is not None and messages < 1) or (tokens is not None and tokens < 1):
+            raise ConfigError("messages and tokens are numbers from 1 up")
+        self._messages, self._tokens = messages, tokens
+
+    async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
+        state = view.state
+        return self.cut(messages, len(messages) - (len(state.messages) - state.turn_start))
+
+    def cut(self, messages: Sequence[Message], asked: int | None = None) -> Sequence[Message]:
+        """`asked`: where the user's question stands; without it, his last message."""
+        head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
+        last = next((place for place in range(len(messages) - 1, head - 1, -1) if messages[place].role == "user"), head)
+        if asked is not None and head <= asked < last and messages[asked].role == "user":
+            last = asked  # what stands after it under his name are notes of ours
+        room = _Room(self._messages, self._tokens)
+        if last < len(messages):
+            room.take(messages[last : last + 1])
+        start = len(messages)
+        for place in _steps(messages, last + 1):
+            if not room.take(messages[place:start]) and start < len(messages):  # the last step is there in any case
+                return [*messages[:head], *messages[last : last + 1], *messages[start:]]
+            start = place
+        start = begun = last
+        for place in _steps(messages[:last], head):
+            if not room.take(messages[place:start]):
+                break
+            start = place
+            begun = place if messages[place].role == "user" else begun  # a conversation begins with the user
+        return messages if begun == head else [*messages[:head], *messages[begun:]]
+
+
+class _Room:
+    """What is left of a window."""
+
+    def __init__(self, messages: int | None, tokens: int | None) -> None:
+        self._messages, self._tokens = messages, tokens
+
+    def take(self, messages: Sequence[Message]) -> bool:
+        if self._messages is not None:
+            self._messages -= len(messages)
+        if self._tokens is not None:
+            self._tokens -= sum([tokens_of(message) for message in messages])
+        return (self._messages is None or self._messages >= 0) and (self._tokens is None or self._tokens >= 0)
+
+
+def _steps(messages: Sequence[Message], first: int) -> Iterator[int]:
+    """Where steps begin, from the end: a message, or a reply with calls and all that they gave."""
+    place = len(messages)
+    while place > first:
+        place -= 1
+        while place > first and messages[place].role == "tool":
+            place -= 1
+        yield place
+
+
+def tokens_of(message: Message) -> int:
+    """Roughly: four letters of Latin script are a token, and so is one of any other."""
+    count = _AROUND
+    for part in message.parts:
+        match part:
+            case Text(text=text) | Thinking(text=text):
+                count += _of_text(text)
+            case ToolCall(name=name, args=args):
+                count += _of_text(name) + _of_text(plain_text(args))
+            case ToolResult():
+                count += _of_text(part.error or (plain_text(part.output) if part.shown is None else part.shown))
+            case Media():
+                count += _PICTURE
+            case Provided(data=data):
+                count += _of_text(plain_text(data))
+    return count
+
+
+def _of_text(text: str) -> int:
+    latin = len(text) if text.isascii() else sum([char < "\u0250" for char in text])
+    return latin // 4 + len(text) - latin + 1
