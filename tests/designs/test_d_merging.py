@@ -49,6 +49,31 @@ async def test_votes_count_by_their_weights_and_ties_are_told():
     assert (merged.value, merged.tied, merged.agreement) == ("yes", True, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1,000円", 1000),
+        (".5", 0.5),
+        ("−3 度", -3),
+        ("1,2,3", None),
+        ("item-5", None),
+        ("9" * 5000, None),
+        ("12.5%", 12.5),
+        ("３個", 3),
+    ],
+)
+async def test_number_is_read_or_not_at_all(text, number):
+    merged = await merge({"a": text, "b": 7}, "sum")
+    assert merged.value == 7 + (number or 0)
+    assert ("a" in merged.failed) == (number is None)
+
+
+async def test_whole_numbers_are_compared_whole():
+    assert (await merge([9000000000001, 9000000000002])).agreement == 0.5
+    assert (await merge([2, 2.0, "2"])).agreement == 1.0
+    assert (await merge({1: "x", "a": "x"})).agreement == 1.0
+
+
 async def test_answers_without_one_number_are_told_and_not_counted():
     merged = await merge({"a": 4, "b": "either 3 or 5", "c": "I do not know"}, "average")
     assert merged.value == 4
@@ -83,6 +108,9 @@ async def test_judge_chooses_without_knowing_who_said_it_and_its_run_is_recorded
         (["a"], {"strategy": "best"}, "best needs judge"),
         (["a"], {"strategy": "average"}, "nothing to merge: 1: 0 numbers in 'a'"),
         (["a"], {"weights": {"1": 1}}, "for the strategy 'weighted'"),
+        (["a"], {"strategy": "weighted", "weights": {"1": float("nan")}}, "weights are numbers"),
+        ("Kyoto", {}, "results is a list"),
+        (["a"], {"strategy": ["sum"]}, "strategy is a name or a function"),
         (["a"], {"strategy": "weighted", "weights": {"b": 1}}, "weights names b, and there are 1"),
         (["a", "b"], {"strategy": "best", "judge": agent('{"number": 3}', "j")}, "chose none of the 2 answers"),
     ],

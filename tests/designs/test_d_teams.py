@@ -4,9 +4,27 @@ import asyncio
 import json
 
 import pytest
+from pydantic import BaseModel
 
-from kaname import Agent, Approve, ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, Team, call, cost, load_config, tool
-from kaname.core.messages import ModelReply, Usage, assistant
+from kaname import (
+    Agent,
+    Approve,
+    ConfigError,
+    MemoryJournal,
+    ModelError,
+    ScriptedModel,
+    SqliteJournal,
+    Team,
+    call,
+    cost,
+    deadline,
+    load_config,
+    max_steps,
+    tool,
+)
+from kaname.api.team.handoff import join
+from kaname.core.errors import InvalidState
+from kaname.core.messages import Message, ModelReply, ToolCall, Usage, assistant
 
 PAID = []
 
@@ -82,8 +100,6 @@ async def test_d18_circular_handoffs_are_refused_by_path():
 
     last = agent(second, "second")
     first = agent([transfer("second")], "first", team=[last])
-    from kaname.api.team.handoff import join
-
     join(last, [first])
     assert (await first.run("go")).output == "then I answer it"
     assert "first has had this already (first → second → first)" in seen[1].parts[0].error
@@ -183,6 +199,9 @@ async def test_d18_question_two_deep_is_answered_by_another_process(tmp_path):
     (key,) = waiting.questions
     assert key.endswith("/clerk:approve:c1_0")
     assert PAID == []
+    inner = next(card.run_id for card in await made().journal.runs() if card.run_id.endswith("/clerk"))
+    with pytest.raises(InvalidState, match=r"is a part of run .*/chief, which waits for it: answer there"):
+        await made().resume(inner, {"approve:c1_0": "yes"})
     result = await made().resume(waiting.run_id, {key: "yes"})
     assert result.output == "all done"
     assert PAID == [5]
@@ -250,3 +269,133 @@ async def test_agents_of_a_file_name_each_other(tmp_path):
     )
     with pytest.raises(ConfigError, match=r"(?s)no other agent 'lead'.*no other agent 'writr'.*writer"):
         load_config(tmp_path / "kaname.yaml")
+
+
+async def test_d18_replay_of_a_transfer_touches_nothing_and_a_question_in_a_child_is_asked_again():
+    clerk = agent(
+        lambda r: call("pay", yen=5) if r.messages[-1].role == "user" else "paid it", "clerk", [pay], policies=[Approve("pay")]
+    )
+    written = iter([call("pay", yen=1), "written"])
+    writer = agent(lambda request: next(written), "writer", [pay])
+    lead = agent([delegate("clerk"), transfer("writer")], "lead", team=[clerk, writer])
+    waiting = await lead.run("go")
+    result = await lead.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))
+    assert (result.output, PAID) == ("written", [5, 1])
+    assert (await lead.replay(result.run_id)).same
+    assert PAID == [5, 1]
+
+
+async def test_replay_of_a_later_turn_with_who_had_the_conversation():
+    expert = agent(lambda request: "expert", "expert")
+    lead = agent([transfer("expert")], "lead", team=[expert])
+    runs = [await lead.run("hi", session_id="s") for _ in range(2)]
+    assert [one.output for one in runs] == ["expert", "expert"]
+    assert all([(await lead.replay(one.run_id)).same for one in runs])
+
+
+async def test_conversation_goes_back_to_the_root_in_a_later_turn():
+    said = iter([transfer("lead")])
+    expert = agent(
+        lambda request: "expert" if request.messages[-1].text == "one" or request.messages[-1].role == "tool" else next(said),
+        "expert",
+    )
+    seen = []
+
+    def leading(request):
+        seen.append(request.messages[-1].role)
+        return transfer("expert") if len(seen) == 1 else "lead again"
+
+    lead = agent(leading, "lead", team=[expert])
+    join(expert, [lead])
+    assert (await lead.run("one", session_id="s")).output == "expert"
+    assert (await lead.run("two", session_id="s")).output == "lead again"
+    assert (await lead.run("three", session_id="s")).output == "lead again"
+
+
+async def test_circle_through_a_transfer_and_a_delegate_is_refused():
+    told = []
+
+    def researching(request):
+        if request.messages[-1].role == "tool":
+            told.append(request.messages[-1].parts[0].error)
+            return "I do it myself"
+        return delegate("writer")
+
+    researcher = agent(researching, "researcher")
+    steps = iter([delegate("researcher"), "done"])
+    writer = agent(lambda request: next(steps), "writer", team=[researcher])
+    join(researcher, [writer])
+    lead = agent([transfer("writer")], "lead", team=[writer])
+    assert (await lead.run("go", run_id="2026/07/job")).stop.kind == "completed"
+    assert "writer has had this already (lead → writer → researcher → writer)" in told[0]
+
+
+async def test_money_is_limited_at_every_depth_and_time_is_not_counted_twice():
+    async def costly(request):
+        return ModelReply(
+            Message("assistant", (ToolCall(f"c{len(request.messages)}", "look", {"n": len(request.messages)}),)),
+            usage=Usage(1, 1, cost=1.0),
+        )
+
+    @tool(effect="pure")
+    def look(n: int) -> int:
+        """Look."""
+        return n
+
+    deep = Agent(Waits(costly), [look], name="deep", journal="memory", stops=max_steps(50))
+    middle = agent(lambda r: delegate("deep") if r.messages[-1].role == "user" else "middle", "middle", team=[deep])
+    lead = agent(
+        lambda r: delegate("middle") if r.messages[-1].role == "user" else "lead", "lead", team=[middle], stops=cost("$3")
+    )
+    result = await lead.run("go")
+    assert result.usage.cost <= 4.0
+
+    async def slow(request):
+        await asyncio.sleep(0.5 if "short" in request.messages[-1].text else 1.0)
+        return ModelReply(assistant("done"))
+
+    members = [Agent(Waits(slow), name=name, journal="memory") for name in ("a", "b")]
+    lead = agent([[delegate("a", "short"), delegate("b", "long")], "both"], "lead", team=members, stops=deadline(1.4))
+    result = await lead.run("go")
+    assert [step.observation for step in result.steps if step.action] == ["done", "done"]
+
+
+async def test_typed_answer_of_a_delegate_comes_back_as_json():
+    class City(BaseModel):
+        name: str
+
+    expert = agent(['{"name": "Kyoto"}'], "expert", output=City)
+    seen = []
+
+    def script(request):
+        seen.append(request.messages[-1])
+        return [delegate("expert"), "done"][len(seen) - 1]
+
+    assert (await agent(script, "lead", team=[expert]).run("go")).output == "done"
+    assert seen[1].parts[0].output == {"name": "Kyoto"}
+
+
+async def test_roots_policies_may_name_a_members_tools_and_a_members_own_are_checked():
+    clerk = agent(
+        lambda r: call("pay", yen=5) if r.messages[-1].role != "tool" or r.messages[-1].parts[0].name != "pay" else "paid",
+        "clerk",
+        [pay],
+    )
+    lead = agent([transfer("clerk")], "lead", team=[clerk], policies=[Approve("pay")])
+    assert (await lead.run("go")).stop.kind == "waiting"
+    wrong = agent(["x"], "clerk", [pay], policies=[Approve("payy")])
+    with pytest.raises(ConfigError, match="payy"):
+        await agent([transfer("clerk")], "lead", team=[wrong]).run("go")
+
+
+async def test_model_that_fails_in_a_delegate_is_told_to_the_return():
+    returned = []
+
+    async def fails(request):
+        raise ModelError("the provider is gone")
+
+    bad = Agent(Waits(fails), name="bad", journal="memory")
+    team = Team((bad,), on_handoff_return=lambda name, result: returned.append((name, str(result))) or "from the cache")
+    result = await agent([delegate("bad"), "done"], "lead", team=team).run("go")
+    assert returned == [("bad", "the provider is gone")]
+    assert result.steps[0].observation == "from the cache"

@@ -42,7 +42,7 @@ from .open_run import Beginnings, Recent, new_run_id
 from .options import AgentOptions
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, blocking, find_live, recorded
-from .team.handoff import Team, join
+from .team.handoff import Team, check_policies, join
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -388,8 +388,7 @@ class Agent(Generic[OutputT]):
         if self.servers is not None:
             await self.servers.start()
         if self.servers is None or self.servers.complete:  # of a server that is not there nobody knows the tools
-            for policy in self.recipe.policies:
-                policy.check(self.tools)
+            check_policies(self.recipe)
         check_deps(self.tools, deps)
         async with begin as scope:
             scope.deps = deps

@@ -13,7 +13,6 @@ from ..core.state import State
 from ..core.steps import Step, Stop
 from ..kernel.ports import Journal, Recipe, StopRule, ToolContext
 from ..kernel.scope import Scope
-from ..strategies.stop import Rule
 
 if TYPE_CHECKING:
     from .result import Result
@@ -79,21 +78,26 @@ def _relayed(chunk: Chunk, child_id: str) -> Chunk:
     return Chunk(chunk.stamp, chunk.agent, chunk.type, {"run_id": child_id, **data})
 
 
+class SharedLimit:
+    """A parent's limit on money or time, judged by what it, this child and the others have spent. It may be a limit that the
+    parent shares with its own parent."""
+
+    def __init__(self, rule: StopRule, scope: Scope, child_id: str) -> None:
+        self._rule, self._scope, self._child_id = rule, scope, child_id
+        self._begun = scope.state.spent.seconds  # children work at the same time: theirs is not added up
+        self.kind = getattr(rule, "kind", "")
+
+    def __call__(self, state: State, step: Step) -> Stop | None:
+        mine, before = state.spent, (state.spent.usage, state.spent.seconds)
+        mine.usage, mine.seconds = mine.usage + self._scope.state.spent.usage, mine.seconds + self._begun
+        for other, usage in [one for family in self._scope.child_usage.values() for one in family.items()]:
+            mine.usage += usage if other != self._child_id else NOTHING
+        try:
+            return self._rule(state, step)
+        finally:
+            mine.usage, mine.seconds = before
+
+
 def _shared_limits(scope: Scope, child_id: str) -> tuple[StopRule, ...]:
-    """The parent's limits on money and time, judged by what it, this child and the others have spent."""
-
-    def shared(rule: Rule) -> StopRule:
-        def judge(state: State, step: Step) -> Stop | None:
-            mine, parents = state.spent, scope.state.spent
-            before = mine.usage, mine.seconds
-            mine.usage, mine.seconds = mine.usage + parents.usage, mine.seconds + parents.seconds
-            for other, usage in [one for family in scope.child_usage.values() for one in family.items()]:
-                mine.usage += usage if other != child_id else NOTHING
-            try:
-                return rule(state, step)
-            finally:
-                mine.usage, mine.seconds = before
-
-        return judge
-
-    return tuple([shared(rule) for rule in scope.stops(scope.agent) if isinstance(rule, Rule) and rule.kind in _SHARED])
+    found = [rule for rule in scope.stops(scope.agent) if getattr(rule, "kind", "") in _SHARED]
+    return tuple([SharedLimit(rule, scope, child_id) for rule in found])

@@ -184,11 +184,26 @@ class Beginnings:
 
     @asynccontextmanager
     async def again(
-        self, run_id: str, answers: Mapping[str, Any], takeover: bool, after: int | None, channel: Channel
+        self,
+        run_id: str,
+        answers: Mapping[str, Any],
+        takeover: bool,
+        after: int | None,
+        channel: Channel,
+        by_parent: bool = False,
     ) -> AsyncIterator[Scope]:
         """Take a run up where it is. A completed one is left as it is, and so is one whose questions stay open."""
         answers = {key: await self._answer(answer) for key, answer in answers.items()}
         state = await load(self.journal, run_id)
+        if state.parent is not None and answers and not by_parent:
+            raise InvalidState(
+                notice(
+                    "run.inner_answer",
+                    "run {run_id} is a part of run {parent}, which waits for it: answer there",
+                    run_id=run_id,
+                    parent=state.parent[0],
+                )
+            )
         known = _check_answers(state, answers)
         if after is not None:
             for event in await read_run(self.journal, run_id):
@@ -230,7 +245,7 @@ class Beginnings:
         """Go on with the run if there is one of that name, else begin it. Of several processes that do so at once, one does the
         work and the others are told `RunBusy`."""
         async with AsyncExitStack() as stack:
-            again = self.again(run_id, answers, takeover, None, channel)
+            again = self.again(run_id, answers, takeover, None, channel, parent is not None)
             if await self.journal.runs(run_id=run_id, limit=1):
                 yield await stack.enter_async_context(again)
                 return

@@ -8,7 +8,7 @@ from itertools import groupby, takewhile, zip_longest
 from typing import Any
 
 from ..core.codec import encode_body
-from ..core.errors import ReplayDiverged
+from ..core.errors import ReplayDiverged, Suspend
 from ..core.events import (
     Answered,
     Asked,
@@ -76,10 +76,10 @@ class Replay:
 
 
 class _RecordedTool:
-    """Checks arguments as the real tool does, and gives the recorded result."""
+    """Checks arguments as the real tool does, asks what it asked, and gives the recorded result."""
 
-    def __init__(self, tool: Action, results: Mapping[str, ToolResult], really_run: bool) -> None:
-        self._tool, self._results, self._really_run = tool, results, really_run
+    def __init__(self, tool: Action, results: Mapping[str, ToolResult], asked: Sequence[Asked], really_run: bool) -> None:
+        self._tool, self._results, self._asked, self._really_run = tool, results, asked, really_run
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
         self.effect, self.timeout, self.undo, self.reconcile = tool.effect, None, None, None
         self.listed = getattr(tool, "listed", True)
@@ -90,6 +90,9 @@ class _RecordedTool:
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         if self._really_run and self.effect == "pure":
             return await self._tool.act(prepared, context)
+        for one in self._asked:
+            if one.call_id == context.call_id and one.key not in context.scope.state.answers:
+                raise Suspend(one.key, one.prompt, one.options)
         if context.call_id not in self._results:
             raise ReplayDiverged(f"{self.name} is called where the record has no such call")
         return self._results[context.call_id]
@@ -115,9 +118,15 @@ async def replay(
 
 async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
     results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
-    tools: dict[str, Action] = {name: _RecordedTool(tool, results, really_run) for name, tool in recipe.tools.items()}
-    policies = tuple([policy for policy in recipe.policies if not isinstance(policy, Timeout | Deadline)])
-    offline = recipe.altered(model=ReplayModel(events), tools=tools, policies=policies)
+    asked = [e.body for e in events if isinstance(e.body, Asked) and not e.body.in_doubt]
+    model = ReplayModel(events)
+
+    def offline(one: Recipe) -> Recipe:
+        tools = {name: _RecordedTool(tool, results, asked, really_run) for name, tool in one.tools.items()}
+        policies = tuple([policy for policy in one.policies if not isinstance(policy, Timeout | Deadline)])
+        team = {name: offline(member.altered(team={})) for name, member in one.team.items()}
+        return one.altered(model=model, tools=tools, policies=policies, team=team)
+
     journal, run = MemoryJournal(), events[0].run_id
     times = iter([event.time for event in events])
     decided: list[Event] = []
@@ -126,7 +135,9 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         if _is_decision(event.body):
             decided.append(event)
 
-    scope = Scope(run, offline, journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time))
+    scope = Scope(
+        run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time)
+    )
     scope.deps = deps
     noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
     numbered = [body for body in noted if isinstance(body.data.get("reply"), int)]
@@ -160,7 +171,7 @@ class _Stage:
 def _stages(events: Sequence[Event]) -> list[_Stage]:
     """Opened, Received | … Asked | Resumed, Answered | … Stopped (cancelled) | Resumed … gives three stages, of which the
     second is stopped from outside. A life after a crash is no stage of its own: in a replay nobody dies."""
-    opening = [e.body for e in takewhile(lambda e: isinstance(e.body, Opened | Received | ToolFinished), events)]
+    opening = [e.body for e in takewhile(lambda e: isinstance(e.body, Opened | HandedOff | Received | ToolFinished), events)]
     stages = [_Stage(None, opening)]
     decided = sum([_is_decision(body) for body in opening])
     stopped: Stopped | None = None

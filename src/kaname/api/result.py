@@ -50,6 +50,11 @@ class Result(Generic[OutputT]):
         return self.stop.kind == "completed"
 
     @property
+    def recorded(self) -> Any:
+        """The output as the journal has it: plain JSON, also where `output` is an object of a type of yours."""
+        return self.output if self.state.output is None else self.state.output
+
+    @property
     def steps(self) -> tuple[AgentStep, ...]:
         """This turn as a person reads it: thought, action, input, observation; the last one is the answer."""
         return tuple(_steps(self.state.turn))

@@ -90,7 +90,8 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
     screen.note(head + (f"{padded(say('tokens', 'トークン'), 8)} {padded(say('cost', '費用'), 8)}  " if wide else "") + "…")
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
-        left = f"{one.run_id[:12]}  {_time(one.created)}  {padded(told_status(one.status), 11)} "
+        name = padded(f"└ {one.agent}" if one.parent else one.run_id[:12], 12)
+        left = f"{name}  {_time(one.created)}  {padded(told_status(one.status), 11)} "
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - len(left) - 1
         screen.say(left + (padded(one.title or _fork_of(one), room).rstrip() if room > 8 else ""))
@@ -103,6 +104,8 @@ async def _how_to_go_on(journal: Journal, runs: list[RunInfo], given: argparse.N
     still = next((one for one in runs if one.status in ("interrupted", "waiting")), None)
     if still is None:
         return
+    while still.parent and (above := await journal.runs(run_id=still.parent, limit=1)):
+        still = above[0]  # a run inside another goes on with that one
     first = (await read_run(journal, still.run_id, 1))[0].body
     ours = isinstance(first, Opened) and "origin" in first.recipe
     whose = f" -a {shlex.quote(given.agent)}" if given.agent else "" if ours else " -a FILE.py:AGENT"

@@ -168,7 +168,7 @@ async def use(call: ToolCall, scope: Scope) -> None:
         return
     if not isinstance(result, ToolResult):
         raise UnexpectedError(f"a policy around {call.name} returned {repr(result)[:100]}; expected a ToolResult")
-    if result.transfer and result.transfer not in scope.root.team:
+    if result.transfer and result.transfer not in (scope.root.name, *scope.root.team):
         result = ToolResult(error=f"there is no agent named {result.transfer!r} to hand over to")
     for spent in scope.child_usage.pop(call.id, {}).values():
         result = replace(result, usage=result.usage + spent)

@@ -198,7 +198,8 @@ def _check(reading: Reading) -> None:
     for name, agent in _mapping(value.get("agents")).items():
         _check_agent(_mapping(agent), ("agents", name), shared, reading)
         others = [other for other in value["agents"] if other != name]
-        for number, member in enumerate(_mapping(agent).get("team") or []):
+        named = _mapping(agent).get("team")
+        for number, member in enumerate(named if isinstance(named, list) else []):
             if member not in others:
                 told = notice("config.no_member", "there is no other agent {member!r}", member=member) + nearest(
                     str(member), others

@@ -11,12 +11,13 @@ from functools import cached_property
 from inspect import isawaitable
 from typing import Any, Protocol
 
-from ...core.errors import ConfigError
+from ...core.errors import ConfigError, ModelError
 from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
 from ...core.record import field, record
 from ...core.state import State
-from ...kernel.load import read_run
+from ...core.values import plain_text
+from ...kernel.load import load
 from ...kernel.ports import Recipe, Repair, ToolContext
 from ...tools.arguments.prepare import fitting_arguments
 
@@ -42,8 +43,8 @@ class Member(Protocol):
 class Team:
     """`members`: who can be given work. `transfer`, `delegate`: which of the two ways there are.
 
-    `on_handoff_return(name, result)`: called when a delegate has ended, well or not; what it returns, if anything, takes the
-    place of the answer.
+    `on_handoff_return(name, result)`: called when a delegate has ended, well or not (with the error, if its model failed); what
+    it returns, if anything, takes the place of the answer.
     """
 
     members: tuple[Any, ...]
@@ -79,6 +80,8 @@ class Named:
 
 
 def as_team(given: Team | Iterable[Any], owner: str) -> Team:
+    if not isinstance(given, Team | Iterable):
+        raise ConfigError(f"a team is a list of agents, not {given!r}")
     team = given if isinstance(given, Team) else Team(tuple(given))
     names = [getattr(member, "name", "") for member in team.members]
     for member, name in zip(team.members, names, strict=True):
@@ -98,6 +101,17 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> Team:
         agent.tools.register(handing)
     agent.recipe = agent.recipe.altered(team=Reachable(agent))
     return team
+
+
+def check_policies(recipe: Recipe) -> None:
+    """Do the policies name tools that there are? Those of the root hold for all to whom it hands over."""
+    others = recipe.team.values()
+    everything = {name: tool for one in [*others, recipe] for name, tool in one.tools.items()} if others else recipe.tools
+    for policy in recipe.policies:
+        policy.check(everything)
+    for member in others:
+        for policy in member.policies:
+            policy.check(member.tools)
 
 
 class Reachable(Mapping[str, Recipe]):
@@ -200,16 +214,24 @@ class Delegate(_Handing):
         path = [*await _ancestors(context), *_transfers(context.scope.state)]
         if (refused := self._refusal(to, path)) is not None:
             return refused
-        result = await context.run_child(self.team.by_name[to], prepared["task"])
-        answer = result.output
-        if self.team.on_handoff_return is not None:
-            said = self.team.on_handoff_return(to, result)
-            said = await said if isawaitable(said) else said
-            answer = answer if said is None else said
-        if result.stop.kind in ("completed", "degraded") or answer is not result.output:
-            return ToolResult(answer)
+        try:
+            result = await context.run_child(self.team.by_name[to], prepared["task"])
+        except ModelError as problem:  # the child has ended with it
+            instead = await self._returned(to, problem)
+            return ToolResult(error=f"{to} failed: {problem}") if instead is None else ToolResult(instead)
+        if (instead := await self._returned(to, result)) is not None:
+            return ToolResult(instead)
+        if result.stop.kind in ("completed", "degraded"):
+            return ToolResult(result.recorded)
         ended = f"{result.stop.kind}: {result.stop.detail}".strip(": ")
-        return ToolResult(error=f"{to} did not finish ({ended})" + (f"; it had: {answer}" if answer else ""))
+        had = f"; it had: {plain_text(result.recorded)}" if result.recorded else ""
+        return ToolResult(error=f"{to} did not finish ({ended}){had}")
+
+    async def _returned(self, name: str, outcome: Any) -> Any:
+        if self.team.on_handoff_return is None:
+            return None
+        said = self.team.on_handoff_return(name, outcome)
+        return await said if isawaitable(said) else said
 
 
 def _purpose(agent: Any) -> str:
@@ -226,7 +248,9 @@ def _transfers(state: State) -> list[str]:
 
 
 async def _ancestors(context: ToolContext) -> list[str]:
-    """Who has delegated to whom, down to the run that this one is a child of: a child's id begins with its parent's."""
-    parts = context.run_id.split("/")
-    above = ["/".join(parts[:end]) for end in range(1, len(parts) - 1, 2)]
-    return [(await read_run(context.scope.journal, run_id, 1))[0].agent for run_id in above]
+    """Who has had the work in the runs that this one is a child of."""
+    path, state = list[str](), context.scope.state
+    while state.parent is not None:
+        state = await load(context.scope.journal, state.parent[0])
+        path = [*_transfers(state), *path]
+    return path

@@ -13,10 +13,13 @@ from typing import Any, Literal
 from ...core.errors import ConfigError
 from ...core.record import field, record
 from ...core.values import plain_text, read_json
+from ..result import Result
 
 Strategy = Literal["majority", "weighted", "sum", "average", "median", "best", "synthesis"]
 _SYNONYMS = {"majority_vote": "majority", "summation": "sum", "llm_based_synthesis": "synthesis"}
-_NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?")
+_NUMBER = re.compile(
+    r"(?<![\w.,\-−])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d{1,300})(?:\.\d{1,300})?(?![\w,])|(?<![\w.])[-+−]?\.\d{1,300}(?!\w)"
+)
 _CLOSE = 1e-9
 _BEST = """Several answers to one task follow, each under a number. Choose the best one: right, complete, and nothing made up.
 Answer with JSON alone: {"number": its number, "reason": "why, in a sentence"}"""
@@ -53,6 +56,10 @@ async def merge(
     `strategy`: "majority", "weighted" (by `weights`), "sum", "average", "median", "best" and "synthesis" (by the agent `judge`,
     for the `task`), or a function of the answers by name.
     """
+    if isinstance(results, str) or not isinstance(results, Mapping | Iterable):
+        raise ConfigError(f"results is a list, or a dict by name, not {results!r:.100}")
+    if not callable(strategy) and not isinstance(strategy, str):
+        raise ConfigError(f"strategy is a name or a function, not {strategy!r:.100}")
     answers, failed = _answers(results)
     kind = strategy if callable(strategy) else _SYNONYMS.get(strategy, strategy)
     if not answers:
@@ -61,6 +68,8 @@ async def merge(
     if callable(kind):
         value = kind(answers)
         return _told(await value if isawaitable(value) else value, getattr(kind, "__name__", "own"), answers, failed)
+    if weights is not None and kind != "weighted":
+        raise ConfigError("weights are for the strategy 'weighted'")
     if kind in ("majority", "weighted"):
         return _voted(kind, answers, failed, weights or {})
     if kind in ("sum", "average", "median"):
@@ -75,16 +84,16 @@ async def merge(
 
 
 def _answers(results: Mapping[str, Any] | Iterable[Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    named = dict(results) if isinstance(results, Mapping) else {str(place): one for place, one in enumerate(results, 1)}
+    named = results.items() if isinstance(results, Mapping) else enumerate(results, 1)
     answers, failed = dict[str, Any](), dict[str, str]()
-    for name, one in named.items():
-        stop = getattr(one, "stop", None)
+    for name, one in [(str(name), one) for name, one in named]:
+        stop = one.stop if isinstance(one, Result) else None
         if isinstance(one, BaseException):
             failed[name] = f"{type(one).__name__}: {one}"
         elif stop is not None and stop.kind not in ("completed", "degraded"):
             failed[name] = f"{stop.kind}: {stop.detail}".strip(": ")
         else:
-            answers[name] = one.output if stop is not None else one
+            answers[name] = one.output if isinstance(one, Result) else one
     return answers, failed
 
 
@@ -92,8 +101,8 @@ def _same(value: Any) -> str:
     """What two answers have in common that mean the same: width, case, and the signs around them do not count."""
     if isinstance(value, str):
         return " ".join(unicodedata.normalize("NFKC", value).casefold().strip(" \t\n.,;:!?。、！？「」\"'`*").split())
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:.12g}"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.12g}"
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
 
@@ -107,8 +116,8 @@ def _told(value: Any, strategy: str, answers: Mapping[str, Any], failed: Mapping
 def _voted(kind: str, answers: Mapping[str, Any], failed: Mapping[str, str], weights: Mapping[str, float]) -> Merged:
     if unknown := [name for name in weights if name not in answers and name not in failed]:
         raise ConfigError(f"weights names {', '.join(unknown)}, and there are {', '.join(answers)}")
-    if any(weight < 0 for weight in weights.values()) or (weights and kind == "majority"):
-        raise ConfigError("weights are numbers from 0 up, for the strategy 'weighted'")
+    if not all(isinstance(weight, int | float) and 0 <= weight < float("inf") for weight in weights.values()):
+        raise ConfigError("weights are numbers from 0 up")
     counted, first = dict[str, float](), dict[str, Any]()
     for name, one in answers.items():
         counted[_same(one)] = counted.get(_same(one), 0.0) + weights.get(name, 1.0)
@@ -139,7 +148,9 @@ def _reckoned(kind: str, answers: Mapping[str, Any], failed: Mapping[str, str]) 
 
 
 def _numbers(text: str) -> list[float]:
-    found = [one.replace(",", "").replace("−", "-") for one in _NUMBER.findall(unicodedata.normalize("NFKC", text))]
+    """Units may follow in another script, `1,000円`; letters of the same one make a word of it."""
+    plain = re.sub(r"(?<=\d)(?=[^\W\d_a-zA-Z])", " ", unicodedata.normalize("NFKC", text))
+    found = [one.replace(",", "").replace("−", "-") for one in _NUMBER.findall(plain)]
     return [float(one) if "." in one else int(one) for one in found]
 
 
@@ -149,13 +160,15 @@ async def _best(answers: Mapping[str, Any], failed: Mapping[str, str], judge: An
     try:
         held = read_json(plain_text(result.output))
         chosen = names[int(held["number"]) - 1] if int(held["number"]) > 0 else names[len(names)]
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError):
         raise ConfigError(f"the judge chose none of the {len(names)} answers: {plain_text(result.output)[:200]}") from None
     return _told(answers[chosen], "best", answers, failed, reason=str(held.get("reason", "")), run_id=result.run_id)
 
 
 async def _synthesis(answers: Mapping[str, Any], failed: Mapping[str, str], judge: Any, task: str) -> Merged:
     result = await _asked(judge, _SYNTHESIS, answers, task)
+    if not result.completed:
+        raise ConfigError(f"the judge wrote no answer: {result.stop.kind} {result.stop.detail}".strip())
     shares = [sum([_same(one) == _same(other) for other in answers.values()]) for one in answers.values()]
     agreed = max(shares) / len(answers)
     return Merged(result.output, "synthesis", agreed, {} if agreed == 1 else dict(answers), failed, run_id=result.run_id)

@@ -87,7 +87,7 @@ class RunWorkflow(_Doing):
 
 def _outcome(result: Any) -> ToolResult:
     if result.stop.kind in ("completed", "degraded"):
-        return ToolResult(result.output)
+        return ToolResult(result.recorded)
     return ToolResult(error=f"{result.stop.kind}: {result.stop.detail}".strip(": "))
 
 
