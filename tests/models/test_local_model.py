@@ -44,23 +44,3 @@ def test_a_context_that_is_too_long_is_told(local_model):
 
     with pytest.raises(ContextTooLong):
         agent(local_model).run_sync("word " * 9000)
-
-
-async def test_the_three_tools_in_one_run(local_model, tmp_path):
-    """Calculator, database and search on offer; the question needs the right one of them."""
-    import sqlite3
-
-    from kaname import Agent, CalculatorTool, DatabaseTool, MemoryJournal, RAGPipeline, SearchTool
-
-    shop = sqlite3.connect(tmp_path / "shop.db")
-    shop.executescript("CREATE TABLE items (name TEXT, price INTEGER); INSERT INTO items VALUES ('sencha', 2430), ('cup', 800)")
-    shop.close()
-    library = RAGPipeline(tmp_path / "docs.db")
-    library.add_text("rules.md", "Members get a discount of 20 percent on tea.")
-    tools = [CalculatorTool(), DatabaseTool(tmp_path / "shop.db"), SearchTool(library, top_k=1)]
-    made = Agent(local_model, tools, journal=MemoryJournal())
-    result = await made.run("What is the price of the item named sencha in the database?")
-    await made.close()
-    library.close()
-    assert "2430" in result.output.replace(",", "")
-    assert "database" in [step.action for step in result.steps]
