@@ -162,6 +162,21 @@ async def test_time_limits_of_a_plan_fit_into_the_whole():
     assert (await made.resume(waiting.context.run_id, dict.fromkeys(waiting.context.questions, "yes"))).completed
 
 
+@pytest.mark.requirement("E3")
+async def test_e3_expected_outcome_as_a_schema_is_checked_before_the_model_is_asked():
+    cheap = {**step("cost", "price", item="tea"), "expected_outcome": {"type": "integer", "maximum": 100}}
+    seen = []
+
+    def script(request):
+        seen.append(request.messages[-1].text)
+        return [plan(cheap), GOOD, verdict(True)][len(seen) - 1]
+
+    context = (await orchestrator(script).execute_task("Buy tea.")).context
+    assert context.is_completed
+    assert seen[1].startswith("not as expected: cost")
+    assert DONE.count(("price", "tea")) == 1, "what was found is kept"
+
+
 @pytest.mark.parametrize("rule", [lambda plan, steps: 1 / 0, lambda plan, steps: True])
 async def test_rule_that_is_broken_ends_the_task_with_that_reason(rule):
     made = orchestrator([GOOD], ExecutionMonitor(rules=(rule,)))

@@ -20,6 +20,7 @@ from ...strategies.graph.asking import EvaluationResult, Form, simple_form
 from ...strategies.graph.plan import ExecutionPlan
 from ...strategies.orchestrate import Attempt, Judge, Orchestrate, Phase, partial_output, phase_of
 from ...strategies.stop import Rule, max_steps, no_repeats
+from ...tools.arguments.schema import problems as unfit
 from ...tools.registry import ToolRegistry
 from ..agent import Agent
 from ..run import Run
@@ -100,8 +101,19 @@ class ExecutionMonitor:
         failed = [f"{name}: {one['error']}" for name, one in result.steps.items() if one["status"] == "failed"]
         if result.problem or failed:
             return EvaluationResult(False, True, result.problem or "; ".join(failed))
-        said = [rule(result.plan, result.steps) for rule in self.rules if result.plan is not None]
+        said = [rule(result.plan, result.steps) for rule in (as_expected, *self.rules) if result.plan is not None]
         return next((one for one in said if one is not None), None if self.judge else EvaluationResult(True))
+
+
+def as_expected(plan: ExecutionPlan, steps: Mapping[str, Mapping[str, Any]]) -> EvaluationResult | None:
+    """The first rule: what a step gave has the form that the plan expects."""
+    wrong = [
+        text
+        for step in plan.steps
+        if isinstance(step.expected_outcome, Mapping) and steps[step.name]["status"] == "done"
+        for text in unfit(steps[step.name]["output"], step.expected_outcome, step.name)
+    ]
+    return EvaluationResult(False, True, "not as expected: " + "; ".join(wrong)) if wrong else None
 
 
 class AgentOrchestrator:
@@ -148,7 +160,7 @@ class AgentOrchestrator:
             self.planner.max_revisions,
             self.monitor.judge,
             self.planner.approve,
-            self.monitor.rules,
+            (as_expected, *self.monitor.rules),
             self._form,
             self._limits,
         )

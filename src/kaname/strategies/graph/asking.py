@@ -22,7 +22,7 @@ _PLAN: dict[str, Any] = {
                     "tool_name": {**_TEXT, "description": "one of the tools"},
                     "arguments": {"type": "object", "description": "its arguments; ${name} stands for what that step gave"},
                     "depends_on": {"type": "array", "items": _TEXT, "description": "steps that have to be done before"},
-                    "expected_outcome": {**_TEXT, "description": "what should come of it"},
+                    "expected_outcome": {"description": "what should come of it: words, or a JSON Schema of the result"},
                     "timeout": {"type": "number", "description": "seconds"},
                 },
                 "required": ["name", "tool_name", "arguments"],

@@ -19,7 +19,7 @@ _MOST_STEPS = 200
 class ExecutionStep:
     tool_name: str
     arguments: Mapping[str, Any] = field(factory=dict)
-    expected_outcome: str = ""
+    expected_outcome: str | Mapping[str, Any] = ""  # in words, for the judge; or a JSON Schema, which is checked
     timeout: float | None = None
     name: str = ""
     depends_on: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ def _step(given: Mapping[str, Any], number: int) -> ExecutionStep:
     return ExecutionStep(
         str(given.get("tool_name") or given.get("tool") or ""),
         args if isinstance(args, Mapping) else {},
-        str(given.get("expected_outcome") or ""),
+        expected if isinstance(expected := given.get("expected_outcome"), Mapping) else str(expected or ""),
         float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0 else None,
         str(given.get("name") or f"step{number}"),
         tuple([str(one) for one in after]) if isinstance(after, list) else (after,) if isinstance(after, str) and after else (),
