@@ -81,6 +81,8 @@ def ask_the_user(result: Result, screen: Screen) -> dict[str, Any]:
             answer = typed(options if alone else f"{translated(question.prompt)} {options}", screen)
             if answer is None:
                 return {}
+            if not answer:  # a slip of the finger; Ctrl-D leaves the question open
+                continue
             try:
                 given = understood(answer)
                 answers[key] = in_doubt_answer(key, given) if question.in_doubt else given
