@@ -55,18 +55,18 @@ _SLOW += (
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Tests that share something large stay in one process: the local model, a PostgreSQL, the cache of a type checker. The
-    marks of pytest-xdist 3.8 do nothing under pytest 9.2, and say nothing about it."""
+    """The tests of a file stay in one process, and so do all that use the local model; the long ones of `test_crash.py` are
+    spread. (The marks of pytest-xdist 3.8 do nothing under pytest 9.2, and say nothing about it.)"""
     from xdist.scheduler import LoadScopeScheduling
 
-    class Shared(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             if "local_model" in nodeid:
                 return "the local model"
-            path, name = nodeid.split("::")[0], nodeid.split("/")[-1]
-            return path if name.startswith(("test_database", "test_types")) else nodeid
+            return nodeid if "test_crash.py" in nodeid else nodeid.split("::")[0]
 
-    return Shared(config, log)
+    config.option.loadscopereorder = False  # as they are collected: the longest are not at the end
+    return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(items):
