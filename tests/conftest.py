@@ -49,6 +49,11 @@ _SLOW += (
     "designs/test_d_",
     "models/test_weights.py",
     "models/test_litellm.py",
+    "models/test_react_protocol.py",
+    "models/test_wire_contract.py",
+    "kernel/test_streams.py",
+    "journals/test_snapshots.py",
+    "designs/test_e_states.py",
     "kernel/test_random",
     "policies/test_patterns.py",
 )
@@ -75,7 +80,7 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.model)
         elif "postgres" in item.name:
             item.add_marker(pytest.mark.postgres)
-        if item.path.relative_to(TESTS).as_posix().startswith(_SLOW) or "LiteLLM" in item.nodeid:
+        if item.path.relative_to(TESTS).as_posix().startswith(_SLOW) or "litellm" in item.nodeid.lower():
             item.add_marker(pytest.mark.slow)
 
 
