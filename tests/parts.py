@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import signal
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from kaname import MemoryJournal, ScriptedModel, call, tool
@@ -93,3 +99,29 @@ class MortalJournal(MemoryJournal):
     async def release(self, run_id: str, epoch: int) -> None:
         if not self.dead:
             await super().release(run_id, epoch)
+
+
+def typed_into(
+    command: list[str], environment: dict[str, str], folder: Path, feed: Any, seconds: float = 40
+) -> tuple[int, str]:
+    """Run it in a terminal; type, or send a signal, whenever the words have appeared after those before. Its code, and what
+    was shown."""
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execve(command[0], command, environment)
+    shown, feed, until = "", list(feed), time.monotonic() + seconds
+    while time.monotonic() < until:
+        if select.select([screen], [], [], 0.1)[0]:
+            try:
+                shown += os.read(screen, 65536).decode()
+            except OSError:
+                break
+        if feed and feed[0][0] in shown:
+            time.sleep(0.2)
+            _, given = feed.pop(0)
+            os.write(screen, given.encode()) if isinstance(given, str) else os.kill(pid, given)
+    else:
+        os.kill(pid, signal.SIGKILL)
+    os.close(screen)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown

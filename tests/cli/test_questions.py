@@ -1,29 +1,38 @@
-"""Questions at the terminal."""
+"""Questions at a real terminal."""
 
-import io
+import json
+import os
+import sys
 
-from kaname import Agent, Approve, ScriptedModel, call, tool
-from kaname.cli.terminal import questions
-from kaname.cli.terminal.screen import Screen
+from tests.parts import typed_into
 
+TOOLS = """
+from kaname import tool
 
 @tool
 def pay(yen: int) -> str:
-    """Pay."""
+    "Pay."
     return f"paid {yen}"
+"""
 
 
-def test_empty_line_is_no_answer_and_the_end_of_input_leaves_it_open(monkeypatch):
-    agent = Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], policies=[Approve("pay")], journal="memory")
-    waiting = agent.run_sync("Pay.")
-    lines = iter(["", "  ", "yes"])
-    monkeypatch.setattr(questions, "somebody_is_there", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda: next(lines))
-    shown = io.StringIO()
-    assert list(questions.ask_the_user(waiting, Screen(shown, shown)).values()) == ["yes"]
+def asked(tmp_path, feed):
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "s.json").write_text(json.dumps([{"calls": [{"name": "pay", "args": {"yen": 5}}]}, "fin"]))
+    (tmp_path / "kaname.yaml").write_text("agents: {a: {model: scripted/s.json, tools: [tools.py], approve: [pay]}}")
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "KANAME_JOURNAL": str(tmp_path / "j.db"), "LANG": "C.UTF-8"}
+    return typed_into([sys.executable, "-m", "kaname.cli.main", "run", "Pay."], environment, tmp_path, feed)
 
-    def ends():
-        raise EOFError
 
-    monkeypatch.setattr("builtins.input", ends)
-    assert questions.ask_the_user(waiting, Screen(shown, shown)) == {}
+def test_empty_line_is_no_answer(tmp_path):
+    code, shown = asked(tmp_path, [("[yes/no]", "\r"), ("[yes/no]", "  \r"), ("[yes/no]", "yes\r")])
+    assert code == 0
+    assert "paid 5" in shown
+    assert shown.count("[yes/no]") == 3
+
+
+def test_end_of_input_leaves_the_question_open(tmp_path):
+    code, shown = asked(tmp_path, [("[yes/no]", "\x04")])
+    assert code == 3
+    assert "paid" not in shown
+    assert "to go on" in shown

@@ -8,10 +8,6 @@ import threading
 import pytest
 
 from kaname import Agent, MemoryJournal, ScriptedModel, SqliteJournal
-from kaname.core.errors import SessionBusy
-from kaname.core.events import Event, Opened, Stopped
-from kaname.core.steps import Stop
-from kaname.kernel.ports import Turn
 
 PROGRAM = """
 import asyncio, sys
@@ -96,29 +92,3 @@ async def test_run_of_a_session_that_is_being_executed_is_waited_for_and_that_is
 
 async def _result(agent):
     return await agent.run("one", session_id="s")
-
-
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_turn_that_was_taken_by_another_is_refused_when_it_is_written(kind, tmp_path):
-    journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "j.db")
-    turn = Turn("s", "clerk", "u")
-    first, second = await journal.claim("1", turn=turn), await journal.claim("2", turn=turn)
-
-    def opening(run, base=None):
-        return [Event(run, 1, 1.0, "clerk", Opened("s", "u", base))]
-
-    await journal.append(opening("1"), first.epoch)
-    with pytest.raises(SessionBusy) as caught:
-        await journal.append(opening("2"), second.epoch)
-    assert caught.value.run_id == "1"
-    await journal.release("2", second.epoch)
-    second = await journal.claim("2", turn=turn)
-    with pytest.raises(SessionBusy):
-        await journal.append(opening("2", ("1", 1)), second.epoch)  # it goes on from there, but that one is still at it
-    await journal.release("2", second.epoch)
-    await journal.append([Event("1", 2, 2.0, "clerk", Stopped(Stop("completed")))], first.epoch)
-    second = await journal.claim("2", turn=turn)
-    await journal.append(opening("2", ("1", 2)), second.epoch)
-    other = await journal.claim("3", turn=Turn("s", "clerk", "somebody else"))
-    await journal.append([Event("3", 1, 3.0, "clerk", Opened("s", "somebody else"))], other.epoch)
-    await journal.close()

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
@@ -25,7 +23,7 @@ from kaname.tools.arguments.schema import problems
 from kaname.tools.mcp.config import entries
 from kaname.tools.mcp.search import MOST_SHOWN
 from tests.mcp_servers.everyday import make
-from tests.parts import add
+from tests.parts import add, typed_into
 from tests.tools.test_mcp import STDIO, agent, alive, answers
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -563,28 +561,8 @@ def kaname(tmp_path, script, servers, *command):
     return [sys.executable, "-m", "kaname.cli.main", *command], environment
 
 
-def in_terminal(tmp_path, script, servers, feed, seconds=40):
-    """Run it in a terminal; type, or send a signal, whenever the words have appeared."""
-    command, environment = kaname(tmp_path, script, servers, "run", "go")
-    pid, screen = pty.fork()
-    if pid == 0:
-        os.chdir(tmp_path)
-        os.execve(command[0], command, environment)
-    shown, feed, until = "", list(feed), time.monotonic() + seconds
-    while time.monotonic() < until:
-        if select.select([screen], [], [], 0.1)[0]:
-            try:
-                shown += os.read(screen, 65536).decode()
-            except OSError:
-                break
-        if feed and feed[0][0] in shown:
-            time.sleep(0.2)
-            _, given = feed.pop(0)
-            os.write(screen, given.encode()) if isinstance(given, str) else os.kill(pid, given)
-    else:
-        os.kill(pid, signal.SIGKILL)
-    os.close(screen)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+def in_terminal(tmp_path, script, servers, feed):
+    return typed_into(*kaname(tmp_path, script, servers, "run", "go"), tmp_path, feed)
 
 
 BOOK = [{"calls": [{"name": "book"}]}, "fin"]

@@ -134,17 +134,18 @@ class Agent(Generic[OutputT]):
         self._conversation = ""  # the session of an open agent
         self._heads: dict[str, tuple[str, State]] = {}  # the runs where that conversation stands, of each user
         self.team: Team | None = None
-        self.team = join(self, team) if team else None
+        if team:
+            join(self, team)
 
     @classmethod
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
         """An agent of the file, the first unless it is named; what is said beside it goes over what the file says."""
-        parts = {**config.agent(agent or None).parts(), **options}
+        parts = {**config.parts(agent or None), **options}
         return Agent(parts.pop("model"), parts.pop("tools"), **parts)
 
     def _configured(self, config: Config, tools: Iterable[Any], given: Mapping[str, Any]) -> None:
         """As the file says, and what was said beside it."""
-        parts = config.agent().parts()
+        parts = config.parts()
         own = [name for name in (*AgentOptions.__annotations__, "output") if given[name] not in (None, "", ())]
         parts |= {name: given[name] for name in own}
         Agent.__init__(self, parts.pop("model"), [*parts.pop("tools"), *tools], **parts)

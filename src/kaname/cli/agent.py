@@ -47,7 +47,7 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     if getattr(given, "plan", False) and thinks is None:
         return orchestrator_from(given, screen).agent
     config = config_for(given)
-    parts = config.agent(given.agent).parts() if config is not None else {}
+    parts = config.parts(given.agent) if config is not None else {}
     tools = all_tools(getattr(given, "tool", []), Path(getattr(given, "folder", None) or Path.cwd()))
     _tell_of_no_documents(getattr(given, "tool", []), screen)
     model = thinks or parts.pop("model", None)

@@ -13,7 +13,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +83,7 @@ class Trial:
         if (child := os.fork()) == 0:
             os.environ["KANAME_CRASH_FOLDER"] = str(self.folder)
             try:
-                outcome = live(self.make_agent(), self.order["input"], self.folder, death, answers)
-                told.write_text(json.dumps({**outcome, "modules": list(sys.modules)}))
+                told.write_text(json.dumps(live(self.make_agent(), self.order["input"], self.folder, death, answers)))
             except BaseException:  # noqa: BLE001  a child process ends here, whatever happened in it
                 told.write_text(json.dumps({"error": traceback.format_exc()}))
             os._exit(0)
@@ -200,9 +198,6 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
     took = time.monotonic() - begun
     if peaceful.problems:
         raise SystemExit(peaceful.problems[0])
-    for name in peaceful.outcome["modules"]:
-        with suppress(ImportError):
-            importlib.import_module(name)  # once, for all the lives to come
     wanted = peaceful.facts()
     facts = len(wanted)
     deaths = [Death(moment, fact) for fact in range(1, facts + 1) for moment in order["moments"]]
@@ -229,6 +224,7 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     order = json.loads(sys.stdin.read())
     sys.path[:] = order["path"]
+    importlib.import_module("pydantic")  # once, for all the lives to come
     report = sweep(order)
     (Path(order["folder"]) / "report.json").write_text(json.dumps(report))
 

@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
+from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ..core.events import Delta, Event, ModelReplied, Noted, Opened, Received, Stopped
 from ..core.messages import ModelReply, Usage, assistant, user
 from ..core.steps import CallModel, Stop
-from ..kernel.ports import Journal
+from ..kernel.ports import Journal, Turn
 from . import samples
 
 
@@ -53,6 +53,26 @@ class JournalContract(ABC):
                 await journal.close()
 
         asyncio.run(go())
+
+    def test_turn_of_a_session_that_another_run_has_taken_is_refused_when_it_is_written(self) -> None:
+        async def test(journal: Journal) -> None:
+            turn = Turn("s", "clerk", "u")
+            first, second = await journal.claim("1", turn=turn), await journal.claim("2", turn=turn)
+            await journal.append([Event("1", 1, 1.0, "clerk", Opened("s", "u"))], first.epoch)
+            early = [Event("2", 1, 1.0, "clerk", Opened("s", "u"))]
+            await _raises(SessionBusy, lambda: journal.append(early, second.epoch))
+            await journal.release("2", second.epoch)
+            again = await journal.claim("2", turn=turn)
+            behind = [Event("2", 1, 1.0, "clerk", Opened("s", "u", ("1", 1)))]
+            await _raises(SessionBusy, lambda: journal.append(behind, again.epoch))  # that one is still at it
+            await journal.release("2", again.epoch)
+            await journal.append([Event("1", 2, 2.0, "clerk", Stopped(Stop("completed")))], first.epoch)
+            again = await journal.claim("2", turn=turn)
+            await journal.append([Event("2", 1, 3.0, "clerk", Opened("s", "u", ("1", 2)))], again.epoch)
+            other = await journal.claim("3", turn=Turn("s", "clerk", "somebody else"))
+            await journal.append([Event("3", 1, 3.0, "clerk", Opened("s", "somebody else"))], other.epoch)
+
+        self._with(test)
 
     def test_facts_come_back_whole_and_in_order(self) -> None:
         async def test(journal: Journal) -> None:

@@ -40,7 +40,7 @@ _LISTS = ("tools", "approve", "policies", "team")
 
 @record
 class AgentConfig:
-    """One agent, checked. `parts()` are the arguments of `Agent`."""
+    """One agent, checked. `parts()` are arguments of `Agent`."""
 
     name: str
     model: str = ""
@@ -54,14 +54,13 @@ class AgentConfig:
     fallback: Mapping[str, Any] | None = None
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
-    others: Mapping[str, AgentConfig] = field(factory=dict)
     providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     journal: str = ""
     folder: str = "."
     reading: Reading | None = None
 
     def parts(self) -> dict[str, Any]:
-        """Tools, policies and model are made; all that is wrong with them is told at once, with its line."""
+        """All but its team. Tools, policies and model are made; all that is wrong is told at once, with its line."""
         from ...tools.loading import all_tools
         from .policies import policies_of
 
@@ -89,7 +88,6 @@ class AgentConfig:
             "journal": self.journal_path or None,
             "policies": policies,
             "model": model,
-            "team": Named(self.team, self.others) if self.team else (),
         }
 
     @property
@@ -130,6 +128,11 @@ class Config:
         if name not in self.agents:
             raise ConfigError(notice("config.no_agent", "no agent {name!r}", name=name) + nearest(name, self.agents))
         return self.agents[name]
+
+    def parts(self, name: str | None = None) -> dict[str, Any]:
+        """The arguments of `Agent` for an agent of the files."""
+        agent = self.agent(name)
+        return {**agent.parts(), "team": Named(agent.team, self.parts) if agent.team else ()}
 
     def check(self) -> None:
         """Beyond what the files say: do the tools, policies and models exist that they name? All mistakes are told at once."""
@@ -298,14 +301,14 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     shared = {"journal": value.get("journal", ""), "folder": folder, "reading": reading}
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {_SYNONYMS.get(name, name): block for name, block in models.items()}
-    made: dict[str, AgentConfig] = {}
+    made = {}
     for name, agent in (value.get("agents") or {}).items():
         given = dict(agent or {})
         for listed in _LISTS:
             given[listed] = tuple(given.get(listed) or ())
         own = given.get("mcp_servers") or {}
         given["mcp_servers"] = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
-        made[name] = AgentConfig(name, **{**shared, **given}, others=made, providers=models)
+        made[name] = AgentConfig(name, **{**shared, **given}, providers=models)
     if value.get("llm"):
         llm = value["llm"]
         provider = llm["provider"]

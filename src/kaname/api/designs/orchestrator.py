@@ -22,9 +22,9 @@ from ...strategies.orchestrate import Attempt, Judge, Orchestrate, Phase, partia
 from ...strategies.stop import Rule, max_steps, no_repeats
 from ...tools.arguments.schema import problems as unfit
 from ...tools.registry import ToolRegistry
+from ..actions import ASK, AskPerson
 from ..agent import Agent
 from ..run import Run
-from ..workflow.actions import ASK, AskPerson
 from ..workflow.misuse import misuse
 
 _REFERENCE = {"type": "string", "pattern": r"^\$\{step[0-9]{1,2}\}$"}

@@ -12,14 +12,13 @@ from inspect import isawaitable
 from typing import Any, Protocol
 
 from ...core.errors import ConfigError, ModelError
-from ...core.events import Effect
-from ...core.messages import ToolCall, ToolResult
+from ...core.messages import ToolResult
 from ...core.record import field, record
 from ...core.state import State
 from ...core.values import plain_text
 from ...kernel.load import load
-from ...kernel.ports import Recipe, Repair, ToolContext
-from ...tools.arguments.prepare import fitting_arguments
+from ...kernel.ports import Recipe, ToolContext
+from ..actions import Doing
 
 MAX_HANDOFF_DEPTH = 5
 TRANSFER, DELEGATE = "transfer_to_agent", "delegate_to_agent"
@@ -63,7 +62,7 @@ class Named:
     """Agents of a file, by their names. They are made when the team is joined, each once, because they may name each other."""
 
     names: tuple[str, ...]
-    agents: Mapping[str, Any]
+    parts: Callable[[str], dict[str, Any]]  # the arguments of an agent, by its name
     made: dict[str, Any] = field(factory=dict)
 
     def members(self, owner: Any) -> list[Any]:
@@ -71,11 +70,11 @@ class Named:
         return [self.made.get(name) or self._member(name, type(owner)) for name in self.names]
 
     def _member(self, name: str, kind: Callable[..., Any]) -> Any:
-        parts = self.agents[name].parts()
+        parts = self.parts(name)
         others = parts.pop("team")
         self.made[name] = member = kind(parts.pop("model"), parts.pop("tools"), **parts)
         if others:
-            join(member, Named(others.names, self.agents, self.made))
+            join(member, Named(others.names, self.parts, self.made))
         return member
 
 
@@ -94,13 +93,12 @@ def as_team(given: Team | Iterable[Any], owner: str) -> Team:
     return team
 
 
-def join(agent: Member, given: Team | Named | Iterable[Any]) -> Team:
+def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     """Give an agent its team, and the tools to hand work to it."""
     agent.team = team = as_team(given.members(agent) if isinstance(given, Named) else given, agent.name)
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
     agent.recipe = agent.recipe.altered(team=Reachable(agent))
-    return team
 
 
 def check_policies(recipe: Recipe) -> None:
@@ -146,37 +144,27 @@ class Reachable(Mapping[str, Recipe]):
         return len(self._found)
 
 
-class _Handing:
+class _Handing(Doing):
     """What both ways have in common."""
 
-    name = ""
-    effect: Effect = "idempotent"  # tried again, it finds what there is
-    timeout: float | None = None
-    undo: Repair | None = None
-    reconcile: Repair | None = None
     listed = True
-    _says, _wanted, _about = "", "", ""
+    _called, _says, _wanted, _about = "", "", "", ""
 
     def __init__(self, team: Team) -> None:
+        super().__init__(self._called)
         self.team = team
 
-    @cached_property
-    def description(self) -> str:
-        return f"{self._says} Agents:\n" + "\n".join([f"- {name}: {_purpose(one)}" for name, one in self.team.by_name.items()])
-
-    @cached_property
-    def parameters(self) -> Mapping[str, Any]:
-        who = {"type": "string", "enum": list(self.team.by_name)}
-        words = {"type": "string", "description": self._about}
-        return {
+        listed = "\n".join([f"- {name}: {_purpose(one)}" for name, one in team.by_name.items()])
+        self.description = f"{self._says} Agents:\n{listed}"
+        self.parameters = {
             "type": "object",
-            "properties": {"agent": who, self._wanted: words},
+            "properties": {
+                "agent": {"type": "string", "enum": list(team.by_name)},
+                self._wanted: {"type": "string", "description": self._about},
+            },
             "required": ["agent", self._wanted],
             "additionalProperties": False,
         }
-
-    def prepare(self, call: ToolCall) -> dict[str, Any]:
-        return fitting_arguments(call, self.name, self.parameters)
 
     def _refusal(self, to: str, path: list[str]) -> ToolResult | None:
         if to in path:
@@ -191,7 +179,7 @@ class _Handing:
 
 
 class Transfer(_Handing):
-    name = TRANSFER
+    _called = TRANSFER
     _says = "Let another agent go on with this conversation, if it is the one for it. You are not asked again."
     _wanted, _about = "reason", "why this agent, in a few words"
 
@@ -205,7 +193,7 @@ class Transfer(_Handing):
 
 
 class Delegate(_Handing):
-    name = DELEGATE
+    _called = DELEGATE
     _says = "Have another agent do a part of the work, and get its answer. It sees only what you write here."
     _wanted, _about = "task", "all that the agent has to know and to do"
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.messages import ToolResult
 from ...kernel.ports import ToolContext
-from ..workflow.actions import AskPerson
+from ..actions import AskPerson
 
 _TEXT = {"type": "string"}
 

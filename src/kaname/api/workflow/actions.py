@@ -1,4 +1,4 @@
-"""What a task can be beside a tool: a question to a person, an agent, another workflow; and the limits of tasks."""
+"""What a task can be beside a tool: an agent, another workflow; and the limits of tasks."""
 
 from __future__ import annotations
 
@@ -6,60 +6,16 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.errors import Suspend
-from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
 from ...core.values import plain_text
-from ...kernel.ports import Policy, Repair, ToolContext, ToolHandler
+from ...kernel.ports import Policy, ToolContext, ToolHandler
 from ...kernel.view import RunView
 from ...policies.timeout import timed
 from ...strategies.graph.task import MARKS, Graph, Task
-from ...tools.arguments.prepare import fitting_arguments
-
-ASK = "ask_person"
-_TEXT = {"type": "string"}
+from ..actions import Doing
 
 
-class _Doing:
-    """An `Action` with the arguments of its schema."""
-
-    description = ""
-    effect: Effect = "idempotent"  # tried again, it finds what there is
-    timeout: float | None = None
-    undo: Repair | None = None
-    reconcile: Repair | None = None
-    listed = False
-    parameters: Mapping[str, Any] = {"type": "object"}
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def prepare(self, call: ToolCall) -> dict[str, Any]:
-        return fitting_arguments(call, self.name, self.parameters)
-
-
-class AskPerson(_Doing):
-    """`question`, and the `options` that there are. What is answered is the task's output."""
-
-    parameters: Mapping[str, Any] = {
-        "type": "object",
-        "properties": {"question": _TEXT, "options": {"type": "array", "items": _TEXT}},
-        "required": ["question"],
-    }
-
-    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        options, answers = tuple(prepared.get("options") or ()), context.scope.state.answers
-        key, number = f"task:{context.call_id}", 1
-        while key in answers:
-            fitting = [one for one in options if one.lower() == str(answers[key]).strip().lower()]
-            if fitting or not options:
-                return ToolResult(fitting[0] if fitting else answers[key])
-            number += 1
-            key = f"task:{context.call_id}:{number}"  # asked again: that was none of the answers to choose from
-        raise Suspend(key, prepared["question"], options)
-
-
-class RunAgent(_Doing):
+class RunAgent(Doing):
     """`input`: what the agent is to do. Its answer is the task's output."""
 
     parameters: Mapping[str, Any] = {"type": "object", "properties": {"input": {}}, "required": ["input"]}
@@ -72,7 +28,7 @@ class RunAgent(_Doing):
         return _outcome(await context.run_child(self.made_from, plain_text(prepared["input"])))
 
 
-class RunWorkflow(_Doing):
+class RunWorkflow(Doing):
     """Its parameters are those of the other workflow."""
 
     def __init__(self, name: str, workflow: Any) -> None:

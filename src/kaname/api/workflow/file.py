@@ -14,8 +14,9 @@ from ...strategies.graph.expression import BadExpression, Expression, template
 from ...strategies.graph.task import ALWAYS, ON_FAILURE, Task, Use
 from ...tools.loading import all_tools
 from ...tools.registry import as_action
+from ..actions import ASK
 from ..config.load import Reading, check
-from .actions import ASK, RunAgent, RunWorkflow
+from .actions import RunAgent, RunWorkflow
 
 Where = tuple[str, ...]
 _TEXT: dict[str, Any] = {"type": "string"}

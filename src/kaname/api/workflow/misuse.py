@@ -9,7 +9,7 @@ from ...kernel.ports import Action
 from ...strategies.graph.expression import expressions
 from ...strategies.graph.task import Use
 from ...tools.arguments.schema import problems
-from .actions import ASK
+from ..actions import ASK
 
 
 def misuse(use: Use, tools: Mapping[str, Action]) -> Iterator[tuple[str, str]]:

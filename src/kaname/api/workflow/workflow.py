@@ -22,9 +22,10 @@ from ...strategies.graph.task import ALWAYS, ON_FAILURE, Graph, OnFailure, Task,
 from ...strategies.stop import max_steps, no_repeats
 from ...tools.arguments.schema import problems as unfit
 from ...tools.registry import ToolRegistry, as_action
+from ..actions import ASK, AskPerson
 from ..agent import Agent
 from ..run import Run
-from .actions import ASK, AskPerson, RunAgent, RunWorkflow, TaskLimits
+from .actions import RunAgent, RunWorkflow, TaskLimits
 from .handle import Handle, expression_of, task_of, templated
 from .misuse import misuse
 
