@@ -92,3 +92,26 @@ async def test_run_of_a_session_that_is_being_executed_is_waited_for_and_that_is
 
 async def _result(agent):
     return await agent.run("one", session_id="s")
+
+
+async def test_run_that_waits_for_its_turn_can_be_called_off(tmp_path):
+    go_on = asyncio.Event()
+
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request, emit):
+            await go_on.wait()
+            return await ScriptedModel(["first"]).reply(request, emit)
+
+    first = Agent(Slow(), name="clerk", journal=SqliteJournal(tmp_path / "j.db")).run("one", session_id="s").detach()
+    await first.begun()
+    second = Agent(ScriptedModel(["second"]), name="clerk", journal=SqliteJournal(tmp_path / "j.db"))
+    run = second.run("two", session_id="s")
+    async for chunk in run:
+        if chunk.data.get("status") == "queued":
+            run.abort("enough")
+    assert ((await run).stop.kind, (await run).stop.detail) == ("cancelled", "enough")
+    go_on.set()
+    assert (await first).output == "first"
+    assert [card.status for card in await second.journal.runs()] == ["completed"], "it has left no trace"
