@@ -33,7 +33,7 @@ async def pay(yen: int) -> str:
     return f"paid {yen}"
 
 
-@tool(timeout=0.02, effect="pure")
+@tool(timeout=0.05, effect="pure")
 async def slow() -> str:
     """Never in time."""
     await asyncio.sleep(30)
@@ -71,6 +71,12 @@ def approvals() -> Agent:
 def timeouts() -> Agent:
     script = [[call("slow"), call("pay", yen=9)], call("nothing_of_the_kind"), call("add", a="one", b=2), "gave up on it"]
     return Agent(ScriptedModel(script), [slow, pay, add], name="timeouts")
+
+
+def shorter_than_at_first() -> Agent:
+    """The run that is left in peace has facts that no other has."""
+    peaceful = Path(os.environ["KANAME_CRASH_FOLDER"]).name == "peaceful"
+    return Agent(ScriptedModel([call("add", a=1, b=2), "3"] if peaceful else ["3"]), [add], name="shorter")
 
 
 def undecodable_at_first() -> Agent:
