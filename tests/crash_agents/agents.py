@@ -76,7 +76,8 @@ def timeouts() -> Agent:
 def shorter_than_at_first() -> Agent:
     """The run that is left in peace has facts that no other has."""
     peaceful = Path(os.environ["KANAME_CRASH_FOLDER"]).name == "peaceful"
-    return Agent(ScriptedModel([call("add", a=1, b=2), "3"] if peaceful else ["3"]), [add], name="shorter")
+    calls = [call("add", a=1, b=2)] * (2 if peaceful else 1)
+    return Agent(ScriptedModel([calls, "3"]), [add], name="shorter")
 
 
 def undecodable_at_first() -> Agent:

@@ -43,7 +43,7 @@ def test_the_check_notices_a_broken_promise():
 
 
 def test_the_check_notices_a_death_that_did_not_happen():
-    with pytest.raises(crash.CrashCheckFailed, match="after-7: nobody died there"):
+    with pytest.raises(crash.CrashCheckFailed, match="after-9: nobody died there"):
         crash.check(f"{AGENTS}:shorter_than_at_first", "go", moments=("after",))
 
 
