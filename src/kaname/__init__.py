@@ -11,6 +11,7 @@ _HOMES = {
     "api.agent": ("Agent",),
     "api.config.build": ("Config", "load_config"),
     "api.judge": ("Judge",),
+    "api.memory.compact": ("Compact",),
     "api.result": ("Result",),
     "api.run": ("Run",),
     "api.designs.react_runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from .api.designs.step_sequence import AgentConfiguration as AgentConfiguration
     from .api.designs.step_sequence import AgentStepSequence as AgentStepSequence
     from .api.judge import Judge as Judge
+    from .api.memory.compact import Compact as Compact
     from .api.open_run import SharedSession as SharedSession
     from .api.result import Result as Result
     from .api.run import Run as Run

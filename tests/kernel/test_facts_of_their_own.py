@@ -37,9 +37,10 @@ def test_a_summary_stands_in_the_place_of_the_messages():
     state = folded(Opened(), *said, Received(user("three")), Compacted(2, "They counted."))
     assert [message.text for message in state.messages] == ["They counted.", "three"]
     assert [message.text for message in state.turn] == ["three"]
-    state = folded(Opened(), *said, Compacted(1, "Somebody said one."))
-    assert [message.text for message in state.turn] == ["two"]
-    assert folded(Opened(), Received(user("one")), Compacted(99, "All.")).messages == [user("All.")]
+    state = folded(Opened(), *said, Compacted(2, "Somebody counted."))
+    assert [message.text for message in state.messages] == ["Somebody counted.", "one"], "what was asked in this turn stays"
+    assert [message.text for message in state.turn] == ["one"]
+    assert folded(Opened(), Received(user("one")), Compacted(99, "All.")).messages == [user("All."), user("one")]
 
 
 def test_a_run_knows_its_parent():

@@ -18,28 +18,14 @@ from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
 from ..models.registry import resolve
-from ..policies.retry import Retry
-from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
-from ..strategies.stop import Rule, Rules, with_defaults
+from ..strategies.stop import Rules
 from ..tools.registry import ToolRegistry
 from .child import Parent
-from .input import (
-    Input,
-    as_list,
-    as_mapping,
-    as_message,
-    as_tuple,
-    check_deps,
-    check_ids,
-    check_parts,
-    describe,
-    is_config,
-    judged_by,
-    with_output,
-)
+from .input import Input, as_list, as_mapping, as_message, as_tuple, check_deps, check_ids, is_config
 from .open_run import Beginnings, Recent, new_run_id
 from .options import AgentOptions
+from .recipe import brought, check_parts, describe, recipe_of
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, blocking, find_live, recorded
 from .team.handoff import Team, check_policies, join
@@ -111,21 +97,19 @@ class Agent(Generic[OutputT]):
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
             self._output.check()
-        strategy = with_output(strategy, self._output)
-        rules = with_defaults(stops, without=judged_by(strategy))
-        limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
-        self.tools = ToolRegistry(as_list(tools))
+        self.tools = ToolRegistry([*as_list(tools), *brought(parts)])
         self.servers = self._serving(mcp_servers, elicit) if mcp_servers else None
-        self.recipe = Recipe(
+        self.recipe = recipe_of(
             name,
-            strategy,
             None if model is None else resolve(cast("Model | str", model)),
             self.tools,
-            (*limits, *policies, *([] if any(isinstance(one, Retry) for one in policies) else [Retry()]), Timeout()),
-            rules,
+            strategy,
+            self._output,
+            policies,
+            stops,
             instructions,
             parts if self.servers is None else (self.servers.instruct, *parts),
-            dict(as_mapping("settings", settings, "{'temperature': 0}")),
+            as_mapping("settings", settings, "{'temperature': 0}"),
         )
         self.journal = choose(journal)
         self.sinks = sinks

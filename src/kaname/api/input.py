@@ -1,4 +1,4 @@
-"""Check and normalise what a caller passes in before anything runs; describe an agent for its record."""
+"""Check and normalise what a caller passes in before anything runs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeGuard, Union, get_args, get_origin, is_typeddict
 
-from ..core.codec import digest
 from ..core.errors import ConfigError
 from ..core.messages import Media, Message, Text, user
 from ..core.openai_shape import from_openai
-from ..core.record import replace
-from ..kernel.ports import Policy, Recipe, Strategy
-from ..strategies.output import Output
-from ..strategies.react import React
-from ..strategies.termination import DuplicateDetectionPolicy
+from ..kernel.ports import Policy
 
 if TYPE_CHECKING:
     from .config.build import Config
@@ -23,41 +18,10 @@ if TYPE_CHECKING:
 Input = str | Message | Mapping[str, Any] | Sequence[str | Media]
 
 
-def check_parts(
-    instructions: Any, policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Sequence[Any]
-) -> None:
-    if not isinstance(instructions, str):
-        raise ConfigError(f"instructions is a text, not {instructions!r}")
-    for policy in policies:
-        if not isinstance(policy, Policy):
-            raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
-    for sink in sinks:
-        if not callable(sink):
-            raise ConfigError(f"{sink!r} is not a sink: a sink is a function of one event")
-    if strategy is not None and not hasattr(strategy, "next"):
-        raise ConfigError(f"{strategy!r} is not a strategy: it has no next(state)")
-    for part in context:
-        if not callable(part):
-            raise ConfigError(f"{part!r} is not a part of a context: an async function of the messages and a view of the run")
-
-
-def judged_by(strategy: Strategy) -> frozenset[str]:
-    """The kinds of limit that the strategy's own termination policy keeps: the defaults must not be tighter."""
-    own = isinstance(strategy, React) and isinstance(strategy.termination, DuplicateDetectionPolicy)
-    return frozenset({"duplicate", "tool_limit"}) if own else frozenset()
-
-
 def as_list(tools: Any) -> list[Any]:
     if isinstance(tools, Mapping | str) or not hasattr(tools, "__iter__"):
         raise ConfigError(f"tools is a list of tools: write tools=[…], not {tools!r}")
     return list(tools)
-
-
-def with_output(strategy: Strategy | None, output: Output | None) -> Strategy:
-    if strategy is None:
-        return React(output)
-    wants = output is not None and isinstance(strategy, React) and strategy.output is None
-    return replace(strategy, output=output) if wants else strategy
 
 
 def check_ids(**ids: str | None) -> None:
@@ -113,13 +77,6 @@ def as_message(given: Input) -> Message:
     if message.role != "user":
         raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")
     return message
-
-
-def describe(recipe: Recipe) -> Mapping[str, Any]:
-    """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
-    tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
-    model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
-    return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
 
 
 def is_config(given: Any) -> TypeGuard[Config]:

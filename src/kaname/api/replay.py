@@ -12,6 +12,7 @@ from ..core.errors import ReplayDiverged, Suspend
 from ..core.events import (
     Answered,
     Asked,
+    Compacted,
     Custom,
     Event,
     HandedOff,
@@ -31,6 +32,7 @@ from ..kernel.load import load, read_run
 from ..kernel.loop import advance
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
+from ..kernel.view import COMPACTED
 from ..models.providers.replay import ReplayModel
 from ..policies.timeout import Deadline, Timeout
 
@@ -142,6 +144,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
     numbered = [body for body in noted if isinstance(body.data.get("reply"), int)]
     scope.recalled = {(body.name, body.data["reply"]): body.data.get("value") for body in numbered}
+    scope.recalled |= _summaries(events, state.replied)
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:
         await journal.claim(first.base[0])  # what it goes on from is in the state already
@@ -156,6 +159,16 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             await advance(scope)
             await scope.settle()
     return [event async for event in journal.read(run)]
+
+
+def _summaries(events: Sequence[Event], replied: int) -> dict[tuple[str, int], str]:
+    """By the numbers of the replies before which they were made."""
+    found: dict[tuple[str, int], str] = {}
+    for event in events:
+        replied += isinstance(event.body, ModelReplied)
+        if isinstance(event.body, Compacted):
+            found[COMPACTED, replied + 1] = event.body.summary
+    return found
 
 
 @mutable

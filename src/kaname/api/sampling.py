@@ -13,8 +13,8 @@ from ..kernel.ports import Journal, Recipe, Sink, ToolContext
 from ..strategies.react import React
 from ..tools.mcp.sampling import Question, Sample
 from .child import Parent
-from .input import describe
 from .open_run import Beginnings, Recent
+from .recipe import describe
 from .result import result_of
 from .run import Run
 

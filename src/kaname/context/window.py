@@ -44,12 +44,12 @@ class Window:
         if last < len(messages):
             room.take(messages[last : last + 1])
         start = len(messages)
-        for place in _steps(messages, last + 1):
+        for place in steps_from_end(messages, last + 1):
             if not room.take(messages[place:start]) and start < len(messages):  # the last step is there in any case
                 return [*messages[:head], *messages[last : last + 1], *messages[start:]]
             start = place
         start = begun = last
-        for place in _steps(messages[:last], head):
+        for place in steps_from_end(messages[:last], head):
             if not room.take(messages[place:start]):
                 break
             start = place
@@ -71,7 +71,7 @@ class _Room:
         return (self._messages is None or self._messages >= 0) and (self._tokens is None or self._tokens >= 0)
 
 
-def _steps(messages: Sequence[Message], first: int) -> Iterator[int]:
+def steps_from_end(messages: Sequence[Message], first: int) -> Iterator[int]:
     """Where steps begin, from the end: a message, or a reply with calls and all that they gave."""
     place = len(messages)
     while place > first:

@@ -210,7 +210,7 @@ _STATUS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Answered: ("answered", lambda b: {"key": b.key, "answer": b.answer}),
     HandedOff: ("handed_off", lambda b: {"to": b.to}),
     Warned: ("warning", lambda b: {"source": b.source, "content": b.text}),
-    Compacted: ("compacted", lambda b: {"messages": b.upto, "content": b.summary}),
+    Compacted: ("compacted", lambda b: {"messages": b.upto, "content": b.summary, "usage": _usage(b.usage)}),
     Stopped: ("stopped", lambda b: {"kind": b.stop.kind, "detail": b.stop.detail, "output": b.output}),
     Unknown: ("unknown", lambda b: {"name": b.type}),
 }

@@ -62,6 +62,7 @@ _NESTED: dict[tuple[type, str], type] = {
     (facts.ModelReplied, "step"): CallModel,
     (facts.ToolStarted, "call"): ToolCall,
     (facts.ToolFinished, "result"): ToolResult,
+    (facts.Compacted, "usage"): Usage,
     (facts.Stopped, "stop"): Stop,
     (ModelReply, "message"): Message,
     (ModelReply, "usage"): Usage,

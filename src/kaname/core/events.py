@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from .messages import Message, ModelReply, ToolCall, ToolResult
+from .messages import NOTHING, Message, ModelReply, ToolCall, ToolResult, Usage
 from .record import field, record
 from .steps import CallModel, Stop
 
@@ -112,10 +112,14 @@ class Custom:
 
 @record
 class Compacted:
-    """The first `upto` messages are summed up: from now on `summary` stands in their place. The facts stay as they are."""
+    """The first `upto` messages are summed up: from now on `summary` stands in their place. The facts stay as they are.
+
+    The user's question of the turn that goes on stays, even if it is among them. `usage`: what the summary cost.
+    """
 
     upto: int
     summary: str
+    usage: Usage = NOTHING
 
 
 @record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .events import Answered, Asked, Event, ModelReplied, Opened, Received, Resumed, Stopped, ToolFinished
+from .events import Answered, Asked, Compacted, Event, ModelReplied, Opened, Received, Resumed, Stopped, ToolFinished
 from .messages import NOTHING, Usage
 from .record import mutable
 
@@ -84,6 +84,7 @@ _NOTES: dict[type, Callable[[RunInfo, Any, Event], None]] = {
     Received: _received,
     ModelReplied: lambda card, body, event: _charge(card, body.reply.usage),
     ToolFinished: lambda card, body, event: _charge(card, body.result.usage),
+    Compacted: lambda card, body, event: _charge(card, body.usage),
     Asked: _asked,
     Answered: _answered,
     Resumed: _resumed,

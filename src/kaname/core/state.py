@@ -27,7 +27,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 5
+FOLD = 6
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 
 
@@ -239,8 +239,10 @@ def _custom(state: State, body: Custom, event: Event) -> None:
 def _compacted(state: State, body: Compacted, event: Event) -> None:
     upto = min(max(0, body.upto), len(state.messages))
     if upto:
-        state.messages[:upto] = [user(body.summary)]
+        question = state.messages[state.turn_start : min(state.turn_start + 1, upto)]
+        state.messages[:upto] = [user(body.summary), *question]
         state.turn_start = max(1, state.turn_start - upto + 1)
+    _charge(state, body.usage)
 
 
 def _stopped(state: State, body: Stopped, event: Event) -> None:

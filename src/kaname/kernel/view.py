@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import RESERVED
 from ..core.codec import dump
 from ..core.errors import ConfigError, ReplayDiverged
-from ..core.events import Custom, Warned
-from ..core.messages import ToolCall
+from ..core.events import Compacted, Custom, Warned
+from ..core.messages import Message, ToolCall, Usage
 from ..core.state import State
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .scope import Scope
 
 Fetch = Callable[[], Awaitable[Any]]
+Summarise = Callable[[Sequence[Message]], Awaitable[tuple[str, Usage]]]
+
+
+COMPACTED = "compacted"  # a summary, among what a replay finds recorded
 
 
 class RunView:
@@ -54,9 +58,9 @@ class RunView:
         """The tools of the agent that made the call."""
         return self._scope.caller(call).tools
 
-    def policies(self, call: ToolCall) -> tuple[Policy, ...]:
-        """All that stand around the call, the outermost first."""
-        return self._scope.policies(self._scope.caller(call))
+    def policies(self, call: ToolCall | None = None) -> tuple[Policy, ...]:
+        """All that stand around the call, or around who is at work, the outermost first."""
+        return self._scope.policies(self.agent if call is None else self._scope.caller(call))
 
     def tool_context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         return self._scope.context(call_id, key, attempt)
@@ -73,21 +77,35 @@ class RunView:
         """Record a fact of your own: `state.custom[name]`, and a chunk of that type."""
         await self._scope.record(custom(name, data))
 
-    async def recall(self, name: str, fetch: Fetch) -> Any:
-        """What `fetch` brings in from outside, for the next model call. It is recorded: a run that is resumed or replayed gets
-        what it was given then, whatever the outside says now."""
+    async def recall(self, name: str, fetch: Fetch, *, turn: bool = False) -> Any:
+        """What `fetch` brings in from outside, for the next model call, or for the whole `turn`. It is recorded: a run that is
+        resumed or replayed gets what it was given then, whatever the outside says now."""
         number, known = self.state.replied + 1, self.state.custom.get(name)
-        if not (isinstance(known, Mapping) and known.get("reply") == number and "value" in known):
-            recorded = self._scope.recalled
-            if recorded is None:
-                value = json.loads(dump(await fetch()))  # as it will be read from the record
-            elif (name, number) in recorded:
-                value = recorded[name, number]
-            else:
-                raise ReplayDiverged(f"{name!r} was not recalled for reply {number} when the run was recorded")
-            await self.note(name, {"reply": number, "value": value})
-            known = self.state.custom[name]
-        return known["value"]
+        mark = ("turn", self.state.turns) if turn else ("reply", number)
+        if isinstance(known, Mapping) and "value" in known and known.get(mark[0]) == mark[1]:
+            return known["value"]
+        value = self._recorded(name, number) if self._scope.recalled is not None else await fetch()
+        value = json.loads(dump(value))  # as it will be read from the record
+        await self.note(name, {"reply": number, "value": value, mark[0]: mark[1]})
+        return value
+
+    def _recorded(self, name: str, number: int) -> Any:
+        recorded = self._scope.recalled or {}
+        if (name, number) not in recorded:
+            raise ReplayDiverged(f"{name!r} was not recalled for reply {number} when the run was recorded")
+        return recorded[name, number]
+
+    async def compact(self, upto: int, summarise: Summarise) -> None:
+        """Have a summary stand in the place of the first `upto` messages of the conversation. A fact: a run that is resumed or
+        replayed has the same summary. A call and its results stay together: `upto` is where a message or a step begins."""
+        messages = self.state.messages
+        if not 0 < upto < len(messages) or messages[upto].role == "tool":
+            raise ConfigError(f"upto is a place between two steps of the conversation, not {upto}")
+        if self._scope.recalled is None:
+            summary, usage = await summarise(messages[:upto])
+        else:
+            summary, usage = self._recorded(COMPACTED, self.state.replied + 1), Usage()
+        await self._scope.record(Compacted(upto, summary, usage))
 
 
 def custom(name: str, data: Any) -> Custom:

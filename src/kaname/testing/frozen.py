@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api.agent import Agent
-from ..api.input import describe
+from ..api.recipe import describe
 from ..api.replay import replay
 from ..api.result import Result
 from ..core.codec import encode

@@ -1,0 +1,83 @@
+"""`look_back`: search the whole of this conversation, also the part that the model no longer sees."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ...core.events import Compacted, Event
+from ...core.messages import Message, ToolResult
+from ...core.state import State, evolve
+from ...core.values import plain_text
+from ...kernel.ports import ToolContext
+from ...tools.function import tool
+from ...tools.search.tokenize import query_terms, terms
+
+_MOST, _AROUND = 5, 1  # places, and messages before and after each
+_LONGEST = 1_500  # characters of one message
+
+
+class Said(NamedTuple):
+    """A message of a conversation: when, by whom, in which run."""
+
+    time: float
+    agent: str
+    run_id: str
+    message: Message
+
+    @property
+    def text(self) -> str:
+        """All of it, but for what was only looked up again."""
+        results = [part for part in self.message.parts if isinstance(part, ToolResult) and part.name != "look_back"]
+        given = [one.error or (plain_text(one.output) if one.shown is None else one.shown) for one in results]
+        return "\n".join([*([self.message.text] if self.message.text else []), *given])
+
+
+def conversation(events: Sequence[Event]) -> list[Said]:
+    """All messages that there ever were, whatever has been summed up since."""
+    state, said = State(), list[Said]()
+    for event in events:
+        if isinstance(event.body, Compacted):
+            continue
+        evolve(state, event)
+        said += [Said(event.time, event.agent, event.run_id, message) for message in state.messages[len(said) :]]
+    return said
+
+
+@tool(effect="pure")
+async def look_back(query: str, context: ToolContext) -> dict[str, Any]:
+    """Search this conversation from its beginning, including the part that was summed up. Use it before you say that you do not
+    know what was said, decided or found earlier.
+
+    Args:
+        query: the words to look for
+    """
+    lineage = await context.scope.journal.lineage(context.run_id)
+    said = [one for one in conversation(lineage.events) if one.message.role != "system"]
+    places = found(query, [one.text for one in said[: -len(context.scope.state.turn) or None]])
+    near = sorted({near for place in places for near in range(max(0, place - _AROUND), min(len(said), place + _AROUND + 1))})
+    passages = [_passage(said[place]) for place in near if said[place].text]
+    return {"passages": passages} if passages else {"passages": [], "note": "nothing of that was said in this conversation"}
+
+
+def found(query: str, texts: Sequence[str], most: int = _MOST) -> list[int]:
+    """The places of the texts that share the most with the question, the rare words counting more."""
+    wanted = query_terms(query)
+    held = [Counter(terms(text)) for text in texts]
+    known = {term: sum([term in one for one in held]) for term in wanted}
+    weights = {term: math.log(1 + len(texts) / count) for term, count in known.items() if count}
+    scores = {
+        place: sum([weight * min(2, one[term]) for term, weight in weights.items()]) / math.log(8 + one.total())
+        for place, one in enumerate(held)
+        if any(term in one for term in weights)
+    }
+    return sorted(scores, key=lambda place: (-scores[place], -place))[:most]
+
+
+def _passage(one: Said) -> dict[str, str]:
+    when = datetime.fromtimestamp(one.time).astimezone().strftime("%Y-%m-%d %H:%M")
+    who = one.agent if one.message.role == "assistant" else one.message.role
+    return {"when": when, "who": who, "text": one.text[:_LONGEST] + ("…" if len(one.text) > _LONGEST else "")}

@@ -1,0 +1,82 @@
+"""Make an agent's recipe of what it was given, and describe it for the record of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.codec import digest
+from ..core.errors import ConfigError
+from ..core.record import replace
+from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
+from ..policies.retry import Retry
+from ..policies.timeout import Deadline, Timeout
+from ..strategies.output import Output
+from ..strategies.react import React
+from ..strategies.stop import Rule, with_defaults
+from ..strategies.termination import DuplicateDetectionPolicy
+from ..tools.registry import ToolRegistry
+
+
+def recipe_of(
+    name: str,
+    model: Model | None,
+    tools: ToolRegistry,
+    strategy: Strategy | None,
+    output: Output | None,
+    policies: Sequence[Policy],
+    stops: Any,
+    instructions: str,
+    context: Sequence[ContextPart],
+    settings: Mapping[str, Any],
+) -> Recipe:
+    """With what every agent has: default limits, the run's deadline, tries again, and time limits of tools."""
+    strategy = _with_output(strategy, output)
+    rules = with_defaults(stops, without=_judged_by(strategy))
+    limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
+    retry = [] if any(isinstance(one, Retry) for one in policies) else [Retry()]
+    around = (*limits, *policies, *retry, Timeout())
+    return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
+
+
+def check_parts(
+    instructions: Any, policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Sequence[Any]
+) -> None:
+    if not isinstance(instructions, str):
+        raise ConfigError(f"instructions is a text, not {instructions!r}")
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
+    for sink in sinks:
+        if not callable(sink):
+            raise ConfigError(f"{sink!r} is not a sink: a sink is a function of one event")
+    if strategy is not None and not hasattr(strategy, "next"):
+        raise ConfigError(f"{strategy!r} is not a strategy: it has no next(state)")
+    for part in context:
+        if not callable(part):
+            raise ConfigError(f"{part!r} is not a part of a context: an async function of the messages and a view of the run")
+
+
+def brought(context: Sequence[Any]) -> list[Any]:
+    """The tools that parts of the context bring along, such as the one to look into what was summed up."""
+    return [tool for part in context for tool in getattr(part, "tools", ())]
+
+
+def _judged_by(strategy: Strategy) -> frozenset[str]:
+    """The kinds of limit that the strategy's own termination policy keeps: the defaults must not be tighter."""
+    own = isinstance(strategy, React) and isinstance(strategy.termination, DuplicateDetectionPolicy)
+    return frozenset({"duplicate", "tool_limit"}) if own else frozenset()
+
+
+def _with_output(strategy: Strategy | None, output: Output | None) -> Strategy:
+    if strategy is None:
+        return React(output)
+    wants = output is not None and isinstance(strategy, React) and strategy.output is None
+    return replace(strategy, output=output) if wants else strategy
+
+
+def describe(recipe: Recipe) -> Mapping[str, Any]:
+    """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
+    tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
+    model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
+    return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}

@@ -1,0 +1,175 @@
+"""`Compact`: a long conversation is summed up; the summary is a fact, and what it stands for can be looked up."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kaname import Agent, Compact, ConfigError, ModelError, ScriptedModel, call, cost, max_steps, tool
+from kaname.core.events import Warned
+from kaname.core.messages import ModelReply, Usage, assistant
+from tests.parts import assert_valid_history
+
+LONG = "word " * 200  # about 250 tokens
+
+
+class Summaries:
+    """A model that writes summaries, and keeps what it was asked."""
+
+    name = "summaries"
+
+    def __init__(self, *failures):
+        self.asked, self.failures = [], list(failures)
+
+    async def reply(self, request, emit):
+        self.asked.append(request.messages[-1].text)
+        if self.failures:
+            raise self.failures.pop(0)
+        summary = f"Summary {len(self.asked)}: Ken promised Mika the report."
+        return ModelReply(assistant(summary), usage=Usage(100, 10, cost=0.5))
+
+
+def noting(seen, answers):
+    """A scripted model that keeps what it was sent."""
+
+    def answer(request):
+        assert_valid_history(request.messages)
+        seen.append(request.messages)
+        return answers(request) if callable(answers) else answers
+
+    return ScriptedModel(answer)
+
+
+async def test_a_long_conversation_is_summed_up_and_goes_on_from_the_summary():
+    seen, summaries = [], Summaries()
+    agent = Agent(noting(seen, "fine"), context=Compact(1_000, 400, model=summaries), journal="memory")
+    for number in range(8):
+        result = await agent.run(f"{number} {LONG}", session_id="s")
+    assert len(summaries.asked) >= 2
+    assert "Summary 1: Ken promised" in summaries.asked[1], "a summary is summed up with what came after it"
+    assert seen[-1][0].text.startswith("[Summary of the conversation so far")
+    assert seen[-1][-1].text.startswith("7 word")
+    assert max(len(messages) for messages in seen) < 9
+    assert result.output == "fine"
+
+
+async def test_a_summary_is_a_fact_that_is_paid_for_and_shown():
+    chunks = []
+    agent = Agent(noting([], "fine"), context=Compact(600, 300, model=Summaries()), journal="memory")
+    await agent.run(LONG, session_id="s")
+    await agent.run(LONG, session_id="s")
+    run = agent.run(LONG, session_id="s")
+    async for chunk in run:
+        chunks.append(chunk)
+    result = await run
+    (shown,) = [chunk.data for chunk in chunks if chunk.type == "status" and chunk.data["status"] == "compacted"]
+    assert "Ken promised" in shown["content"]
+    assert shown["usage"]["cost"] == 0.5
+    assert result.usage.cost == 0.5
+    (card,) = await agent.journal.runs(run_id=result.run_id)
+    assert card.cost == 0.5
+
+
+async def test_a_summary_counts_for_the_limit_on_money():
+    seen = []
+    agent = Agent(
+        noting(seen, lambda request: call("look", page=len(seen))),
+        [look],
+        context=Compact(600, 300, model=Summaries()),
+        stops=cost(1.2),
+        journal="memory",
+    )
+    result = await agent.run("Read on.")
+    assert result.stop.kind == "budget"
+
+
+@tool(effect="pure")
+def look(page: int) -> str:
+    """Look at a page."""
+    return f"page {page}: {LONG}"
+
+
+async def test_a_long_turn_is_summed_up_and_keeps_its_question():
+    seen = []
+
+    def read_on(request):
+        return "done" if len(seen) > 12 else call("look", page=len(seen))
+
+    compact = Compact(1_200, 500, model=Summaries())
+    agent = Agent(noting(seen, read_on), [look], context=compact, stops=max_steps(20), journal="memory")
+    result = await agent.run("Read all pages and tell me about page 3.")
+    assert result.output == "done"
+    assert all(messages[0].text.startswith(("Read all", "[Summary")) for messages in seen)
+    assert any(messages[0].text.startswith("[Summary") for messages in seen)
+    assert all(any(one.text.startswith("Read all pages") for one in messages) for messages in seen)
+
+
+def asking(query):
+    return lambda request: "I see." if request.messages[-1].role == "tool" else call("look_back", query=query)
+
+
+async def test_what_was_summed_up_can_be_looked_up():
+    facts = [f"The code of box {number} is {number * 7919 % 9000 + 1000}." for number in range(20)]
+    agent = Agent(noting([], "noted"), context=Compact(1_500, 500, model=Summaries()), journal="memory")
+    for fact in facts:
+        await agent.run(f"{fact} {LONG}", session_id="s")
+    for number, fact in enumerate(facts):
+        curious = Agent(
+            noting([], asking(f"code of box {number}")), context=Compact(1_500, 500, model=Summaries()), journal=agent.journal
+        )
+        result = await curious.run(f"What is the code of box {number}?", session_id="s")
+        (found,) = result.state.results.values()
+        assert fact in json.dumps(found.output), fact
+    assert {one["who"] for one in found.output["passages"]} == {"user", "agent"}
+
+
+async def test_a_summary_is_the_same_after_a_crash_and_in_a_replay(tmp_path):
+    summaries = Summaries()
+    agent = Agent(noting([], "fine"), context=Compact(600, 300, model=summaries), journal=tmp_path / "j.db")
+    for _ in range(4):
+        result = await agent.run(LONG, session_id="s")
+    asked = len(summaries.asked)
+    assert asked >= 1
+    (await agent.replay(result.run_id)).raise_for_difference()
+    assert len(summaries.asked) == asked
+    other_life = Agent(noting([], "fine"), context=Compact(600, 300, model=summaries), journal=tmp_path / "j.db")
+    again = await other_life.run("short", session_id="s")
+    assert [message.text for message in again.state.messages][:1] == [result.state.messages[0].text]
+
+
+async def test_a_summary_that_fails_is_a_warning_and_the_run_goes_on():
+    seen, summaries = [], Summaries(ModelError("the summary model is away", status=401))
+    agent = Agent(noting(seen, "fine"), context=Compact(600, 300, model=summaries), journal="memory")
+    await agent.run(LONG, session_id="s")
+    await agent.run(LONG, session_id="s")
+    result = await agent.run(LONG, session_id="s")
+    assert result.output == "fine"
+    warned = [event.body.text async for event in agent.journal.read(result.run_id) if isinstance(event.body, Warned)]
+    assert any("could not be summed up" in one for one in warned)
+    assert len(seen[-1]) == 5
+
+
+def test_a_number_that_cannot_be_meant_is_told():
+    with pytest.raises(ConfigError, match="keep is a number of tokens below 100"):
+        Compact(100, 100)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(["say", "one", "three"]), max_size=4), min_size=1, max_size=6), st.integers(40, 400))
+async def test_no_result_is_ever_sent_without_its_call(turns, tokens):
+    """Whatever the conversation, and wherever it is cut: `noting` checks every request."""
+    plan = [kind for turn in turns for kind in (*turn, "answer")]
+    kinds = {"say": "hm " * 20, "one": call("look_short"), "three": [call("look_short")] * 3, "answer": "done"}
+
+    @tool(effect="pure")
+    def look_short() -> str:
+        """Look."""
+        return "seen " * 10
+
+    model = noting([], lambda request: kinds[plan.pop(0)])
+    agent = Agent(model, [look_short], context=Compact(tokens, max(1, tokens // 3), model=Summaries()), journal="memory")
+    for turn in turns:
+        asked = len(plan)
+        await agent.run("go " * 10, session_id="s")
+        del plan[: max(0, len(turn) + 1 - (asked - len(plan)))]
