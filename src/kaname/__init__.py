@@ -12,6 +12,7 @@ _HOMES = {
     "api.config.build": ("Config", "load_config"),
     "api.judge": ("Judge",),
     "api.memory.compact": ("Compact",),
+    "api.memory.recall": ("Memory",),
     "api.result": ("Result",),
     "api.run": ("Run",),
     "api.designs.react_runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     from .api.designs.step_sequence import AgentStepSequence as AgentStepSequence
     from .api.judge import Judge as Judge
     from .api.memory.compact import Compact as Compact
+    from .api.memory.recall import Memory as Memory
     from .api.open_run import SharedSession as SharedSession
     from .api.result import Result as Result
     from .api.run import Run as Run

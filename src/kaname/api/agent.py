@@ -21,6 +21,7 @@ from ..models.registry import resolve
 from ..strategies.output import Output
 from ..strategies.stop import Rules
 from ..tools.registry import ToolRegistry
+from .afterwards import Afterwards
 from .child import Parent
 from .input import Input, as_list, as_mapping, as_message, as_tuple, check_deps, check_ids, is_config
 from .open_run import Beginnings, Recent, new_run_id
@@ -114,7 +115,7 @@ class Agent(Generic[OutputT]):
         self.journal = choose(journal)
         self.sinks = sinks
         self.origin: Mapping[str, Any] = {}  # how it was made, for a front end that wants to make it again
-        self._recent = Recent()
+        self._recent, self._afterwards = Recent(), Afterwards()
         self._conversation = ""  # the session of an open agent
         self._heads: dict[str, tuple[str, State]] = {}  # the runs where that conversation stands, of each user
         self.team: Team | None = None
@@ -173,7 +174,10 @@ class Agent(Generic[OutputT]):
         return blocking(lambda: self.run(user_input, **options), self.close)
 
     async def close(self) -> None:
-        """Let go of the model's connections in this event loop, and end the tool servers. The journal stays: others use it."""
+        """Let go of the model's connections in this event loop, and end the tool servers. The journal stays: others use it.
+
+        What is still being learnt from the last runs is waited for."""
+        await self._afterwards.end()
         if self.servers is not None:
             await self.servers.close()
         if (close := getattr(self.recipe.model, "close", None)) is not None:
@@ -382,3 +386,4 @@ class Agent(Generic[OutputT]):
             finally:
                 if self._conversation and scope.state.session == self._conversation:
                     self._heads[scope.state.user] = (scope.run_id, scope.state)
+        self._afterwards.begin(scope)

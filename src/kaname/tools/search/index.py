@@ -51,7 +51,7 @@ class Index:
         self._lock = threading.RLock()
         self._matrix: Any = None
         self._ids: Any = None
-        self._seen = self._counted = self._listed = ""
+        self._seen = self._removed = self._counted = self._listed = ""
         self._size, self._counts = 0, dict[str, int]()
         self._names: dict[str, list[str]] = {}
         if not new and not self.path.exists():
@@ -124,23 +124,27 @@ class Index:
 
     def put(self, file: FileRow, chunks: Sequence[Chunk], vectors: Any) -> None:
         """A file, in the place of what was known of it: all of it or nothing."""
+        with self._writing():
+            self._insert(file, chunks, vectors)
+
+    def _insert(self, file: FileRow, chunks: Sequence[Chunk], vectors: Any) -> None:
+        """Within a transaction."""
         import numpy
 
-        with self._writing():
-            self._check_length(vectors)
-            self._forget(file.path)
-            cursor = self._db.execute(
-                "INSERT INTO files (path, modified, size, digest, chunks, problem) VALUES (?, ?, ?, ?, ?, ?)", file
+        self._check_length(vectors)
+        self._forget(file.path)
+        cursor = self._db.execute(
+            "INSERT INTO files (path, modified, size, digest, chunks, problem) VALUES (?, ?, ?, ?, ?, ?)", file
+        )
+        for number, (chunk, vector) in enumerate(zip(chunks, vectors, strict=True), 1):
+            blob = numpy.asarray(vector, dtype=numpy.float16).tobytes()
+            row = (cursor.lastrowid, number, chunk.text, chunk.heading, chunk.place, blob)
+            made = self._db.execute(
+                "INSERT INTO chunks (file, number, text, heading, place, vector) VALUES (?, ?, ?, ?, ?, ?)", row
             )
-            for number, (chunk, vector) in enumerate(zip(chunks, vectors, strict=True), 1):
-                blob = numpy.asarray(vector, dtype=numpy.float16).tobytes()
-                row = (cursor.lastrowid, number, chunk.text, chunk.heading, chunk.place, blob)
-                made = self._db.execute(
-                    "INSERT INTO chunks (file, number, text, heading, place, vector) VALUES (?, ?, ?, ?, ?, ?)", row
-                )
-                found_by = " ".join([*terms(chunk.heading), *terms(chunk.text)])
-                self._db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, found_by))
-            self._changed()
+            found_by = " ".join([*terms(chunk.heading), *terms(chunk.text)])
+            self._db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, found_by))
+        self._changed()
 
     def touch(self, path: str, modified: float) -> None:
         """The same content, with another time."""
@@ -181,10 +185,14 @@ class Index:
             self._db.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM chunks WHERE file = ?)", row)
             self._db.execute("DELETE FROM chunks WHERE file = ?", row)
             self._db.execute("DELETE FROM files WHERE id = ?", row)
+            self._count_up("removed")
 
     def _changed(self) -> None:
+        self._count_up("version")
+
+    def _count_up(self, key: str) -> None:
         self._db.execute(
-            "INSERT INTO meta VALUES ('version', '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1"
+            "INSERT INTO meta VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1", (key,)
         )
 
     def __len__(self) -> int:
@@ -301,19 +309,24 @@ class Index:
             return self._names.get(_name(path), [])
 
     def _load(self) -> None:
-        """All vectors into memory, again only when the file has changed."""
+        """All vectors into memory; when the file has changed, those that are new, or all again if some are gone."""
         import numpy
 
-        version = self._meta("version")
+        version, removed = self._meta("version"), self._meta("removed")
         if self._matrix is not None and version == self._seen:
             return
+        known = 0 if self._matrix is None or removed != self._removed else int(self._ids[-1])
         ids, blobs = [], []
-        for number, blob in self._db.execute("SELECT id, vector FROM chunks ORDER BY id"):
+        for number, blob in self._db.execute("SELECT id, vector FROM chunks WHERE id > ? ORDER BY id", (known,)):
             ids.append(number)
             blobs.append(blob)
         joined = numpy.frombuffer(b"".join(blobs), dtype=numpy.float16)
-        self._matrix = joined.reshape(len(ids), -1).astype(numpy.float32) if ids else None
-        self._ids, self._seen = numpy.asarray(ids), version
+        matrix = joined.reshape(len(ids), -1).astype(numpy.float32) if ids else None
+        if known and matrix is not None:
+            matrix, ids = numpy.vstack([self._matrix, matrix]), [*self._ids.tolist(), *ids]
+        if matrix is not None or not known:
+            self._matrix, self._ids = matrix, numpy.asarray(ids)
+        self._seen, self._removed = version, removed
 
 
 def _coded(term: str) -> bool:

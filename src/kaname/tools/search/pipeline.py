@@ -32,10 +32,10 @@ class RAGPipeline:
     with, or `local`."""
 
     def __init__(
-        self, index: str | Path | None = None, *, embeddings: Embeddings | str | None = None, new: bool = True
+        self, index: str | Path | Index | None = None, *, embeddings: Embeddings | str | None = None, new: bool = True
     ) -> None:
         named = None if embeddings is None else embeddings_for(embeddings)
-        self._index = Index(default_index() if index is None else index, new=new)
+        self._index = index if isinstance(index, Index) else Index(default_index() if index is None else index, new=new)
         try:
             self._embeddings = embeddings_for(None, self._index.made_with) if named is None else named
             self._index.use(self._embeddings.name)
@@ -68,7 +68,7 @@ class RAGPipeline:
         problem, and what is known is kept, unless `forget`. If embedding fails, what was added before stays."""
         looked = Looked({row.path for row in self._index.files()}, forget)
         looked.look([Path(os.path.realpath(Path(given).expanduser())) for given in paths])
-        adding = Adding(self._index, self._embedded, progress, len(looked.files))
+        adding = Adding(self._index, self.embedded, progress, len(looked.files))
         for path in looked.files:
             adding.take(path)
         adding.finish()
@@ -85,7 +85,7 @@ class RAGPipeline:
         """A text that is no file; how many chunks it became."""
         name, text = _writable(name), _writable(text)
         chunks = list(chunked([Block(part, "", "") for part in text.split("\n\n") if part.strip()]))
-        row, vectors = of_text(name, text, chunks, self._embedded)
+        row, vectors = of_text(name, text, chunks, self.embedded)
         self._index.put(row, chunks, vectors)
         return len(chunks)
 
@@ -104,7 +104,7 @@ class RAGPipeline:
             raise ConfigError(notice("search.question_empty", "the question is empty"))
         if top_k < 1:
             raise ConfigError(notice("search.top_k", "top_k is a number from 1 up, not {top_k!r}", top_k=top_k))
-        return self.found(query, self._embedded([query], zeros=True)[0], top_k)
+        return self.found(query, self.embedded([query], zeros=True)[0], top_k)
 
     def found(self, query: str, vector: object, top_k: int) -> list[Hit]:
         scores, similar = self.scored(query, vector)
@@ -134,7 +134,7 @@ class RAGPipeline:
         weight = _WORDS_COUNT + _WORDS_DECIDE * min(1.0, max(0.0, (together - _SOME) / (_MOST - _SOME)))
         return {number: cosine + weight * words.get(number, 0.0) for number, cosine in similar.items()}, similar
 
-    def _embedded(self, texts: list[str], *, zeros: bool = False) -> Any:
+    def embedded(self, texts: list[str], *, zeros: bool = False) -> Any:
         return checked(self._embeddings.embed(texts), self._embeddings.name, len(texts), zeros=zeros)
 
 

@@ -1,0 +1,40 @@
+"""What is done when a run is over, in the background: parts of a context that have `ended(scope)` learn from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from logging import getLogger
+
+from ..kernel.boundary import Failure, attempt
+from ..kernel.scope import Scope
+
+
+class Afterwards:
+    """Tasks that outlive their runs. A program that ends before them loses nothing: who learns finds what is left to learn."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._one_by_one: asyncio.Lock | None = None
+
+    def begin(self, scope: Scope) -> None:
+        parts = [part for part in scope.root.context if hasattr(part, "ended")]
+        if parts and scope.state.stop is not None and scope.state.parent is None:
+            task = asyncio.create_task(self._tell(parts, scope))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self, parts: Sequence[object], scope: Scope) -> None:
+        self._one_by_one = self._one_by_one or asyncio.Lock()
+        async with self._one_by_one:
+            for part in parts:
+                outcome = await attempt(part.ended, scope, passing=())  # type: ignore[attr-defined]
+                if isinstance(outcome, Failure):
+                    getLogger("kaname").warning("%s after run %s: %s", type(part).__name__, scope.run_id, outcome)
+
+    async def end(self) -> None:
+        """Wait for those of this event loop."""
+        here = asyncio.get_running_loop()
+        while mine := [task for task in self._tasks if task.get_loop() is here]:
+            await asyncio.wait(mine)
+        self._one_by_one = None

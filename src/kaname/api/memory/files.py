@@ -1,0 +1,66 @@
+"""Files of memories: one for each owner (a user, an agent, the project), so that nobody sees what belongs to another."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from ...core.project import state_path
+from ...tools.search.embed import Embeddings
+from .store import Memories, Remembered
+
+Owner = tuple[Literal["user", "agent", "project"], str]
+_OPEN = 32  # at once
+
+
+class MemoryFiles:
+    """`folder`: where they are, by default beside the journal of this project."""
+
+    def __init__(self, folder: str | Path | None = None, embeddings: Embeddings | str | None = None) -> None:
+        self.folder = Path(state_path("memory") if folder is None else folder).expanduser()
+        self._embeddings = embeddings
+        self._stores: OrderedDict[Owner, Memories] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, user: str = "", *, agent: str = "", project: bool = False) -> Memories:
+        """What is remembered of a user, of an agent, or of the project."""
+        return self._open(("project", "") if project else ("agent", agent) if agent else ("user", user))
+
+    def known(self, user: str, agent: str) -> list[Memories]:
+        """All that a run of that user and agent may see, as far as there is any."""
+        owners: list[Owner] = [("user", user), ("agent", agent), ("project", "")]
+        return [self._open(owner) for owner in owners if self.path(owner).exists()]
+
+    def path(self, owner: Owner) -> Path:
+        kind, name = owner
+        label = "".join([char if char.isascii() and char.isalnum() else "-" for char in name])[:24]
+        mark = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return self.folder / ("project.db" if kind == "project" else f"{kind}-{label}-{mark}.db")
+
+    def _open(self, owner: Owner) -> Memories:
+        with self._lock:
+            if owner not in self._stores:
+                self._stores[owner] = Memories(self.path(owner), " ".join(owner).strip(), self._embeddings)
+                if len(self._stores) > _OPEN:
+                    self._stores.popitem(last=False)  # closed when nobody uses it any more
+            self._stores.move_to_end(owner)
+            return self._stores[owner]
+
+    def close(self) -> None:
+        with self._lock:
+            while self._stores:
+                self._stores.popitem()[1].close()
+
+
+def day(when: float) -> str:
+    return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d")
+
+
+def as_data(one: Remembered) -> dict[str, Any]:
+    """A memory as JSON, for exports and tools."""
+    kept = {"id": one.id, "text": one.text, "kind": one.kind, "about": one.about, "since": day(one.said), "run": one.run}
+    return {name: value for name, value in kept.items() if value} | ({"until": day(one.ended)} if one.ended else {})
