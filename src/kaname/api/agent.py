@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .designs.step_sequence import AgentConfiguration, AgentStepSequence
     from .replay import Replay
 
-    Thinks = Model | str | Config | None
+    Thinks: TypeAlias = Model | str | Config | None
 
 T = TypeVar("T")
 

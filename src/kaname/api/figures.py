@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import Any, Literal
 
@@ -10,7 +9,7 @@ from ..core.errors import ConfigError
 from ..core.events import Asked, Custom, Event, ModelReplied, Stopped, ToolFinished
 from ..core.messages import NOTHING, Usage
 from ..core.record import field, mutable
-from ..kernel.load import load, read_run
+from ..kernel.load import add_fact, read_run
 from ..kernel.ports import Journal
 
 RATING = "rating"
@@ -105,12 +104,4 @@ async def rate(journal: Journal, run_id: str, rating: Literal["good", "bad"], no
     """Say whether a run was of use, when it is over. It may be said again: the last word counts."""
     if rating not in ("good", "bad"):
         raise ConfigError(f"a rating is good or bad, not {rating!r}")
-    state = await load(journal, run_id)
-    if state.stop is None:
-        raise ConfigError(f"{run_id} is not over yet")
-    lease = await journal.claim(run_id)
-    fact = Custom(RATING, {"rating": rating, **({"note": note} if note else {})})
-    try:
-        await journal.append([Event(run_id, lease.seq + 1, max(state.time, time.time()), state.agent, fact)], lease.epoch)
-    finally:
-        await journal.release(run_id, lease.epoch)
+    await add_fact(journal, run_id, Custom(RATING, {"rating": rating, **({"note": note} if note else {})}))

@@ -27,6 +27,9 @@ agents:
       deadline: 10m
       # cost: $1
     # settings: {temperature: 0}
+    # memory: rules                 # what the user says is recalled in later conversations; model: a model writes it down
+    # compact: 24000                # tokens: the old part of a longer conversation is summed up
+    # project: true                 # AGENTS.md and skills/ beside this file are told to the model
 
 # models:                           # keys and addresses by provider; ${NAME} comes from the environment
 #   openai: {api_key: "${OPENAI_API_KEY}", base_url: "${OPENAI_BASE_URL:-https://api.openai.com/v1}"}

@@ -13,6 +13,7 @@ from .. import __version__
 from .messages import say, translated
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
+_RECORDS = ("runs", "sessions", "stats")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().print_help()
         return USAGE
     try:
-        return import_module(f"kaname.cli.{given.command}").main(given)  # type: ignore[no-any-return]
+        home = f"records.{given.command}" if given.command in _RECORDS else given.command
+        return import_module(f"kaname.cli.{home}").main(given)  # type: ignore[no-any-return]
     except ConfigError as problem:
         return _fail(problem, USAGE)
     except AgentError as problem:
@@ -65,6 +67,8 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _chat(commands)
     _runs(commands)
+    _sessions(commands)
+    _memory(commands)
     _plan(commands)
     _workflow(commands)
     _models(commands)
@@ -181,6 +185,57 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs.add_argument(
         "--json", action="store_true", help=say("list, show, follow, resume, fork: JSON, a line each", "一行に一つの JSON")
     )
+
+
+def _sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    told = say("conversations: list, show, search, rename, export, delete", "会話: 一覧・表示・検索・改名・書き出し・削除")
+    sessions = _command(commands, "sessions", told)
+    actions = ["list", "show", "search", "rename", "export", "delete"]
+    sessions.add_argument("action", nargs="?", default="list", choices=actions)
+    sessions.add_argument(
+        "what",
+        nargs="*",
+        help=say("which session (the beginning of its id or title will do); search: the words", "どの会話か。検索なら言葉"),
+    )
+    sessions.add_argument("--user", help=say("only of this user", "この利用者のものだけ"))
+    sessions.add_argument("-n", "--number", type=_count, default=20, help=say("how many to list", "一覧の数"))
+    sessions.add_argument("-y", "--yes", action="store_true", help=say("delete without asking", "確認せずに削除する"))
+    sessions.add_argument("--json", action="store_true", help=say("as JSON", "JSON で"))
+    _agent_options(sessions)
+
+
+def _memory(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    told = say(
+        "what is remembered: list, search, add, correct, forget, profile, learn, export",
+        "記憶: 一覧・検索・追加・訂正・削除・プロフィール・学習・書き出し",
+    )
+    memory = _command(commands, "memory", told)
+    actions = ["list", "search", "history", "add", "correct", "forget", "profile", "learn", "export"]
+    memory.add_argument("action", nargs="?", default="list", choices=actions)
+    memory.add_argument(
+        "what",
+        nargs="*",
+        help=say(
+            "search, add: the words; history, forget: numbers; correct: a number and the words; profile: NAME=VALUE",
+            "検索・追加: 言葉。history・forget: 番号。correct: 番号と言葉。profile: 名前=値",
+        ),
+    )
+    whose = memory.add_mutually_exclusive_group()
+    whose.add_argument("--user", default="", help=say("of this user", "この利用者の記憶"))
+    whose.add_argument("--of-agent", default="", metavar="NAME", help=say("of this agent", "このエージェントの記憶"))
+    whose.add_argument("--project", action="store_true", help=say("of the project", "プロジェクトの記憶"))
+    memory.add_argument("--about", default="", help=say("add: what it is about; it replaces the old one", "追加: 何についてか"))
+    memory.add_argument(
+        "--at", metavar="DATE", default="", help=say("search: what held then", "検索: その日に成り立っていたこと")
+    )
+    memory.add_argument("--older", metavar=say("TIME", "時間"), help=say("forget: older than, 365d", "削除: これより古いもの"))
+    memory.add_argument(
+        "--all", action="store_true", help=say("forget: everything; list: also the past", "すべて。一覧: 過去も")
+    )
+    memory.add_argument("--folder", help=say("where the memories are", "記憶のあるフォルダー"))
+    memory.add_argument("-y", "--yes", action="store_true", help=say("forget without asking", "確認せずに削除する"))
+    memory.add_argument("--json", action="store_true", help=say("as JSON, a line each", "一行に一つの JSON"))
+    _agent_options(memory)
 
 
 def _plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

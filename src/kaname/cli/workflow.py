@@ -17,8 +17,8 @@ from ..kernel.load import load, read_run
 from .agent import journal_for, take_up, where_it_is, workflow_from
 from .main import DONE
 from .messages import say
+from .records.runs import find
 from .run import follow
-from .runs import find
 from .terminal.questions import given_answers
 from .terminal.screen import Screen
 from .terminal.signals import to_the_end

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .events import Answered, Asked, Compacted, Event, ModelReplied, Opened, Received, Resumed, Stopped, ToolFinished
+from .events import Answered, Asked, Compacted, Custom, Event, ModelReplied, Opened, Received, Resumed, Stopped, ToolFinished
 from .messages import NOTHING, Usage
 from .record import mutable
 
 _TITLE = 80
+TITLE = "title"  # the name of the fact that gives a run another
 UNDER_WAY = ("running", "interrupted", "waiting")  # every other status is an end
 
 
@@ -47,10 +48,19 @@ def _opened(card: RunInfo, body: Opened, event: Event) -> None:
     card.parent = body.parent[0] if body.parent else ""
 
 
+def titled(text: str) -> str:
+    """A text as a title: one short line; half a surrogate pair fits no column."""
+    return " ".join(text.split())[:_TITLE].encode("utf-8", "replace").decode()
+
+
+def _renamed(card: RunInfo, body: Custom, event: Event) -> None:
+    if body.name == TITLE and isinstance(body.data, str):
+        card.title = titled(body.data)
+
+
 def _received(card: RunInfo, body: Received, event: Event) -> None:
     if not card.title:
-        title = " ".join(body.message.text.split())[:_TITLE]
-        card.title = title.encode("utf-8", "replace").decode()  # half a surrogate pair fits no column
+        card.title = titled(body.message.text)
     card.status, card.questions = "running", 0
 
 
@@ -86,6 +96,7 @@ _NOTES: dict[type, Callable[[RunInfo, Any, Event], None]] = {
     ToolFinished: lambda card, body, event: _charge(card, body.result.usage),
     Compacted: lambda card, body, event: _charge(card, body.usage),
     Asked: _asked,
+    Custom: _renamed,
     Answered: _answered,
     Resumed: _resumed,
     Stopped: _stopped,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from logging import getLogger
 
 from ..core.codec import decode_state, encode_state
-from ..core.errors import JournalError, RunNotFound
-from ..core.events import Event, Opened
+from ..core.errors import ConfigError, JournalError, RunNotFound
+from ..core.events import Custom, Event, Opened
+from ..core.notices import notice
 from ..core.state import FOLD, State, evolve
 from .offload import off_loop
 from .ports import Journal, Lineage
@@ -44,6 +46,18 @@ async def load(journal: Journal, run_id: str, upto: int | None = None) -> State:
     for event in events:
         evolve(state, event)
     return state
+
+
+async def add_fact(journal: Journal, run_id: str, fact: Custom) -> None:
+    """Write one more fact to a run that is over, such as what somebody thinks of it."""
+    state = await load(journal, run_id)
+    if state.stop is None:
+        raise ConfigError(notice("run.not_over", "{run_id} is not over yet", run_id=run_id))
+    lease = await journal.claim(run_id)
+    try:
+        await journal.append([Event(run_id, lease.seq + 1, max(state.time, time.time()), state.agent, fact)], lease.epoch)
+    finally:
+        await journal.release(run_id, lease.epoch)
 
 
 async def keep_snapshot(journal: Journal, run_id: str, state: State, facts_before: int) -> None:

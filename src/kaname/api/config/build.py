@@ -54,6 +54,9 @@ class AgentConfig:
     fallback: Mapping[str, Any] | None = None
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
+    memory: str = ""
+    compact: int = 0
+    project: bool | str = False
     providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     journal: str = ""
     folder: str = "."
@@ -77,8 +80,14 @@ class AgentConfig:
                 model = resolve(model)  # is the file there?
         except (AgentError, TypeError) as problem:
             reading.wrong((*where, "model"), str(problem))
+        context: tuple[Any, ...] = ()
+        try:
+            context = self._context()
+        except AgentError as problem:
+            reading.wrong(where, str(problem))
         reading.raise_all(known)
         return {
+            "context": context,
             "name": self.name,
             "instructions": self.instructions,
             "tools": tools,
@@ -89,6 +98,23 @@ class AgentConfig:
             "policies": policies,
             "model": model,
         }
+
+    def _context(self) -> tuple[Any, ...]:
+        """What the model sees beside the conversation, and how much of that."""
+        parts: list[Any] = []
+        if self.project:
+            from ..memory.project import ProjectContext
+
+            parts.append(ProjectContext(Path(self.folder) / (self.project if isinstance(self.project, str) else ".")))
+        if self.compact:
+            from ..memory.compact import Compact
+
+            parts.append(Compact(self.compact))
+        if self.memory:
+            from ..memory.recall import Memory
+
+            parts.append(Memory(Path(self.folder).resolve() / FOLDER / "memory", learn=self.memory))  # type: ignore[arg-type]
+        return tuple(parts)
 
     @property
     def journal_path(self) -> str:

@@ -144,6 +144,13 @@ _AGENT = _mapping(
         "guardrails": _GUARDRAILS,
         "fallback": _FALLBACK,
         "policies": {**_TEXTS, "description": "policies of your own, as module:name, outermost first"},
+        "memory": _a(
+            "string",
+            "what is remembered: by rules (what the user states), by the model (which writes it down), nothing (by tools)",
+            enum=["rules", "model", "nothing"],
+        ),
+        "compact": _a("integer", "tokens; a conversation that is longer is summed up"),
+        "project": _a(["boolean", "string"], "a folder whose AGENTS.md and skills the agent is told of; true: this one"),
         "team": {**_TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
     },
 )

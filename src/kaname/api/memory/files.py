@@ -9,6 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+from ...core.errors import ConfigError
+from ...core.notices import notice
 from ...core.project import state_path
 from ...tools.search.embed import Embeddings
 from .store import Memories, Remembered
@@ -54,6 +56,16 @@ class MemoryFiles:
         with self._lock:
             while self._stores:
                 self._stores.popitem()[1].close()
+
+
+def moment(text: str) -> float | None:
+    """A date, or a date and a time; `None` if it is empty."""
+    if not text.strip():
+        return None
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone().timestamp()
+    except ValueError:
+        raise ConfigError(notice("memory.date", "a date is written 2026-03-01, not {text_!r}", text_=text)) from None
 
 
 def day(when: float) -> str:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
 
 from pydantic import BaseModel, Field
 
 from ...core.errors import ModelError
-from ...core.messages import Message
+from ...core.messages import Message, user
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.load import load
 from ...kernel.offload import off_loop
 from ...kernel.ports import Journal, Model
-from ..agent import Agent
+from ...strategies.output import Output
+from ...tools.registry import ToolRegistry
+from ..open_run import Beginnings, Recent
+from ..recipe import describe, recipe_of
+from ..result import Result, result_of
+from ..run import Run
 from .compact import told
 from .files import MemoryFiles
 from .rules import statements
@@ -90,9 +94,10 @@ class Learning:
         said = [line for message in turn if message.role != "tool" for line in told(message, _LONGEST)]
         similar = await off_loop(store.search, turn[0].text, _SIMILAR)
         known = "\n".join([f"{one.memory.id}: {one.memory.text}" for one in similar]) or "(none)"
-        writer: Agent[Any] = Agent(
-            self._model, name=NAME, instructions=_INSTRUCTIONS, output=Facts, journal=self._journal, settings={"temperature": 0}
-        )
-        asked = f"Known facts:\n{known}\n\nConversation:\n" + "\n".join(said)
-        result = await writer.start_or_resume(f"{card.run_id}.memory", asked, user_id=card.user)
+        asked = user(f"Known facts:\n{known}\n\nConversation:\n" + "\n".join(said))
+        output, run_id = Output(Facts), f"{card.run_id}.{NAME}"
+        recipe = recipe_of(NAME, self._model, ToolRegistry(), None, output, (), None, _INSTRUCTIONS, (), {})
+        beginnings = Beginnings(recipe, self._journal, (), partial(describe, recipe), Recent())
+        begin = partial(beginnings.either, run_id, asked, "", card.user, {}, False)
+        result: Result[Facts] = await Run(run_id, begin, lambda run, state: result_of(run, state, output.typed), self._journal)
         return result.output.facts if isinstance(result.output, Facts) else []

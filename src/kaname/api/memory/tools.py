@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
-from ...core.errors import ConfigError
 from ...kernel.offload import off_loop
 from ...kernel.ports import ToolContext
 from ...tools.function import tool
-from .files import MemoryFiles, as_data
+from .files import MemoryFiles, as_data, moment
 from .store import Recalled
 
 _MOST = 6
@@ -37,7 +35,7 @@ def tools_of(files: MemoryFiles) -> tuple[Any, ...]:
         """
 
         def found() -> list[Recalled]:
-            when, known = _date(at), files.known(context.user, context.agent)
+            when, known = moment(at), files.known(context.user, context.agent)
             hits = [hit for store in known for hit in store.search(query, _MOST, at=when, least=_LEAST)]
             return sorted(hits, key=lambda one: -one.score)[:_MOST]
 
@@ -57,12 +55,3 @@ def tools_of(files: MemoryFiles) -> tuple[Any, ...]:
 
 def _with_past(found: Recalled) -> dict[str, Any]:
     return as_data(found.memory) | ({"before": [as_data(old) for old in found.before]} if found.before else {})
-
-
-def _date(text: str) -> float | None:
-    if not text.strip():
-        return None
-    try:
-        return datetime.fromisoformat(text.strip()).astimezone().timestamp()
-    except ValueError:
-        raise ConfigError(f"a date is written 2026-03-01, not {text!r}") from None

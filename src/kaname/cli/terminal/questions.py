@@ -64,9 +64,10 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def yes(prompt: str, screen: Screen) -> bool:
-    answer = typed(prompt, screen, "")
-    return answer is not None and answer.lower() in ("", "y", "yes", "はい")
+def yes(prompt: str, screen: Screen, *, by_default: bool = True) -> bool:
+    """`by_default`: what Enter alone means."""
+    answer = typed(prompt if by_default else f"{prompt} [y/N] ", screen, "")
+    return answer is not None and answer.lower() in ("y", "yes", "はい", *([""] if by_default else []))
 
 
 def ask_the_user(result: Result, screen: Screen) -> dict[str, Any]:

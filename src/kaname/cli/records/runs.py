@@ -9,25 +9,25 @@ import os
 import shlex
 from datetime import datetime
 
-from ..api.attach import attached
-from ..api.figures import rate
-from ..core.errors import ConfigError, RunNotFound
-from ..core.events import Opened
-from ..core.install import this_command
-from ..core.project import path_without_project
-from ..core.runs import RunInfo
-from ..core.values import plain_text
-from ..journals.default import choose, default_path
-from ..kernel.load import load, read_run
-from ..kernel.ports import Journal
-from .agent import agent_from, journal_for, take_up, where_it_is
-from .main import DONE, FAILED, USAGE
-from .messages import say
-from .run import follow, told_status
-from .terminal.chunks import Show
-from .terminal.questions import given_answers
-from .terminal.screen import Screen, columns, padded
-from .terminal.signals import to_the_end
+from ...api.attach import attached
+from ...api.figures import rate
+from ...core.errors import ConfigError, RunNotFound
+from ...core.events import Opened
+from ...core.install import this_command
+from ...core.project import path_without_project
+from ...core.runs import RunInfo
+from ...core.values import plain_text
+from ...journals.default import choose, default_path
+from ...kernel.load import load, read_run
+from ...kernel.ports import Journal
+from ..agent import agent_from, journal_for, take_up, where_it_is
+from ..main import DONE, FAILED, USAGE
+from ..messages import say
+from ..run import follow, told_status
+from ..terminal.chunks import Show
+from ..terminal.questions import given_answers
+from ..terminal.screen import Screen, columns, padded
+from ..terminal.signals import to_the_end
 from .transcript import stories, tell
 
 

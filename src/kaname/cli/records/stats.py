@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 
-from ..api.figures import Figures, figures
-from ..journals.default import choose
-from .agent import journal_for
-from .main import DONE
-from .messages import say
-from .terminal.screen import Screen
-from .terminal.signals import to_the_end
+from ...api.figures import Figures, figures
+from ...journals.default import choose
+from ..agent import journal_for
+from ..main import DONE
+from ..messages import say
+from ..terminal.screen import Screen
+from ..terminal.signals import to_the_end
 
 
 def main(given: argparse.Namespace) -> int:

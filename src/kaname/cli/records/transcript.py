@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import takewhile
 
-from ..core.chunks import chunks_of
-from ..core.events import (
+from ...core.chunks import chunks_of
+from ...core.events import (
     Answered,
     Asked,
     Event,
@@ -23,15 +23,15 @@ from ..core.events import (
     ToolStarted,
     Warned,
 )
-from ..core.messages import Message, ModelReply, ToolResult
-from ..core.openai_shape import result_text
-from ..core.runs import RunInfo
-from ..kernel.load import read_run
-from ..kernel.ports import Journal
-from .messages import say, translated
-from .run import told_status
-from .terminal.chunks import call_text
-from .terminal.screen import Screen, cut
+from ...core.messages import Message, ModelReply, ToolResult
+from ...core.openai_shape import result_text
+from ...core.runs import RunInfo
+from ...kernel.load import read_run
+from ...kernel.ports import Journal
+from ..messages import say, translated
+from ..run import told_status
+from ..terminal.chunks import call_text
+from ..terminal.screen import Screen, cut
 
 _LONG = 300
 

@@ -1,0 +1,124 @@
+"""`ProjectContext`: what a project tells its agents. `AGENTS.md`, and skills: folders with a `SKILL.md`, read when needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core.errors import ConfigError
+from ...core.messages import Message, system
+from ...core.notices import notice
+from ...core.values import shorten
+from ...kernel.offload import off_loop
+from ...kernel.view import RunView
+from ...tools.function import tool
+
+GUIDE, SKILL = ("AGENTS.md", "CLAUDE.md"), "SKILL.md"
+SKILLS = ("skills", ".agents/skills", ".claude/skills")
+_LONGEST = 20_000  # characters of a guide or a skill
+_MOST = 50  # skills
+_DESCRIBED = 300  # characters
+
+
+class Skill(NamedTuple):
+    name: str
+    description: str
+    folder: Path
+
+
+class ProjectContext:
+    """`folder`: the project's. The guide is told with every turn, and as it was then in a replay; of skills the names and what
+    they are for, until the model reads one with `read_skill`. Files of a skill are read in its folder, and nowhere else.
+
+    `guide`, `skills`: other files and folders than the usual ones."""
+
+    def __init__(self, folder: str | Path = ".", *, guide: str = "", skills: Sequence[str] = SKILLS) -> None:
+        self.folder = Path(folder).expanduser().resolve()
+        if not self.folder.is_dir():
+            raise ConfigError(notice("project.no_folder", "{folder} is no folder", folder=self.folder))
+        self._guides, self._skills = (guide,) if guide else GUIDE, tuple(skills)
+        if guide and not (self.folder / guide).is_file():
+            raise ConfigError(notice("project.no_guide", "there is no {guide} in {folder}", guide=guide, folder=self.folder))
+
+    @cached_property
+    def tools(self) -> tuple[Any, ...]:
+        @tool(effect="pure")
+        def read_skill(name: str, file: str = "") -> str:
+            """Read how to do something, before you do it: a skill by its name.
+
+            Args:
+                name: the name of the skill
+                file: another file of the skill, if it names one
+            """
+            return self.read(name, file)
+
+        return (read_skill,) if self.skills() else ()
+
+    def guide(self) -> str:
+        """What the project says to its agents; nothing, if it says nothing."""
+        found = next((path for name in self._guides if (path := self.folder / name).is_file()), None)
+        return "" if found is None else shorten(_text(found), _LONGEST)
+
+    def skills(self) -> list[Skill]:
+        return list(self._found())[:_MOST]
+
+    def _found(self) -> Iterator[Skill]:
+        seen: set[str] = set()
+        for place in self._skills:
+            folder = self.folder / place
+            for path in sorted(folder.glob(f"*/{SKILL}")) if folder.is_dir() else ():
+                skill = _skill(path)
+                if skill.name not in seen:
+                    seen.add(skill.name)
+                    yield skill
+
+    def read(self, name: str, file: str = "") -> str:
+        known = {skill.name: skill for skill in self.skills()}
+        if name not in known:
+            raise ConfigError(notice("project.no_skill", "no skill {name!r}: {known}", name=name, known=", ".join(known)))
+        folder = known[name].folder.resolve()
+        path = Path(os.path.realpath(folder / (file or SKILL)))
+        if not path.is_relative_to(folder) or not path.is_file():
+            raise ConfigError(notice("project.no_skill_file", "the skill {name} has no file {file!r}", name=name, file=file))
+        return shorten(_text(path), _LONGEST)
+
+    async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
+        said = await view.recall("project", lambda: off_loop(self.told), turn=True)
+        if not said:
+            return messages
+        head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
+        before = "\n\n".join([*[message.text for message in messages[:head]], str(said)])
+        return [system(before), *messages[head:]]
+
+    def told(self) -> str:
+        listed = "\n".join([f"- {skill.name}: {skill.description}" for skill in self.skills()])
+        skills = f"Skills (call read_skill before you do what one is for):\n{listed}" if listed else ""
+        return "\n\n".join([part for part in (self.guide(), skills) if part])
+
+
+def _skill(path: Path) -> Skill:
+    """Its head is YAML between two lines of dashes: `name`, `description`."""
+    import yaml
+
+    text = _text(path)
+    head: Any = {}
+    if text.startswith("---"):
+        try:
+            head = yaml.safe_load(text.split("\n---", 1)[0].removeprefix("---"))
+        except yaml.YAMLError as problem:
+            raise ConfigError(notice("project.bad_skill", "{path}: {problem}", path=path, problem=problem)) from problem
+    head = head if isinstance(head, dict) else {}
+    name = str(head.get("name") or path.parent.name)
+    return Skill(name, " ".join(str(head.get("description") or "").split())[:_DESCRIBED], path.parent)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError as problem:
+        raise ConfigError(
+            notice("project.unreadable", "{path} cannot be read: {problem}", path=path, problem=problem)
+        ) from problem

@@ -1,0 +1,180 @@
+"""`kaname memory`: read, correct and delete what is remembered."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from ..api.memory.files import MemoryFiles, as_data, day, moment
+from ..api.memory.store import Memories, Remembered
+from ..core.durations import seconds
+from ..core.errors import ConfigError
+from ..core.install import this_command
+from ..core.project import FOLDER
+from ..journals.default import choose
+from .agent import config_for, journal_for
+from .main import DONE, FAILED
+from .messages import say
+from .terminal.questions import somebody_is_there, yes
+from .terminal.screen import Screen
+from .terminal.signals import to_the_end
+
+
+def main(given: argparse.Namespace) -> int:
+    screen = Screen()
+    with closing(MemoryFiles(_folder(given))) as files:
+        if given.action == "learn":
+            return _learn(given, files, screen)
+        owner = ("project", "") if given.project else ("agent", given.of_agent) if given.of_agent else ("user", given.user)
+        if given.action in ("list", "search", "history", "export") and not files.path(owner).exists():  # type: ignore[arg-type]
+            screen.note(say(f"nothing is remembered yet ({files.folder})", f"まだ記憶がありません ({files.folder})"))
+            return DONE if given.action in ("list", "export") else FAILED
+        store = files.of(given.user, agent=given.of_agent, project=given.project)
+        act: Callable[[argparse.Namespace, Memories, Screen], int]
+        act = {
+            "list": _list,
+            "search": _search,
+            "history": _history,
+            "add": _add,
+            "correct": _correct,
+            "forget": _forget,
+            "profile": _profile,
+            "export": _export,
+        }[given.action]
+        return act(given, store, screen)
+
+
+def _folder(given: argparse.Namespace) -> str | None:
+    """As the agents of the file have it, or by the program's folder."""
+    if given.folder:
+        return str(given.folder)
+    config = config_for(given)
+    return None if config is None else str(Path(config.agent(given.agent).folder).resolve() / FOLDER / "memory")
+
+
+def _list(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
+    listed = store.all(past=given.all)
+    for one in listed:
+        _show(one, given, screen)
+    if not listed:
+        screen.note(say("nothing is remembered yet", "まだ記憶がありません"))
+    return DONE
+
+
+def _search(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
+    found = store.search(_words(given), at=moment(given.at), least=0.1)
+    for hit in found:
+        _show(hit.memory, given, screen)
+        for old in hit.before:
+            _show(old, given, screen)
+    if not found:
+        screen.note(say("nothing was found", "見つかりませんでした"))
+    return DONE if found else FAILED
+
+
+def _history(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
+    for number in _numbers(given):
+        for one in store.history(number):
+            _show(one, given, screen)
+    return DONE
+
+
+def _add(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
+    _show(store.add(_words(given), about=given.about), given, screen)
+    return DONE
+
+
+def _correct(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
+    if len(given.what) < 2:
+        raise ConfigError(say('correct NUMBER "the right words"', 'correct 番号 "正しい言葉"'))
+    (number,) = _numbers(given, given.what[:1])
+    _show(store.correct(number, " ".join(given.what[1:])), given, screen)
+    return DONE
+
+
+def _forget(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
+    if given.all:
+        doomed = [one.id for one in store.all()]
+        asked = say(f"forget all {len(doomed)} memories for good?", f"{len(doomed)} 件すべてを完全に削除しますか?")
+        if doomed and somebody_is_there() and not given.yes and not yes(asked, screen, by_default=False):
+            return FAILED
+        gone = store.forget(doomed)
+    elif given.older:
+        gone = store.forget_before(time.time() - seconds(given.older))
+    else:
+        gone = store.forget(_numbers(given))
+    for one in gone:
+        _show(one, given, screen)
+    screen.note(say(f"{len(gone)} forgotten", f"{len(gone)} 件を削除しました"))
+    told = say("what was said stays in the recorded runs: ", "発言そのものは実行の記録に残ります: ")
+    screen.note(f"{told}{this_command()} runs list")
+    return DONE if gone else FAILED
+
+
+def _profile(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
+    for pair in given.what:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(say(f"write NAME=VALUE, not {pair!r}", f"名前=値 の形で書いてください: {pair!r}"))
+        if value.strip():
+            store.add(value, "profile", about=name)
+        else:
+            store.forget([one.id for one in store.all() if one.kind == "profile" and one.about == name.strip().casefold()])
+    set_now = [one for one in store.all() if one.kind == "profile"]
+    for one in set_now:
+        screen.say(json.dumps(as_data(one), ensure_ascii=False) if given.json else f"{one.about}: {one.text}")
+    if not set_now:
+        screen.note(say("nothing is set: profile language=English style=brief", "未設定です: profile 言語=日本語 口調=簡潔に"))
+    return DONE
+
+
+def _export(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
+    for one in store.all(past=True):
+        screen.say(json.dumps(as_data(one), ensure_ascii=False))
+    return DONE
+
+
+def _learn(given: argparse.Namespace, files: MemoryFiles, screen: Screen) -> int:
+    """From all runs of the agent that are recorded, by rules."""
+
+    async def learn() -> int:
+        from ..api.memory.learn import Learning
+
+        journal = choose(journal_for(given))
+        config = config_for(given)
+        agent = given.agent or (config.agent().name if config is not None else "")
+        try:
+            new = await Learning(files, journal).learn(agent, given.user, everything=True)
+        finally:
+            await journal.close()
+        screen.note(say(f"{new} runs looked through", f"{new} 件の実行を読みました"))
+        return DONE
+
+    return to_the_end(lambda ending: learn())
+
+
+def _show(one: Remembered, given: argparse.Namespace, screen: Screen) -> None:
+    if given.json:
+        screen.say(json.dumps(as_data(one), ensure_ascii=False))
+        return
+    held = f"{day(one.said)}–{day(one.ended)}" if one.ended else day(one.said)
+    about = f"[{one.about}] " if one.about else ""
+    screen.say(f"{one.id:>5}  {held}  {one.kind}: {about}{one.text}")
+
+
+def _words(given: argparse.Namespace) -> str:
+    if not given.what:
+        raise ConfigError(say(f"memory {given.action}: say what", f"memory {given.action}: 内容を書いてください"))
+    return " ".join(given.what)
+
+
+def _numbers(given: argparse.Namespace, given_numbers: list[str] | None = None) -> list[int]:
+    listed = given.what if given_numbers is None else given_numbers
+    if not listed or not all(one.isdecimal() for one in listed):
+        told = f"memory {given.action}: "
+        raise ConfigError(told + say("give the numbers that `memory list` shows", "`memory list` に出る番号を指定してください"))
+    return [int(one) for one in listed]

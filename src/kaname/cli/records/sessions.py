@@ -1,0 +1,116 @@
+"""`kaname sessions`: conversations over several runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime
+
+from ...api.memory.look_back import Said
+from ...api.sessions import Session, Sessions
+from ...core.errors import ConfigError
+from ...journals.default import choose, default_path
+from ..agent import journal_for
+from ..main import DONE, FAILED
+from ..messages import say
+from ..run import told_status
+from ..terminal.questions import somebody_is_there, yes
+from ..terminal.screen import Screen, columns, cut, padded
+from ..terminal.signals import to_the_end
+
+_LONG = 300
+
+
+def main(given: argparse.Namespace) -> int:
+    screen = Screen()
+    place = journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
+    if not os.path.exists(os.path.expanduser(place)):
+        screen.note(say(f"no sessions yet: there is no {place}", f"まだ会話がありません ({place})"))
+        return DONE if given.action == "list" else FAILED
+    given.journal = place
+    return to_the_end(lambda ending: _main(given, screen))
+
+
+async def _main(given: argparse.Namespace, screen: Screen) -> int:
+    journal = choose(given.journal)
+    sessions = Sessions(journal)
+    words = " ".join(given.what)
+    try:
+        if given.action == "list":
+            return _list(await sessions.all(agent=given.agent or "", user=given.user, limit=given.number), given, screen)
+        if not words:
+            raise ConfigError(
+                say(f"sessions {given.action}: say which one", f"sessions {given.action}: 会話を指定してください")
+            )
+        if given.action == "search":
+            return _found(await sessions.search(words, agent=given.agent or "", user=given.user), screen, given)
+        named = given.what[0] if given.action == "rename" else words
+        session = await sessions.get(named, agent=given.agent or "", user=given.user)
+        return await _act(given, sessions, session, screen)
+    finally:
+        await journal.close()
+
+
+async def _act(given: argparse.Namespace, sessions: Sessions, session: Session, screen: Screen) -> int:
+    if given.action == "export" or (given.action == "show" and given.json):
+        screen.say(json.dumps(await sessions.export(session), ensure_ascii=False, indent=None if given.json else 1))
+    elif given.action == "show":
+        for one in await sessions.said(session):
+            _say(one, screen)
+    elif given.action == "rename":
+        await sessions.rename(session, " ".join(given.what[1:]))
+        screen.note(say(f"{session.id} is called {' '.join(given.what[1:])!r} now", f"{session.id} の名前を変えました"))
+    else:
+        count = len(session.runs)
+        asked = say(
+            f"delete {session.id} with its {count} runs for good?", f"{session.id} と {count} 件の実行を完全に削除しますか?"
+        )
+        if somebody_is_there() and not given.yes and not yes(asked, screen, by_default=False):
+            return FAILED
+        await sessions.delete(session)
+        screen.note(say(f"deleted {session.id} ({count} runs)", f"{session.id} を削除しました ({count} 件)"))
+    return DONE
+
+
+def _list(sessions: list[Session], given: argparse.Namespace, screen: Screen) -> int:
+    if given.json:
+        for one in sessions:
+            screen.say(json.dumps(one.as_json(), ensure_ascii=False))
+        return DONE
+    if not sessions:
+        screen.note(say("no sessions yet: run -s NAME begins one", "まだ会話がありません。run -s 名前 で始められます"))
+        return DONE
+    head = f"{padded(say('session', '会話'), 22)}  {padded(say('last used', '最終利用'), 11)}  {say('runs', '実行'):>5}  "
+    screen.note(head + f"{padded(say('status', '状態'), 11)} {padded(say('agent, user', 'エージェント、利用者'), 20)} …")
+    for one in sessions:
+        whose = ", ".join([name for name in (one.agent, one.user) if name])
+        left = (
+            f"{padded(cut(one.id, 22), 22)}  {_time(one.updated)}  {len(one.runs):>5}  {padded(told_status(one.status), 11)} "
+        )
+        left += f"{padded(cut(whose, 20), 20)} "
+        room = columns() - len(left) - 1
+        screen.say(left + (cut(one.title, room) if room > 8 else ""))
+    return DONE
+
+
+def _found(found: Sequence[tuple[Session, Sequence[Said]]], screen: Screen, given: argparse.Namespace) -> int:
+    for session, places in found[: given.number]:
+        screen.raw(screen.coloured(screen.safe(session.id), "cyan", screen.out) + f"  {screen.safe(session.title)}\n")
+        for one in places:
+            _say(one, screen, "    ")
+    if not found:
+        screen.note(say("nothing was found", "見つかりませんでした"))
+    return DONE if found else FAILED
+
+
+def _say(one: Said, screen: Screen, indent: str = "") -> None:
+    who = one.agent if one.message.role == "assistant" else say("user", "利用者") if one.message.role == "user" else "←"
+    text = " ".join(one.text.split())
+    if text:
+        screen.say(f"{indent}{_time(one.time)}  {who}: {cut(text, _LONG)}")
+
+
+def _time(when: float) -> str:
+    return datetime.fromtimestamp(when).astimezone().strftime("%m-%d %H:%M")
