@@ -12,9 +12,11 @@ _HOMES = {
     "api.config.build": ("Config", "load_config"),
     "api.judge": ("Judge",),
     "api.memory.compact": ("Compact",),
+    "api.memory.project": ("ProjectContext",),
     "api.memory.recall": ("Memory",),
     "api.result": ("Result",),
     "api.run": ("Run",),
+    "api.sessions": ("Sessions",),
     "api.designs.react_runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
     "api.designs.step_sequence": ("AgentConfiguration", "AgentStepSequence"),
     "context.history": ("AgentState",),
@@ -128,10 +130,12 @@ if TYPE_CHECKING:
     from .api.designs.step_sequence import AgentStepSequence as AgentStepSequence
     from .api.judge import Judge as Judge
     from .api.memory.compact import Compact as Compact
+    from .api.memory.project import ProjectContext as ProjectContext
     from .api.memory.recall import Memory as Memory
     from .api.open_run import SharedSession as SharedSession
     from .api.result import Result as Result
     from .api.run import Run as Run
+    from .api.sessions import Sessions as Sessions
     from .api.team.handoff import Team as Team
     from .api.team.merge import Merged as Merged
     from .api.team.merge import merge as merge

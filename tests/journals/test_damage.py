@@ -4,10 +4,11 @@ import os
 import random
 import sqlite3
 import subprocess
+from enum import Enum
 
 import pytest
 
-from kaname import Agent, JournalError, ScriptedModel, SqliteJournal, call
+from kaname import Agent, JournalError, ScriptedModel, SharedSession, SqliteJournal, call
 from kaname.core.codec import encode
 from kaname.core.errors import JournalCorrupt
 from kaname.kernel.load import load
@@ -182,3 +183,25 @@ async def test_a_run_can_be_forked_from_before_the_damage(tmp_path):
     with pytest.raises(JournalCorrupt, match="fact 5"):
         await agent.fork(run)
     await journal.close()
+
+
+class Person(str, Enum):  # noqa: UP042  StrEnum formats as it is written
+    """Texts of a class of their own, which format otherwise than they are written."""
+
+    KEN = "ken"
+    RUN = "run-1"
+    NAME = "helper"
+
+
+@pytest.mark.parametrize("session", [SharedSession("team"), Person.KEN, "plain"])
+async def test_texts_of_a_class_of_their_own_are_no_damage(tmp_path, session):
+    journal = SqliteJournal(tmp_path / "j.db")
+    agent = Agent(ScriptedModel(lambda request: f"{len(request.messages)}"), name=Person.NAME, journal=journal)
+    await agent.run("one", session_id=session, user_id=Person.KEN, run_id=Person.RUN)
+    assert (await agent.run("two", session_id=session, user_id="ken")).output == "3"
+    await journal.close()
+    later = SqliteJournal(tmp_path / "j.db")
+    (_, first) = await later.runs(user="ken", agent="helper")
+    assert (first.run_id, first.session) == ("run-1", "shared/team" if isinstance(session, SharedSession) else session)
+    assert [event.seq async for event in later.read("run-1")] == [1, 2, 3, 4]
+    await later.close()

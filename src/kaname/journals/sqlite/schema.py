@@ -76,13 +76,14 @@ MIGRATIONS = (_FIRST, _SECOND, _THIRD)
 
 
 def row_sum(*values: Any) -> int:
-    """The checksum of a row: of its values as SQLite gives them back, so times and money must be floats."""
-    return crc32("\x1f".join([value if type(value) is str else repr(value) for value in values]).encode())
+    """The checksum of a row: of its values as SQLite gives them back, so times and money must be floats. A text may be of a
+    class of its own (`SharedSession`, an enum of users): SQLite takes its letters, and so does this."""
+    return crc32("\x1f".join([value if isinstance(value, str) else repr(value) for value in values]).encode())
 
 
 def fact_sum(run_id: str, seq: int, time: float, agent: str, kind: str, body: str) -> int:
     """The same for a fact: written out, because it is made for every one."""
-    return crc32(f"{run_id}\x1f{seq}\x1f{time}\x1f{agent}\x1f{kind}\x1f{body}".encode())
+    return crc32("\x1f".join((run_id, str(seq), str(time), agent, kind, body)).encode())
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -279,6 +279,15 @@ class Index:
             best += [place for place in numpy.searchsorted(self._ids, list(also)).tolist() if place < len(scores)]
             return {int(self._ids[place]): float(scores[place]) for place in best}
 
+    def once(self, found: dict[int, float]) -> dict[int, float]:
+        """Without copies: of the same text under the same heading of a file only the first says something."""
+        with self._reading():
+            marks = ",".join("?" * len(found))
+            rows = self._db.execute(
+                f"SELECT min(id) FROM chunks WHERE id IN ({marks}) GROUP BY file, heading, text", tuple(found)
+            )
+            return {number: found[number] for (number,) in rows}
+
     def around(self, number: int) -> list[Stored]:
         """A chunk with those before and after it, under the same heading."""
         with self._reading():
@@ -310,23 +319,32 @@ class Index:
 
     def _load(self) -> None:
         """All vectors into memory; when the file has changed, those that are new, or all again if some are gone."""
+        if self._matrix is not None and self._meta("version") == self._seen:
+            return
+        self._db.execute("BEGIN")  # what others write meanwhile is for the next time
+        try:
+            version, removed = self._meta("version"), self._meta("removed")
+            if removed != self._removed:
+                self._matrix = self._ids = None
+            self._read_new()
+            self._seen, self._removed = version, removed
+        finally:
+            self._db.execute("COMMIT")
+
+    def _read_new(self) -> None:
         import numpy
 
-        version, removed = self._meta("version"), self._meta("removed")
-        if self._matrix is not None and version == self._seen:
+        known, ids = (0, []) if self._matrix is None else (int(self._ids[-1]), self._ids.tolist())
+        new, size = self._db.execute("SELECT count(*), length(vector) / 2 FROM chunks WHERE id > ?", (known,)).fetchone()
+        if not new:
             return
-        known = 0 if self._matrix is None or removed != self._removed else int(self._ids[-1])
-        ids, blobs = [], []
-        for number, blob in self._db.execute("SELECT id, vector FROM chunks WHERE id > ? ORDER BY id", (known,)):
+        whole = numpy.empty((len(ids) + new, size), dtype=numpy.float32)
+        if ids:
+            whole[: len(ids)] = self._matrix
+        for number, vector in self._db.execute("SELECT id, vector FROM chunks WHERE id > ? ORDER BY id", (known,)):
+            whole[len(ids)] = numpy.frombuffer(vector, dtype=numpy.float16)
             ids.append(number)
-            blobs.append(blob)
-        joined = numpy.frombuffer(b"".join(blobs), dtype=numpy.float16)
-        matrix = joined.reshape(len(ids), -1).astype(numpy.float32) if ids else None
-        if known and matrix is not None:
-            matrix, ids = numpy.vstack([self._matrix, matrix]), [*self._ids.tolist(), *ids]
-        if matrix is not None or not known:
-            self._matrix, self._ids = matrix, numpy.asarray(ids)
-        self._seen, self._removed = version, removed
+        self._matrix, self._ids = whole, numpy.asarray(ids)
 
 
 def _coded(term: str) -> bool:

@@ -18,7 +18,7 @@ from .ingest import Added, Adding, Progress, of_text
 from .readers.base import Block
 
 __all__ = ["Added", "Hit", "Progress", "RAGPipeline", "default_index"]
-_WORDS_COUNT = 0.35  # beside a cosine; by trial, see benchmarks/README.md
+_WORDS_COUNT = 0.3  # beside a cosine; by trial, see benchmarks/README.md
 _WORDS_DECIDE = 1.0  # more, where some chunk has most of the question's words
 _SOME, _MOST = 0.4, 0.8
 _LOOKED_AT = 50
@@ -127,7 +127,7 @@ class RAGPipeline:
         question's words stand together somewhere, the more words count: then the question is put in the words of the answer,
         and what only means something like it is beside the point."""
         words = self._index.by_words(query, _LOOKED_AT)
-        similar = self._index.by_vector(vector, _LOOKED_AT, words)
+        similar = self._index.once(self._index.by_vector(vector, _LOOKED_AT, words))
         for number, share in self._index.having(query, similar).items():
             words[number] = max(share, words.get(number, 0.0))
         together = max(words.values(), default=0.0)

@@ -23,7 +23,7 @@ _WORDS = (
     "our shall should so than that the their them there they this to us was we were what when where which who whom whose "
     "why will with would you your much many any am"
 )
-_COMMON = frozenset(_WORDS.split())  # short ones, which have no stem but themselves
+_OWNER = re.compile(r"['’]s\b")  # of `Tom's`, which would be a word of its own
 
 
 def terms(text: str) -> list[str]:
@@ -65,4 +65,7 @@ def _stem(word: str) -> str:
 
 def query_terms(text: str) -> list[str]:
     """Those of a question, each once, without the words that every question has."""
-    return list(dict.fromkeys([term for term in terms(text) if term not in _COMMON]))
+    return list(dict.fromkeys([term for term in terms(_OWNER.sub("", text)) if term not in _COMMON]))
+
+
+_COMMON = frozenset(map(_stem, _WORDS.split()))

@@ -1,0 +1,177 @@
+"""Is the right memory found, and nothing told as holding that no longer does? How long does it take among 100,000?
+
+`memory.py`: the labelled set of tests/corpora/memories (4 users, 20 sessions, 167 facts of which 55 replace another, 103
+questions, half of them Japanese), with facts as a perfect writer writes them, and by rules.
+`memory.py model [MODEL] [TURNS]`: written down by a model (default local), of the first TURNS turns of each user.
+`memory.py size [COUNT]`: recall among so many memories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from kaname import Agent, Memory, ScriptedModel
+from kaname.api.memory.store import Memories, Recalled
+from kaname.tools.search.chunk import Chunk
+from kaname.tools.search.index import FileRow
+
+SET = Path(__file__).parent.parent / "tests" / "corpora" / "memories"
+USERS = ("emma", "ken", "yuki", "takashi")
+TOP = 3
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (SET / name).read_text(encoding="utf-8").splitlines()]
+
+
+def when(turn: dict[str, Any]) -> float:
+    return datetime.fromisoformat(turn["date"]).replace(tzinfo=UTC).timestamp() + turn["turn"] * 60
+
+
+def written(folder: Path, user: str) -> tuple[Memories, dict[int, str]]:
+    """The facts as they are in the set; and which memory is which."""
+    store = Memories(folder / f"{user}.db", user)
+    ids: dict[str, int] = {}
+    for turn in lines("memories.jsonl"):
+        for fact in turn["facts"] if turn["user"] == user else ():
+            replaces = ids.get(fact["replaces"] or "", 0)
+            ids[fact["id"]] = store.add(fact["text"], fact["kind"], replaces=replaces, said=when(turn)).id
+    return store, {number: fact for fact, number in ids.items()}
+
+
+def judged(store: Memories, names: dict[int, str], user: str, top: int = TOP) -> tuple[Counter[str], Counter[str], int]:
+    """How many questions of each kind there are, how many found their answer, and how often something was told as holding that
+    was replaced."""
+    asked, right, outdated = Counter[str](), Counter[str](), 0
+    for question in [one for one in lines("questions.jsonl") if one["user"] == user]:
+        found = store.search(question["question"], top)
+        asked[question["kind"]] += 1
+        right[question["kind"]] += answered(found, names, question)
+        outdated += sum([names.get(one.memory.id) in question["outdated"] for one in found if not one.memory.ended])
+    return asked, right, outdated
+
+
+def answered(found: list[Recalled], names: dict[int, str], question: dict[str, Any]) -> bool:
+    """What holds now must be told as holding now, and what held before as that."""
+    holding = {names.get(one.memory.id) for one in found}
+    past = {names.get(old.id) for one in found for old in one.before}
+    return any(answer in (past | holding if question["kind"] == "past" else holding) for answer in question["answers"])
+
+
+def by_runs(folder: Path, user: str, most: int, **how: Any) -> tuple[Memories, dict[int, set[str]]]:
+    """What is learnt from real runs; and the facts of the turns that each memory comes from."""
+    memory = Memory(folder / "memory", **how)
+    agent = Agent(ScriptedModel(lambda request: "I see."), name="set", context=memory, journal=folder / "journal.db")
+    of_run: dict[str, set[str]] = {}
+
+    async def tell() -> None:
+        async with agent:
+            for turn in [one for one in lines("memories.jsonl") if one["user"] == user][:most]:
+                result = await agent.run(turn["said"], user_id=user, session_id=turn["session"])
+                of_run[result.run_id] = {fact["id"] for fact in turn["facts"]}
+
+    asyncio.run(tell())
+    store = memory.of(user)
+    return store, {one.id: of_run.get(one.run, set()) for one in store.all(past=True)}
+
+
+def judged_by_turn(store: Memories, facts: dict[int, set[str]], user: str, top: int = TOP) -> tuple[int, int, int]:
+    """Questions whose answer was said in those turns, how many found it, and how often what was replaced was told as holding:
+    the user's own words with their date (`said`) claim nothing."""
+    learnt = set().union(*facts.values()) if facts else set()
+    asked = right = outdated = 0
+    for question in [one for one in lines("questions.jsonl") if one["user"] == user and learnt & set(one["answers"])]:
+        found = store.search(question["question"], top)
+        sources = set().union(*[facts[one.id] for hit in found for one in (hit.memory, *hit.before)], set())
+        asked += 1
+        right += bool(sources & set(question["answers"]))
+        holding = [facts[hit.memory.id] for hit in found if hit.memory.kind != "said" and not hit.memory.ended]
+        outdated += sum([bool(one & set(question["outdated"])) and not one & set(question["answers"]) for one in holding])
+    return asked, right, outdated
+
+
+def size(count: int) -> None:
+    """Vectors near those of real sentences, because to embed so many would take an hour."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, _ = written(Path(folder), "emma")
+        random = numpy.random.default_rng(7)
+        store._load()
+        known, texts = store._matrix, [one.text for one in store.all(past=True)]
+        with store._writing():
+            for number in range(count - len(texts)):
+                vector = known[number % len(known)] + random.normal(0, 0.05, known.shape[1])
+                text = f"{texts[number % len(texts)]} ({number})"
+                made = store._db.execute(
+                    "INSERT INTO memories (chain, text, kind, about, said, ended, run, same) VALUES (0, ?, 'fact', '', 0, 0, '', ?)",
+                    (text, text),
+                )
+                store._db.execute("UPDATE memories SET chain = id WHERE id = ?", (made.lastrowid,))
+                row = FileRow(f"memory/{made.lastrowid}", 0.0, 0, "", 1, "")
+                store._insert(row, [Chunk(text, "", "")], [vector / numpy.linalg.norm(vector)])
+        subprocess.run([sys.executable, __file__, "recall", str(store.path)], check=True)
+
+
+def recall(path: str) -> None:
+    """In a process of its own, which has made none of them."""
+    store = Memories(path)
+    took = sorted(_timed(store))
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{len(store)} memories: recall p50 {took[len(took) // 2]:.1f} ms, slowest {took[-1]:.1f} ms; {used:.0f} MB at most")
+
+
+def _timed(store: Memories) -> Iterator[float]:
+    """In ms, without the embedding of the question."""
+    questions = [one["question"] for one in lines("questions.jsonl")]
+    vectors = dict(zip(questions, store._search.embedded(questions), strict=True))
+    store._search.embedded = lambda texts, **_: [vectors[texts[0]]]  # type: ignore[method-assign]
+    store.search(questions[0])
+    for question in questions:
+        begun = time.perf_counter()
+        store.search(question, 8)
+        yield (time.perf_counter() - begun) * 1000
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["size"]:
+        size(int(arguments[1]) if len(arguments) > 1 else 100_000)
+        return
+    if arguments[:1] == ["recall"]:
+        recall(arguments[1])
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments[:1] != ["model"]:
+            every = [judged(*written(Path(folder), user), user) for user in USERS]
+            asked, right = sum([one[0] for one in every], Counter()), sum([one[1] for one in every], Counter())
+            kinds = ", ".join([f"{kind} {right[kind]}/{asked[kind]}" for kind in asked])
+            told = f"{right.total()}/{asked.total()} ({right.total() / asked.total():.1%}) in the top {TOP}; {kinds}"
+            print(f"written well: {told}; told as holding though replaced: {sum([one[2] for one in every])}")
+        model = arguments[1] if len(arguments) > 1 else "local"
+        most = int(arguments[2]) if len(arguments) > 2 else 1_000
+        how = {"model": model} if arguments[:1] == ["model"] else {}
+        total = numpy.zeros(3, dtype=int)
+        for user in USERS:
+            store, facts = by_runs(Path(folder), user, most, **how)
+            total += judged_by_turn(store, facts, user)
+            if how:
+                print(user, *[f"\n  {one.text}" for one in store.all()])
+        asked_, right_, outdated = total
+        print(
+            f"{'by ' + model if how else 'by rules'}: {right_}/{asked_} ({right_ / max(1, asked_):.1%}); told as holding: {outdated}"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

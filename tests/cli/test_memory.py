@@ -1,0 +1,71 @@
+"""`kaname memory` and `kaname sessions`, as somebody types them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def kaname(tmp_path):
+    (tmp_path / "kaname.yaml").write_text(
+        "agents: {helper: {model: scripted/s.json, memory: rules, compact: 4000, project: true}}\n"
+    )
+    (tmp_path / "s.json").write_text(json.dumps(["I see."] * 5))
+    (tmp_path / "AGENTS.md").write_text("Be brief.")
+
+    def run(*arguments, code=0, language="en", typed=""):
+        environment = {**os.environ, "KANAME_LANG": language}
+        command = [sys.executable, "-m", "kaname.cli.main", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, input=typed, timeout=120)
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_memories_are_learnt_listed_corrected_and_forgotten(kaname, tmp_path):
+    assert "nothing is remembered yet" in kaname("memory")
+    kaname("run", "-q", "I keep bees on the roof. What do they eat?")
+    assert "said: I keep bees on the roof." in kaname("memory")
+    kaname("memory", "add", "Ken lives in Leeds.", "--about", "home")
+    kaname("memory", "add", "Ken lives in York.", "--about", "home")
+    assert "Leeds" not in kaname("memory", "list")
+    assert "Leeds" in kaname("memory", "list", "--all")
+    assert kaname("memory", "search", "where is home").splitlines()[0].endswith("Ken lives in York.")
+    assert [line.split()[0] for line in kaname("memory", "history", "3").splitlines()] == ["3", "2"]
+    assert "Ken lives in Bath." in kaname("memory", "correct", "3", "Ken lives in Bath.")
+    assert "2 forgotten" in kaname("memory", "forget", "3")
+    assert [json.loads(line)["text"] for line in kaname("memory", "export").splitlines()] == ["I keep bees on the roof."]
+    assert (tmp_path / ".kaname" / "memory").is_dir()
+
+
+def test_a_profile_is_set_shown_and_taken_back(kaname):
+    assert "language: 日本語" in kaname("memory", "profile", "language=日本語", "style=brief")
+    assert kaname("memory", "profile", "style=").split() == ["language:", "日本語"]
+    assert "write NAME=VALUE" in kaname("memory", "profile", "style", code=2)
+
+
+def test_what_is_typed_wrong_is_told(kaname):
+    assert "give the numbers" in kaname("memory", "forget", "bees", code=2)
+    assert "there is no memory 7" in kaname("memory", "forget", "7", code=2)
+    assert "番号 7 の記憶はありません" in kaname("memory", "forget", "7", code=2, language="ja")
+    kaname("memory", "add", "Ken lives in York.")
+    assert "a date is written 2026-03-01" in kaname("memory", "search", "x", "--at", "soon", code=2)
+    assert "nothing is remembered yet" in kaname("memory", "search", "x", "--user", "nobody", code=1)
+
+
+def test_sessions_are_listed_renamed_searched_shown_and_deleted(kaname):
+    kaname("run", "-q", "-s", "bees", "Tell me about bees.")
+    kaname("run", "-q", "-s", "ants", "Tell me about ants.")
+    assert [line.split()[0] for line in kaname("sessions").splitlines()[:2]] == ["ants", "bees"]
+    kaname("sessions", "rename", "bees", "All about bees")
+    assert "All about bees" in kaname("sessions", "search", "bees")
+    assert "helper: I see." in kaname("sessions", "show", "All about")
+    assert json.loads(kaname("sessions", "export", "ants"))["messages"][0]["content"] == "Tell me about ants."
+    assert "deleted ants (1 runs)" in kaname("sessions", "delete", "ants", "-y")
+    assert "ants" not in kaname("sessions")
+    assert "there is no session 'ants'" in kaname("sessions", "show", "ants", code=2)
+    assert "say which one" in kaname("sessions", "delete", code=2)
