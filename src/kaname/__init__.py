@@ -58,8 +58,10 @@ _HOMES = {
     "api.workflow.workflow": ("Workflow",),
     "api.team.handoff": ("Team",),
     "context.window": ("Window",),
+    "api.team.meeting": ("Meeting", "NotAllowed"),
     "api.team.merge": ("Merged", "merge"),
     "api.team.person": ("DelegateToHuman",),
+    "api.team.roles": ("Role",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
     "journals.memory": ("MemoryJournal",),
@@ -137,9 +139,12 @@ if TYPE_CHECKING:
     from .api.run import Run as Run
     from .api.sessions import Sessions as Sessions
     from .api.team.handoff import Team as Team
+    from .api.team.meeting import Meeting as Meeting
+    from .api.team.meeting import NotAllowed as NotAllowed
     from .api.team.merge import Merged as Merged
     from .api.team.merge import merge as merge
     from .api.team.person import DelegateToHuman as DelegateToHuman
+    from .api.team.roles import Role as Role
     from .api.workflow.workflow import Workflow as Workflow
     from .context.history import AgentState as AgentState
     from .context.window import Window as Window

@@ -15,6 +15,5 @@ OPEN = {
 
 # Built and tested as far as it goes. What is still to come, and with what.
 PARTLY = {
-    "D15": "merging, delegation between agents and to people are here; sessions shared with rights, and roles, are not",
     "D14": "lazy loading is here; caches, spreading load, trimming and the choice among tools are not",
 }

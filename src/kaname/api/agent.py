@@ -224,15 +224,16 @@ class Agent(Generic[OutputT]):
         after: int | None = None,
         abort_event: Any = None,
         deps: Any = None,
+        by: str = "",
     ) -> Run[OutputT]:
         """Go on after a crash, a stop or a question. A completed run gives its result again.
 
-        `answers`: by the keys of `result.questions`. `after`: first show the chunks of the facts after that number.
-        `takeover`: even if another process seems to be at it; that process can write nothing more.
+        `answers`: by the keys of `result.questions`; `by`: whose they are. `after`: first show the chunks of the facts after
+        that number. `takeover`: even if another process seems to be at it; that process can write nothing more.
         """
         check_ids(run_id=run_id)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-        return self._run(run_id, partial(self._begin.again, run_id, given, takeover, after), deps, abort_event)
+        return self._run(run_id, partial(self._begin.again, run_id, given, takeover, after, by=by), deps, abort_event)
 
     def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Result[OutputT]:
         """The same, for code without an event loop."""

@@ -191,6 +191,7 @@ class Beginnings:
         after: int | None,
         channel: Channel,
         by_parent: bool = False,
+        by: str = "",
     ) -> AsyncIterator[Scope]:
         """Take a run up where it is. A completed one is left as it is, and so is one whose questions stay open."""
         answers = {key: await self._answer(answer) for key, answer in answers.items()}
@@ -226,7 +227,7 @@ class Beginnings:
             return
         scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None)
-        await self._record(scope, [resumed, *[Answered(key, answer) for key, answer in known.items()]])
+        await self._record(scope, [resumed, *[Answered(key, answer, by) for key, answer in known.items()]])
         async with self._remembered(scope, facts):
             yield scope
 

@@ -207,7 +207,7 @@ _STATUS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
         "waiting",
         lambda b: {"key": b.key, "content": b.prompt, "options": list(b.options), "tool_call_id": b.call_id},
     ),
-    Answered: ("answered", lambda b: {"key": b.key, "answer": b.answer}),
+    Answered: ("answered", lambda b: {"key": b.key, "answer": b.answer, **({"by": b.by} if b.by else {})}),
     HandedOff: ("handed_off", lambda b: {"to": b.to}),
     Warned: ("warning", lambda b: {"source": b.source, "content": b.text}),
     Compacted: ("compacted", lambda b: {"messages": b.upto, "content": b.summary, "usage": _usage(b.usage)}),

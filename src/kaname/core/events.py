@@ -86,8 +86,11 @@ class Asked:
 
 @record
 class Answered:
+    """`by`: who said so, where several people may."""
+
     key: str
     answer: Any
+    by: str = ""
 
 
 @record

@@ -19,6 +19,7 @@ from ...core.values import plain_text
 from ...kernel.load import load
 from ...kernel.ports import Recipe, ToolContext
 from ..actions import Doing
+from .roles import Role, check_roles, choose
 
 MAX_HANDOFF_DEPTH = 5
 TRANSFER, DELEGATE = "transfer_to_agent", "delegate_to_agent"
@@ -42,6 +43,7 @@ class Member(Protocol):
 class Team:
     """`members`: who can be given work. `transfer`, `delegate`: which of the two ways there are.
 
+    `roles`: what members may do and are good at, by name; then work can be delegated without saying to whom.
     `on_handoff_return(name, result)`: called when a delegate has ended, well or not (with the error, if its model failed); what
     it returns, if anything, takes the place of the answer.
     """
@@ -50,6 +52,7 @@ class Team:
     transfer: bool = True
     delegate: bool = True
     max_depth: int = MAX_HANDOFF_DEPTH
+    roles: Mapping[str, Role] = field(factory=dict)
     on_handoff_return: Callable[[str, Any], Any] | None = None
 
     @property
@@ -88,6 +91,7 @@ def as_team(given: Team | Iterable[Any], owner: str) -> Team:
             raise ConfigError(f"a team is a list of agents, and {member!r} is none")
         if name == owner or names.count(name) > 1:
             raise ConfigError(f"two agents of a team are called {name!r}: give each a name of its own, Agent(…, name=…)")
+    check_roles(team.roles, names)
     if not names or not (team.transfer or team.delegate) or team.max_depth < 1:
         raise ConfigError("a team has members, transfer or delegate (or both), and max_depth from 1 up")
     return team
@@ -195,10 +199,36 @@ class Transfer(_Handing):
 class Delegate(_Handing):
     _called = DELEGATE
     _says = "Have another agent do a part of the work, and get its answer. It sees only what you write here."
-    _wanted, _about = "task", "all that the agent has to know and to do"
+    _wanted, _about = "task", "the question or the work, with all names and numbers that it needs"
+
+    def __init__(self, team: Team) -> None:
+        super().__init__(team)
+        if team.roles:
+            rights = list(dict.fromkeys([right for role in team.roles.values() for right in role.may]))
+            told = "what the work needs somebody to be allowed to do" if rights else ""
+            more = {"needs": {"type": "string", "enum": rights, "description": told}} if rights else {}
+            self.parameters = {
+                **self.parameters,
+                "properties": {**self.parameters["properties"], **more},
+                "required": [self._wanted],
+            }
+            self.description += "\nIf you leave `agent` out, roles decide who gets it."
+
+    async def _chosen(self, prepared: dict[str, Any], context: ToolContext) -> tuple[str, str]:
+        """Who gets it, or why nobody does. What roles have decided is recorded, with the reason."""
+        to, needs, roles = prepared.get("agent", ""), prepared.get("needs", ""), self.team.roles
+        if to and needs and needs not in roles.get(to, Role()).may:
+            return "", f"{to} may not {needs}"
+        if to:
+            return to, ""
+        choice = choose(prepared["task"], roles, needs)
+        await context.scope.view.note("assigned", {"to": choice.name, "reason": choice.reason, "call": context.call_id})
+        return choice.name, choice.reason
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        to = prepared["agent"]
+        to, reason = await self._chosen(prepared, context)
+        if not to:
+            return ToolResult(error=f"not delegated: {reason}", not_run=True)
         path = [*await _ancestors(context), *_transfers(context.scope.state)]
         if (refused := self._refusal(to, path)) is not None:
             return refused

@@ -104,8 +104,9 @@ def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, 
                 yield event, results[result.call_id][1]
             case Asked(_, prompt):
                 yield event, f"? {translated(prompt)}"
-            case Answered(_, answer):
-                yield event, f"! {answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)}"
+            case Answered(_, answer, by):
+                who = f"{by}: " if by else ""
+                yield event, f"! {who}{answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)}"
             case Resumed():
                 yield event, say("— resumed", "— 再開")
             case HandedOff(to):

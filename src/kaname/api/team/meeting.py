@@ -1,0 +1,118 @@
+"""`Meeting`: several people and agents in one conversation, with names, rights, and one ordered stream that all can read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from ...core.chunks import Chunk, chunks_of
+from ...core.errors import AgentError, ConfigError, nearest
+from ...core.events import Opened
+from ...core.notices import notice
+from ...kernel.ports import Journal
+from ..open_run import SharedSession
+from ..run import Run
+from ..sessions import Session, Sessions
+
+Right = Literal["read", "speak", "approve"]
+_RIGHTS = ("read", "speak", "approve")  # each has those before it
+
+
+class NotAllowed(AgentError):
+    """A person did what their rights do not cover. Nothing was done."""
+
+
+class Shown(NamedTuple):
+    """A chunk of the meeting's stream. `place`: where it stands in the order of all; go on after it with `follow(after=…)`."""
+
+    place: int
+    run_id: str
+    person: str  # whose message the run answers
+    chunk: Chunk
+
+
+class Meeting:
+    """`people`: what each may do: `read` the stream, `speak` as well, or `approve` as well (answer what a run asks).
+
+    `agents`: who answers; they share one journal, and the conversation. The first is the one that is meant where none is named.
+    """
+
+    def __init__(self, name: str, agents: Mapping[str, Any] | list[Any], people: Mapping[str, Right]) -> None:
+        self.agents = dict(agents) if isinstance(agents, Mapping) else {agent.name: agent for agent in agents}
+        self.people, self.session = dict(people), SharedSession(name)
+        if not self.agents or len({id(agent.journal) for agent in self.agents.values()}) != 1:
+            raise ConfigError(
+                notice("meeting.agents", "a meeting has agents that share one journal: Agent(…, journal=journal)")
+            )
+        for person, right in people.items():
+            if right not in _RIGHTS or not person:
+                raise ConfigError(
+                    notice("meeting.right", "{person!r} may read, speak or approve, not {right!r}", person=person, right=right)
+                )
+
+    @property
+    def journal(self) -> Journal:
+        journal: Journal = next(iter(self.agents.values())).journal
+        return journal
+
+    def say(self, person: str, text: str, *, to: str = "", **options: Any) -> Run[Any]:
+        """Speak, and have an agent answer. Who speaks while another is being answered waits for their turn."""
+        self._check(person, "speak")
+        run: Run[Any] = self._agent(to).run(f"{person}: {text}", session_id=self.session, user_id=person, **options)
+        return run
+
+    async def questions(self) -> dict[str, dict[str, str]]:
+        """What waits for somebody's answer: by run, the keys and what is asked."""
+        waiting = await self.journal.runs(session=self.session, status="waiting")
+        return {card.run_id: dict((await self._agent(card.agent).result(card.run_id)).questions) for card in waiting}
+
+    async def answer(self, person: str, run_id: str, answers: Mapping[str, Any], **options: Any) -> Any:
+        """Answer what a run of this meeting asks. Who did so is recorded with it."""
+        self._check(person, "approve")
+        cards = await self.journal.runs(run_id=run_id, limit=1)
+        if not cards or cards[0].session != self.session:
+            raise ConfigError(notice("meeting.no_run", "run {run_id} is none of this meeting", run_id=run_id))
+        return await self._agent(cards[0].agent).resume(run_id, answers, by=person, **options)
+
+    async def follow(self, person: str, after: int = 0, *, wait: bool = True) -> AsyncIterator[Shown]:
+        """All that happens in the meeting, in the order in which it was recorded, from any process."""
+        self._check(person, "read")
+        known = (
+            {card.run_id: card.user for card in await self.journal.runs(session=self.session, limit=1_000_000)} if after else {}
+        )
+        async for place, event in self.journal.changes(after, wait=wait):
+            body = event.body
+            if isinstance(body, Opened):
+                if body.session == self.session:
+                    known[event.run_id] = body.user
+                elif body.parent is not None and body.parent[0] in known:
+                    known[event.run_id] = known[body.parent[0]]
+            if event.run_id in known:
+                for chunk in chunks_of(event):
+                    yield Shown(place, event.run_id, known[event.run_id], chunk)
+
+    async def record(self) -> Session | None:
+        """The meeting as a session, to be exported or deleted with `Sessions`; none if nobody has spoken yet."""
+        every = await Sessions(self.journal).all(limit=1_000_000)
+        return next((one for one in every if one.id == self.session), None)
+
+    def _agent(self, name: str) -> Any:
+        if not name:
+            return next(iter(self.agents.values()))
+        if name not in self.agents:
+            told = notice("meeting.no_agent", "no agent {name!r} is in this meeting", name=name)
+            raise ConfigError(told + nearest(name, self.agents))
+        return self.agents[name]
+
+    def _check(self, person: str, right: Right) -> None:
+        held = self.people.get(person)
+        if held is None or _RIGHTS.index(held) < _RIGHTS.index(right):
+            raise NotAllowed(
+                notice(
+                    "meeting.not_allowed",
+                    "{person!r} may not {right} here: {held}",
+                    person=person,
+                    right=right,
+                    held=held or notice("meeting.unknown_person", "not a member of the meeting"),
+                )
+            )
