@@ -49,8 +49,8 @@ def team(model: str = "") -> Agent:
     return Agent(
         thinks("writer"),
         name="writer",
-        instructions="You write. You know no facts and cannot calculate: others do that for you. First delegate to the researcher: "
-        "how far is it? Then delegate to the analyst: multiply. Only then write the sentence, with their numbers.",
+        instructions="You write. You know no facts and cannot calculate: others do that for you. First delegate to the "
+        "researcher: how far is it? Then delegate to the analyst: multiply. Only then write the sentence, with their numbers.",
         team=Team((researcher, analyst), transfer=False),
         journal="memory",
     )

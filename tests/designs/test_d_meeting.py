@@ -81,9 +81,7 @@ async def test_the_stream_is_one_order_for_all_and_goes_on_where_a_reader_left(t
     said = [(one.person, one.chunk.data["content"]) for one in shown if one.chunk.data.get("status") == "received"]
     assert sorted(said) == [("ken", "ken: one"), ("ken", "ken: three"), ("mika", "mika: two")]
     runs = [one.run_id for one in shown]
-    assert len(dict.fromkeys(runs)) == len([a for a, b in zip(runs, [None, *runs], strict=False) if a != b]), (
-        "turns, not mixed"
-    )
+    assert len(dict.fromkeys(runs)) == len([a for a, b in zip(runs, [None, *runs], strict=False) if a != b]), "turns, not mixed"
     middle = shown[len(shown) // 2].place
     rest = [one async for one in room.follow("bob", middle, wait=False)]
     assert rest == [one for one in shown if one.place > middle]

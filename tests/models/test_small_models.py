@@ -177,3 +177,21 @@ async def test_answer_is_not_on_offer_right_after_a_doubt_and_neither_is_what_ha
 async def test_answer_before_any_call_is_only_doubted_in_words():
     _, server = await run([answer("It ended in 1945."), answer("It ended in 1945.")], TOOLS, "When did the war end?")
     assert offered(server.requests[1]) == ["price", "calculate", "answer"]
+
+
+@tool(effect="pure")
+def ask_expert(question: str) -> str:
+    """Ask an expert.
+
+    Args:
+        question: the question, with all names and numbers that it needs
+    """
+    return f"expert on: {question}"
+
+
+async def test_argument_that_only_repeats_its_description_is_asked_for_again():
+    copy = "string, the question, with all names and numbers that it needs"
+    script = [call("ask_expert", question=copy), call("ask_expert", question="How far is Oita?"), answer("Far.")]
+    seen, server = await run(script, (ask_expert,), "How far is Oita?")
+    assert "'question' repeats what the argument is for" in said_last(server.requests[1])
+    assert [chunk.data["content"] for chunk in seen if chunk.type == "tool_response"] == ["expert on: How far is Oita?"]

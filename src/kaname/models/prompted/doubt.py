@@ -1,12 +1,15 @@
-"""Doubts about what a small model chose, told to it once: numbers from nowhere, numbers of the question that it forgot."""
+"""Doubts about what a small model chose, told to it: numbers from nowhere or forgotten, arguments that are only copied."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ...core.codec import dump
-from ...core.messages import ModelRequest, Part, Text, ToolCall, ToolResult
+from ...core.messages import ModelRequest, Part, Text, ToolCall, ToolResult, ToolSpec
 from ...core.openai_shape import result_text
 from .numbers import Known
 from .offer import Turn
+from .tool_text import described
 
 
 class Doubt:
@@ -47,4 +50,17 @@ class Doubt:
         return ""
 
 
+def copied(part: Part, tools: Sequence[ToolSpec]) -> str:
+    """What to say about an argument that is only the description of itself, as small models copy it."""
+    spec = next((tool for tool in tools if isinstance(part, ToolCall) and tool.name == part.name), None)
+    if spec is None or not isinstance(part, ToolCall) or not isinstance(part.args, Mapping):
+        return ""
+    lines = described(spec)
+    for name, value in part.args.items():
+        if isinstance(value, str) and len(value) >= _LONG and value in lines:
+            return f"{name!r} repeats what the argument is for: write the real {name}, for this question."
+    return ""
+
+
+_LONG = 20  # characters
 _NOWHERE = "is neither in the question nor in a result"

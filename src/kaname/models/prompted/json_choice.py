@@ -20,7 +20,7 @@ from ...kernel.ports import Emit
 from .answer_stream import AnswerStream
 from .choice_prompt import told
 from .choice_schema import choice_schema
-from .doubt import Doubt
+from .doubt import Doubt, copied
 from .numbers import plain_signs
 from .offer import CUT_OFF, Offer, Turn, offer_for, turn_of
 
@@ -51,6 +51,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelR
         )
         usage = usage + said.usage
         part, problem = chosen(said, turn, offer, asked_back=left < _ASKED_AGAIN)
+        problem = problem or (copied(part, offer.tools) if left else "")
         if problem == CUT_OFF:
             return replace(said, message=Message("assistant", _thoughts(said)), usage=usage, problem=problem)
         if not problem and left and doubt is not None and (problem := doubt.about(part)):
