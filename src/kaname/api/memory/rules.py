@@ -24,7 +24,7 @@ _NAMED = (  # what can have only one value at a time, and names itself
     ),
     re.compile(r"(?:私の|僕の|わたしの|うちの)(?P<about>[^、。はが]{1,15})[はが](?P<value>.+)"),
 )
-_FEWEST = 3  # words
+_FEWEST = 2  # words that say something
 
 
 class Statement(NamedTuple):
