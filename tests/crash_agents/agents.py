@@ -3,13 +3,26 @@
 import asyncio
 import json
 import os
+import re
 import sqlite3
 import time
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from kaname import Agent, AgentOrchestrator, Approve, ScriptedModel, TaskPlanner, ToolContext, Workflow, call, per_tool, tool
+from kaname import (
+    Agent,
+    AgentOrchestrator,
+    Approve,
+    Compact,
+    ScriptedModel,
+    TaskPlanner,
+    ToolContext,
+    Workflow,
+    call,
+    per_tool,
+    tool,
+)
 
 
 @tool(effect="pure")
@@ -78,6 +91,27 @@ def shorter_than_at_first() -> Agent:
     peaceful = Path(os.environ["KANAME_CRASH_FOLDER"]).name == "peaceful"
     calls = [call("add", a=1, b=2)] * (2 if peaceful else 1)
     return Agent(ScriptedModel([calls, "3"]), [add], name="shorter")
+
+
+@tool(effect="idempotent")
+async def read_page(page: int) -> str:
+    """Read a page."""
+    await asyncio.sleep(0.002)
+    return f"page {page} " + "of the long report " * 20
+
+
+def compacting() -> Agent:
+    """Summed up again and again inside one turn; the summary says how far it is."""
+
+    def read_so_far(request) -> int:
+        return max([0, *map(int, re.findall(r"page (\d+)", "\n".join([m.text + repr(m.parts) for m in request.messages])))])
+
+    def answer(request):
+        page = read_so_far(request)
+        return "all read" if page == 6 else call("read_page", page=page + 1)
+
+    summary = ScriptedModel(lambda request: f"Read up to page {read_so_far(request)}.")
+    return Agent(ScriptedModel(answer), [read_page, pay], context=Compact(400, 150, model=summary), name="compacting")
 
 
 def undecodable_at_first() -> Agent:

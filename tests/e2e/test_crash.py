@@ -13,7 +13,8 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "deaths"),
     [
-        *[(name, 1) for name in ("timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated", "team")],
+        *[(name, 1) for name in ("timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated")],
+        *[(name, 1) for name in ("team", "compacting")],
         *[(name, deaths) for name in ("parallel", "approvals") for deaths in (1, 2)],
     ],
 )
