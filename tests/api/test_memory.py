@@ -157,7 +157,7 @@ async def test_what_was_recalled_is_recorded_and_a_replay_sees_the_same(tmp_path
     memory.of().forget([kept.id])
     memory.of().add("The printer was given away.")
     (await agent.replay(result.run_id)).raise_for_difference()
-    assert "second floor" in json.dumps(result.state.custom["memory"])
+    assert "second floor" in json.dumps(result.state.custom["memory:agent"])
 
 
 async def test_recalled_lines_keep_to_their_budget(tmp_path):

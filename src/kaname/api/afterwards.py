@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from logging import getLogger
+from weakref import WeakKeyDictionary
 
 from ..kernel.boundary import Failure, attempt
 from ..kernel.scope import Scope
@@ -15,7 +16,7 @@ class Afterwards:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        self._one_by_one: asyncio.Lock | None = None
+        self._one_by_one: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     def begin(self, scope: Scope) -> None:
         parts = [part for part in scope.root.context if hasattr(part, "ended")]
@@ -25,8 +26,7 @@ class Afterwards:
             task.add_done_callback(self._tasks.discard)
 
     async def _tell(self, parts: Sequence[object], scope: Scope) -> None:
-        self._one_by_one = self._one_by_one or asyncio.Lock()
-        async with self._one_by_one:
+        async with self._one_by_one.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             for part in parts:
                 outcome = await attempt(part.ended, scope, passing=())  # type: ignore[attr-defined]
                 if isinstance(outcome, Failure):
@@ -37,4 +37,3 @@ class Afterwards:
         here = asyncio.get_running_loop()
         while mine := [task for task in self._tasks if task.get_loop() is here]:
             await asyncio.wait(mine)
-        self._one_by_one = None

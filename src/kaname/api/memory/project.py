@@ -86,7 +86,7 @@ class ProjectContext:
         return shorten(_text(path), _LONGEST)
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
-        said = await view.recall("project", lambda: off_loop(self.told), turn=True)
+        said = await view.recall(f"project:{view.agent.name}", lambda: off_loop(self.told), turn=True)
         if not said:
             return messages
         head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))

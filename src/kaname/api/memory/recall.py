@@ -20,7 +20,7 @@ from ...kernel.ports import Model
 from ...kernel.scope import Scope
 from ...kernel.view import RunView
 from ...models.registry import resolve
-from ...tools.search.embed import Embeddings
+from ...tools.search.embed import EmbeddedModel, Embeddings, embeddings_for
 from .files import MemoryFiles, day
 from .store import Recalled
 from .tools import tools_of
@@ -55,6 +55,8 @@ class Memory(MemoryFiles):
             raise ConfigError(notice("memory.learn", "learn is rules, model or nothing; a model goes with learn='model' only"))
         if most < 1 or tokens < 1:
             raise ConfigError(notice("memory.budget", "most and tokens are numbers from 1 up"))
+        if isinstance(known := embeddings_for(embeddings), EmbeddedModel):
+            known.check()
         super().__init__(folder, embeddings)
         self._how, self._model = learn, None if model is None else resolve(model)
         self._most, self._tokens = most, tokens
@@ -66,10 +68,11 @@ class Memory(MemoryFiles):
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
         state, agent = view.state, view.agent.name
         said = state.messages[state.turn_start].text if state.turn_start < len(state.messages) else ""
-        lines = await view.recall("memory", lambda: off_loop(self.lines, said, state.user, agent), turn=True)
+        lines = await view.recall(f"memory:{agent}", lambda: off_loop(self.lines, said, state.user, agent), turn=True)
         if not lines:
             return messages
-        place = len(messages) - (len(state.history) - state.turn_start)
+        asked = [place for place, one in enumerate(messages) if one is state.messages[state.turn_start]]
+        place = asked[-1] if asked else next((n for n, one in enumerate(messages) if one.role != "system"), len(messages))
         return [*messages[:place], user("\n".join([_HEAD, *map(plain_text, lines)])), *messages[place:]]
 
     def lines(self, said: str, user_id: str, agent: str) -> list[str]:

