@@ -35,8 +35,8 @@ def meeting(journal, seen=None):
 async def test_people_and_agents_share_one_conversation_with_their_names(tmp_path):
     seen = []
     room = meeting(tmp_path / "j.db", seen)
-    await room.say("ken", "Good morning.")
-    await room.say("mika", "Hello Ken.", to="scribe")
+    await room.speak("ken", "Good morning.")
+    await room.speak("mika", "Hello Ken.", to="scribe")
     assert seen[-1] == ["ken: Good morning.", "1 messages", "mika: Hello Ken."]
     session = await room.record()
     assert [message["agent"] for message in (await Sessions(room.journal).export(session))["messages"]] == [
@@ -52,10 +52,10 @@ async def test_rights_decide_who_reads_speaks_and_approves(tmp_path):
     PAID.clear()
     room = meeting(tmp_path / "j.db")
     with pytest.raises(NotAllowed, match="'bob' may not speak here: read"):
-        room.say("bob", "Please pay me.")
+        room.speak("bob", "Please pay me.")
     with pytest.raises(NotAllowed, match="'eve' may not read here: not a member"):
         await anext(room.follow("eve"))
-    result = await room.say("ken", "Please pay 500.")
+    result = await room.speak("ken", "Please pay 500.")
     ((run, asked),) = (await room.questions()).items()
     assert run == result.run_id
     with pytest.raises(NotAllowed, match="'ken' may not approve here: speak"):
@@ -75,7 +75,7 @@ async def test_the_stream_is_one_order_for_all_and_goes_on_where_a_reader_left(t
     room = meeting(tmp_path / "j.db")
     outside = Agent(ScriptedModel(["private"]), name="clerk", journal=room.journal)
     await outside.run("not for the meeting", session_id="budget")
-    await asyncio.gather(room.say("ken", "one"), room.say("mika", "two", to="scribe"), room.say("ken", "three"))
+    await asyncio.gather(room.speak("ken", "one"), room.speak("mika", "two", to="scribe"), room.speak("ken", "three"))
     shown = [one async for one in room.follow("bob", wait=False)]
     assert [one.place for one in shown] == sorted(one.place for one in shown)
     said = [(one.person, one.chunk.data["content"]) for one in shown if one.chunk.data.get("status") == "received"]

@@ -55,7 +55,7 @@ class Meeting:
         journal: Journal = next(iter(self.agents.values())).journal
         return journal
 
-    def say(self, person: str, text: str, *, to: str = "", **options: Any) -> Run[Any]:
+    def speak(self, person: str, text: str, *, to: str = "", **options: Any) -> Run[Any]:
         """Speak, and have an agent answer. Who speaks while another is being answered waits for their turn."""
         self._check(person, "speak")
         run: Run[Any] = self._agent(to).run(f"{person}: {text}", session_id=self.session, user_id=person, **options)

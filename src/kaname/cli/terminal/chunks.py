@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.chunks import RESERVED, Chunk
 from ..messages import say, translated
+from .children import Children
 from .markdown import Markdown
 from .screen import Screen, columns, cut
 
@@ -32,6 +33,7 @@ class Show:
         self._calls: dict[str, str] = {}  # of the last reply that had any, as they were shown
         self._results = 0  # of them
         self._far = ""  # how many tasks of a graph are done
+        self._children = Children(lambda text, colour: self._line(text, colour), call_text)
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
@@ -39,7 +41,9 @@ class Show:
         screen.doing = say("thinking", "考え中")
 
     def take(self, chunk: Chunk) -> None:
-        kind = "thinking" if chunk.type == "delta" and "run_id" in chunk.data else chunk.type  # a child's words are no answer
+        if self._children.take(chunk):
+            return
+        kind = chunk.type
         handle = getattr(self, f"_{kind}", None) if kind in RESERVED else None  # others are somebody's own
         if handle is not None:
             handle(chunk.data)

@@ -1,0 +1,52 @@
+"""What runs inside a run say, whole lines at a time and with their names: several may speak at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.chunks import Chunk
+
+
+class Children:
+    """`line(text, colour)` shows one; `call_text` is how a call is told."""
+
+    def __init__(self, line: Callable[[str, str], None], call_text: Callable[[Any], str]) -> None:
+        self._line, self._call_text = line, call_text
+        self._said: dict[str, str] = {}  # by run: a line that is not whole yet
+
+    def take(self, chunk: Chunk) -> bool:
+        """Whether it is shown with this; a child's questions, warnings and costs are shown as everybody's."""
+        data = chunk.data
+        if "run_id" not in data or (
+            chunk.type == "status" and data.get("status") in ("started", "restarted") and "fact" in data
+        ):
+            return False
+        run, name = data["run_id"], chunk["agent"]
+        match chunk.type:
+            case "delta" | "thinking":
+                *lines, self._said[run] = (self._said.get(run, "") + data["content"]).split("\n")
+                for line in lines:
+                    self._show(name, line)
+            case "tool_call":
+                self._end(run, name)
+                call = data["function"]
+                self._line(f"{name} → {call['name']}({self._call_text(call['arguments'])})", "cyan")
+            case "tool_response":
+                mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
+                self._line(f"{name} {mark} {data['content_preview']}", colour)
+            case "usage":
+                self._end(run, name)
+                return False
+            case "status" if data.get("status") in ("started", "restarted", "tool_started", "progress", "received", "stopped"):
+                pass
+            case _:
+                return False
+        return True
+
+    def _end(self, run: str, name: str) -> None:
+        self._show(name, self._said.pop(run, ""))
+
+    def _show(self, name: str, line: str) -> None:
+        if line.strip():
+            self._line(f"{name}: {line}", "dim")
