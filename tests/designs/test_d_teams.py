@@ -408,3 +408,22 @@ async def test_model_that_fails_in_a_delegate_is_told_to_the_return():
     result = await agent([delegate("bad"), "done"], "lead", team=team).run("go")
     assert returned == [("bad", "the provider is gone")]
     assert result.steps[0].observation == "from the cache"
+
+
+@pytest.mark.requirement("D18")
+async def test_what_a_child_said_before_its_question_is_not_shown_again(tmp_path):
+    steps = [call("pay", yen=5), "paid"]
+    payer = Agent(ScriptedModel(steps), [pay], name="payer", policies=[Approve("pay")])
+    lead = Agent(
+        ScriptedModel([call("delegate_to_agent", agent="payer", task="pay 5"), "done"]),
+        name="lead",
+        team=[payer],
+        journal=tmp_path / "j.db",
+    )
+    waiting = await lead.run("go")
+    (key,) = waiting.questions
+    run = lead.resume(waiting.run_id, {key: "yes"})
+    shown = [chunk async for chunk in run if chunk["agent"] == "payer"]
+    assert (await run).output == "done"
+    assert [chunk.type for chunk in shown if chunk.type in ("tool_call", "tool_response")] == ["tool_response"]
+    assert "received" not in [chunk.data.get("status") for chunk in shown]

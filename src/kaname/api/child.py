@@ -53,9 +53,11 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
     recipe = agent.recipe.altered(stops=(*_shared_limits(scope, child_id), *agent.recipe.stops))
     parent = Parent(scope.run_id, context.call_id, scope.deps)
+    known = await scope.journal.runs(run_id=child_id, limit=1) if answers or context.attempt > 1 else []
     run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).detach()
     try:
-        async for chunk in run.subscribe(0, wait_for_me=True):  # its parent's readers may be waited for
+        shown = known[0].seq if known else 0  # in the life before
+        async for chunk in run.subscribe(shown, wait_for_me=True):  # its parent's readers may be waited for
             spent[child_id] = run.usage
             if scope.channel is not None and scope.channel.show(_relayed(chunk, child_id)):
                 await scope.channel.pause()
