@@ -1,27 +1,28 @@
 """`kaname memory` and `kaname sessions`, as somebody types them."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
+from kaname.cli.main import main
+
 
 @pytest.fixture
-def kaname(tmp_path):
+def kaname(tmp_path, monkeypatch, capsys):
+    """In this process: the encoder is loaded once."""
     (tmp_path / "kaname.yaml").write_text(
         "agents: {helper: {model: scripted/s.json, memory: rules, compact: 4000, project: true}}\n"
     )
     (tmp_path / "s.json").write_text(json.dumps(["I see."] * 5))
     (tmp_path / "AGENTS.md").write_text("Be brief.")
+    monkeypatch.chdir(tmp_path)
 
-    def run(*arguments, code=0, language="en", typed=""):
-        environment = {**os.environ, "KANAME_LANG": language}
-        command = [sys.executable, "-m", "kaname.cli.main", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, input=typed, timeout=120)
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
+    def run(*arguments, code=0, language="en"):
+        monkeypatch.setenv("KANAME_LANG", language)
+        done = main(list(arguments))
+        told = capsys.readouterr()
+        assert done == code, told.err
+        return told.out + told.err
 
     return run
 
