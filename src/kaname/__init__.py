@@ -45,6 +45,7 @@ _HOMES = {
         "RunNotFound",
         "RunStopped",
         "RunSuperseded",
+        "SessionBusy",
         "Suspend",
         "ToolExecutionFailed",
         "ToolNotFound",
@@ -171,6 +172,7 @@ if TYPE_CHECKING:
     from .core.errors import RunNotFound as RunNotFound
     from .core.errors import RunStopped as RunStopped
     from .core.errors import RunSuperseded as RunSuperseded
+    from .core.errors import SessionBusy as SessionBusy
     from .core.errors import Suspend as Suspend
     from .core.errors import ToolExecutionFailed as ToolExecutionFailed
     from .core.errors import ToolNotFound as ToolNotFound

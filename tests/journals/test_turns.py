@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kaname import Agent, MemoryJournal, ScriptedModel, SqliteJournal
+from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, SessionBusy, SqliteJournal
 
 PROGRAM = """
 import asyncio, sys
@@ -115,3 +115,26 @@ async def test_run_that_waits_for_its_turn_can_be_called_off(tmp_path):
     go_on.set()
     assert (await first).output == "first"
     assert [card.status for card in await second.journal.runs()] == ["completed"], "it has left no trace"
+
+
+@pytest.mark.parametrize("place", ["memory", "sqlite"])
+async def test_run_of_a_busy_session_is_refused_by_choice(place, tmp_path):
+    go_on = asyncio.Event()
+
+    class Slow:
+        name = "slow"
+
+        async def reply(self, request, emit):
+            await go_on.wait()
+            return await ScriptedModel(lambda request: "fine").reply(request, emit)
+
+    agent = Agent(Slow(), name="clerk", journal=MemoryJournal() if place == "memory" else SqliteJournal(tmp_path / "j.db"))
+    first = agent.run("one", session_id="s").detach()
+    await first.begun()
+    with pytest.raises(SessionBusy, match=first.run_id):
+        await agent.run("two", session_id="s", when_busy="refuse")
+    go_on.set()
+    await first
+    assert len((await agent.run("three", session_id="s", when_busy="refuse")).state.messages) == 4
+    with pytest.raises(ConfigError, match="when_busy is 'wait' or 'refuse'"):
+        agent.run("four", when_busy="maybe")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
@@ -160,13 +160,17 @@ class Agent(Generic[OutputT]):
         abort_event: Any = None,
         run_id: str | None = None,
         deps: Any = None,
+        when_busy: Literal["wait", "refuse"] = "wait",
     ) -> Run[OutputT]:
         """Do it: `await` the result, or `async for` the chunks. Nothing happens before one of them.
 
         `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
-        belongs to; runs of one session take turns. `deps`: what tools find in `ToolContext.deps`; it is not recorded.
+        belongs to; runs of one session take turns, or are refused `when_busy` (`SessionBusy`). `deps`: what tools find in
+        `ToolContext.deps`; it is not recorded.
         """
-        run, begin = self._beginning(self._begin, user_input, session_id, user_id, run_id, turns=True)
+        if when_busy not in ("wait", "refuse"):
+            raise ConfigError(f"when_busy is 'wait' or 'refuse', not {when_busy!r}")
+        run, begin = self._beginning(self._begin, user_input, session_id, user_id, run_id, when_busy)
         return self._run(run, begin, deps, abort_event)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
@@ -198,11 +202,11 @@ class Agent(Generic[OutputT]):
 
         recipe = as_sequence(self.recipe, configuration)
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
-        run, begin = self._beginning(beginning, user_input, session_id, user_id, run_id, turns=False)
+        run, begin = self._beginning(beginning, user_input, session_id, user_id, run_id, "none")
         return AgentStepSequence(run, lambda channel: self._remembering(begin(channel), deps), self._view)
 
     def _beginning(
-        self, beginning: Beginnings, given: Input, session_id: str | None, user_id: str, run_id: str | None, *, turns: bool
+        self, beginning: Beginnings, given: Input, session_id: str | None, user_id: str, run_id: str | None, turns: Any
     ) -> tuple[str, Begin]:
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
         run, message = run_id or new_run_id(), as_message(given)

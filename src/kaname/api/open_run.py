@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from ..core.chunks import Chunk
@@ -115,13 +115,14 @@ class Beginnings:
         user: str,
         base: str | None,
         channel: Channel,
-        turns: bool = True,
+        turns: Literal["wait", "refuse", "none"] = "wait",
         parent: tuple[str, str] | None = None,
     ) -> AsyncIterator[Scope]:
-        """`base`: the run whose conversation this one goes on with; by default the last of the session, this agent and user."""
+        """`base`: the run whose conversation this one goes on with; by default the last of the session, this agent and user.
+        `turns`: whether another run of the session is waited for, is a reason to refuse this one, or is nobody's business."""
         whose = ("", None) if isinstance(session, SharedSession) else (self.recipe.name, user)
-        turn = Turn(session, *whose) if session and base is None and turns else None
-        async with taking_turns(self.journal, session if turn else "", *whose):
+        turn = Turn(session, *whose) if session and base is None and turns != "none" else None
+        async with taking_turns(self.journal, session if turn and turns == "wait" else "", *whose):
             while True:
                 before = await self.journal.runs(run_id=base, limit=1) if base else []
                 if base is None and session:
@@ -133,6 +134,8 @@ class Beginnings:
                     scope = await self._turn(run_id, message, opened, state, turn, channel)
                     break
                 except SessionBusy as other:  # another process, or another event loop of this one, is at it
+                    if turns == "refuse" and (await self.journal.runs(run_id=other.run_id, limit=1))[0].status == "running":
+                        raise
                     channel.show(Chunk(time.time(), self.recipe.name, "status", {"status": "queued", "behind": other.run_id}))
                     await _until_over(self.journal, other.run_id)
             async with self._remembered(scope, facts):
