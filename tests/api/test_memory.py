@@ -249,7 +249,7 @@ async def test_what_could_not_be_learnt_is_learnt_after_the_next_run(tmp_path):
     def write(request):
         if away:
             raise away.pop()
-        return json.dumps({"facts": [{"text": f"He said: {request.messages[-1].text.split('User: ')[1].splitlines()[0]}"}]})
+        return json.dumps({"facts": [{"text": f"He said: {request.messages[-1].text.splitlines()[-1]}"}]})
 
     agent, memory = remembering(tmp_path, model=ScriptedModel(write))
     async with agent:
