@@ -16,12 +16,12 @@ _HOMES = {
     "api.memory.recall": ("Memory",),
     "api.result": ("Result",),
     "api.run": ("Run",),
-    "api.sessions": ("Sessions",),
+    "api.memory.sessions": ("Sessions",),
     "api.designs.react_runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
     "api.designs.step_sequence": ("AgentConfiguration", "AgentStepSequence"),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
-    "api.open_run": ("SharedSession",),
+    "api.ids": ("SharedSession",),
     "core.errors": (
         "AgentConnectionError",
         "AgentError",
@@ -131,14 +131,14 @@ if TYPE_CHECKING:
     from .api.designs.react_runtime import ReActPlanner as ReActPlanner
     from .api.designs.step_sequence import AgentConfiguration as AgentConfiguration
     from .api.designs.step_sequence import AgentStepSequence as AgentStepSequence
+    from .api.ids import SharedSession as SharedSession
     from .api.judge import Judge as Judge
     from .api.memory.compact import Compact as Compact
     from .api.memory.project import ProjectContext as ProjectContext
     from .api.memory.recall import Memory as Memory
-    from .api.open_run import SharedSession as SharedSession
+    from .api.memory.sessions import Sessions as Sessions
     from .api.result import Result as Result
     from .api.run import Run as Run
-    from .api.sessions import Sessions as Sessions
     from .api.team.handoff import Team as Team
     from .api.team.meeting import Meeting as Meeting
     from .api.team.meeting import NotAllowed as NotAllowed

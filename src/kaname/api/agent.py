@@ -23,7 +23,8 @@ from ..strategies.stop import Rules
 from ..tools.registry import ToolRegistry
 from .afterwards import Afterwards
 from .child import Parent
-from .input import Input, as_list, as_mapping, as_message, as_tuple, check_deps, check_ids, is_config
+from .ids import check_ids
+from .input import Input, as_list, as_mapping, as_message, as_tuple, check_deps, is_config
 from .open_run import Beginnings, Recent, new_run_id
 from .options import AgentOptions
 from .recipe import brought, check_parts, describe, recipe_of
@@ -209,7 +210,7 @@ class Agent(Generic[OutputT]):
         self, beginning: Beginnings, given: Input, session_id: str | None, user_id: str, run_id: str | None, turns: Any
     ) -> tuple[str, Begin]:
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
-        run, message = run_id or new_run_id(), as_message(given)
+        run, message, user_id = run_id or new_run_id(), as_message(given), user_id or ""
         conversation = self._conversation if session_id is None else ""
         session = session_id or conversation
 
@@ -275,7 +276,7 @@ class Agent(Generic[OutputT]):
         """Start or resume a run inside another's tool call, on its journal: what `ToolContext.run_child` does."""
         beginning = Beginnings(recipe, journal, self.sinks, partial(self._description, recipe), Recent())
         opened_by = (parent.run_id, parent.call_id)
-        begin = partial(beginning.either, run_id, as_message(given), "", "", answers, False, parent=opened_by)
+        begin = partial(beginning.either, run_id, as_message(given), "", parent.user, answers, False, parent=opened_by)
         return self._run(run_id, begin, parent.deps, journal=journal)
 
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:

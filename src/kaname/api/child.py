@@ -27,6 +27,7 @@ class Parent(NamedTuple):
     run_id: str
     call_id: str
     deps: Any
+    user: str = ""
 
 
 class Runnable(Protocol):
@@ -52,7 +53,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     prefix = f"{child_id}:"
     answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
     recipe = agent.recipe.altered(stops=(*_shared_limits(scope, child_id), *agent.recipe.stops))
-    parent = Parent(scope.run_id, context.call_id, scope.deps)
+    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user)
     known = await scope.journal.runs(run_id=child_id, limit=1) if answers or context.attempt > 1 else []
     run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).detach()
     try:

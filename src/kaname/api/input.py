@@ -24,12 +24,6 @@ def as_list(tools: Any) -> list[Any]:
     return list(tools)
 
 
-def check_ids(**ids: str | None) -> None:
-    for name, value in ids.items():
-        if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
-            raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
-
-
 def as_tuple(name: str, given: Any) -> tuple[Any, ...]:
     if isinstance(given, str | Mapping | Policy) or not hasattr(given, "__iter__"):
         raise ConfigError(f"{name} is a list: write {name}=[…], not {given!r}")

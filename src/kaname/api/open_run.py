@@ -30,6 +30,7 @@ from ..kernel.replies import must_be_json
 from ..kernel.scope import Scope
 from ..tools.results import to_result
 from .child import run_child
+from .ids import SharedSession
 
 _LONG = 1_000  # characters
 
@@ -80,13 +81,6 @@ async def _until_over(journal: Journal, run_id: str) -> None:
     while (cards := await journal.runs(run_id=run_id, limit=1)) and cards[0].status == "running":
         await asyncio.sleep(pause)
         pause = min(0.5, pause * 1.5)
-
-
-class SharedSession(str):
-    """A session of several agents or users: `session_id=SharedSession("meeting")`. Others belong to one agent and one user."""
-
-    def __new__(cls, name: str) -> SharedSession:
-        return super().__new__(cls, f"shared/{name}")
 
 
 class Beginnings:

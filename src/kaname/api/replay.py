@@ -161,13 +161,13 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     return [event async for event in journal.read(run)]
 
 
-def _summaries(events: Sequence[Event], replied: int) -> dict[tuple[str, int], str]:
+def _summaries(events: Sequence[Event], replied: int) -> dict[tuple[str, int], list[str]]:
     """By the numbers of the replies before which they were made."""
-    found: dict[tuple[str, int], str] = {}
+    found: dict[tuple[str, int], list[str]] = {}
     for event in events:
         replied += isinstance(event.body, ModelReplied)
         if isinstance(event.body, Compacted):
-            found[COMPACTED, replied + 1] = event.body.summary
+            found.setdefault((COMPACTED, replied + 1), []).append(event.body.summary)
     return found
 
 

@@ -155,6 +155,8 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
             return [*[("tool_call", _call(call)) for call in reply.message.calls], ("usage", _usage(reply.usage))]
         case ToolFinished(result):
             return [("tool_response", _response(result))]
+        case Custom(shown=False):
+            return []
         case Custom(name, data):
             return [(name, dict(data) if isinstance(data, Mapping) else {"value": data})]
         case Stopped(stop) if stop.kind == "failed":

@@ -107,10 +107,11 @@ class Warned:
 @record
 class Custom:
     """A fact of somebody's own: a plan, what was recalled, a lesson. The last one of a name is in `state.custom[name]`, and it
-    is shown as a chunk of that type. `data` is JSON."""
+    is shown as a chunk of that type, if it is for the run's readers. `data` is JSON."""
 
     name: str
     data: Any = None
+    shown: bool = True
 
 
 @record

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import RESERVED
 from ..core.codec import dump
-from ..core.errors import ConfigError, ReplayDiverged
+from ..core.errors import ConfigError, ModelError, ReplayDiverged
 from ..core.events import Compacted, Custom, Warned
 from ..core.messages import Message, ToolCall, Usage
 from ..core.state import State
@@ -86,7 +86,8 @@ class RunView:
             return known["value"]
         value = self._recorded(name, number) if self._scope.recalled is not None else await fetch()
         value = json.loads(dump(value))  # as it will be read from the record
-        await self.note(name, {"reply": number, "value": value, mark[0]: mark[1]})
+        fact = custom(name, {"reply": number, "value": value, mark[0]: mark[1]}, shown=False)  # it may be one person's alone
+        await self._scope.record(fact)
         return value
 
     def _recorded(self, name: str, number: int) -> Any:
@@ -94,6 +95,12 @@ class RunView:
         if (name, number) not in recorded:
             raise ReplayDiverged(f"{name!r} was not recalled for reply {number} when the run was recorded")
         return recorded[name, number]
+
+    def _recorded_summary(self) -> str:
+        made = (self._scope.recalled or {}).get((COMPACTED, self.state.replied + 1))
+        if not made:
+            raise ModelError("no summary was had here when the run was recorded")
+        return str(made.pop(0))
 
     async def compact(self, upto: int, summarise: Summarise) -> None:
         """Have a summary stand in the place of the first `upto` messages of the conversation. A fact: a run that is resumed or
@@ -104,11 +111,11 @@ class RunView:
         if self._scope.recalled is None:
             summary, usage = await summarise(messages[:upto])
         else:
-            summary, usage = self._recorded(COMPACTED, self.state.replied + 1), Usage()
+            summary, usage = self._recorded_summary(), Usage()
         await self._scope.record(Compacted(upto, summary, usage))
 
 
-def custom(name: str, data: Any) -> Custom:
+def custom(name: str, data: Any, *, shown: bool = True) -> Custom:
     if not name or name in RESERVED:
         raise ConfigError(f"{name!r} cannot be the name of a fact: it is empty, or a chunk's own type")
-    return Custom(name, data)
+    return Custom(name, data, shown)

@@ -10,9 +10,9 @@ from ...core.errors import AgentError, ConfigError, nearest
 from ...core.events import Opened
 from ...core.notices import notice
 from ...kernel.ports import Journal
-from ..open_run import SharedSession
+from ..ids import SharedSession
+from ..memory.sessions import Session, Sessions
 from ..run import Run
-from ..sessions import Session, Sessions
 
 Right = Literal["read", "speak", "approve"]
 _RIGHTS = ("read", "speak", "approve")  # each has those before it

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ...api.memory.look_back import Said
-from ...api.sessions import Session, Sessions
+from ...api.memory.sessions import Session, Sessions
 from ...core.errors import ConfigError
 from ...journals.default import choose, default_path
 from ..agent import journal_for

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..core.errors import ConfigError, nearest
-from ..core.events import Custom
-from ..core.notices import notice
-from ..core.openai_shape import to_openai
-from ..core.runs import TITLE, RunInfo, titled
-from ..kernel.load import add_fact
-from ..kernel.ports import Journal
-from .memory.look_back import Said, conversation, found
+from ...core.errors import ConfigError, nearest
+from ...core.events import Custom
+from ...core.notices import notice
+from ...core.openai_shape import to_openai
+from ...core.runs import TITLE, RunInfo, titled
+from ...kernel.load import add_fact
+from ...kernel.ports import Journal
+from .look_back import Said, conversation, found
 
 _ALL = 1_000_000
 _FEW = 3  # places that are shown of one session

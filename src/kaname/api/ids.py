@@ -1,0 +1,24 @@
+"""Ids of runs, sessions and users, as callers give them."""
+
+from __future__ import annotations
+
+from ..core.errors import ConfigError
+from ..core.notices import notice
+
+SHARED = "shared/"
+
+
+class SharedSession(str):
+    """A session of several agents or users: `session_id=SharedSession("meeting")`. Others belong to one agent and one user."""
+
+    def __new__(cls, name: str) -> SharedSession:
+        return super().__new__(cls, f"{SHARED}{name}")
+
+
+def check_ids(**ids: str | None) -> None:
+    if (session := ids.get("session_id")) and session.startswith(SHARED) and not isinstance(session, SharedSession):
+        told = "a session_id that begins with {shared} is a shared one: SharedSession(…)"
+        raise ConfigError(notice("session.not_shared", told, shared=SHARED))
+    for name, value in ids.items():
+        if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
+            raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
