@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaname import Agent, Compact, ConfigError, ModelError, ScriptedModel, call, cost, max_steps, tool
+from kaname import Agent, Compact, ConfigError, Memory, ModelError, ScriptedModel, Window, call, cost, max_steps, tool
 from kaname.core.events import Warned
 from kaname.core.messages import ModelReply, Usage, assistant
 from tests.parts import assert_valid_history
@@ -151,8 +151,83 @@ async def test_a_summary_that_fails_is_a_warning_and_the_run_goes_on():
 
 
 def test_a_number_that_cannot_be_meant_is_told():
-    with pytest.raises(ConfigError, match="keep is a number of tokens below 100"):
+    with pytest.raises(ConfigError, match="keep is a whole number below 100, not 100"):
         Compact(100, 100)
+    for tokens in (-3, 1, 1000.5, "24k"):
+        with pytest.raises(ConfigError, match="tokens is a whole number from 20 up"):
+            Compact(tokens)
+    with pytest.raises(ConfigError, match="by one part"):
+        Agent(ScriptedModel([]), context=[Compact(), Window(messages=4)])
+
+
+async def test_a_failed_summary_is_replayed_as_one():
+    summaries = Summaries(ModelError("away", status=401))
+    agent = Agent(noting([], "fine"), context=Compact(600, 300, model=summaries), journal="memory")
+    for _ in range(3):
+        result = await agent.run(LONG, session_id="s")
+    (await agent.replay(result.run_id)).raise_for_difference()
+
+
+async def test_a_very_long_conversation_is_summed_up_in_parts():
+    """A session from before `Compact` was there: no request is longer than what may be sent."""
+    summaries = Summaries()
+    before = Agent(noting([], "fine"), journal="memory")
+    for number in range(40):
+        await before.run(f"{number} {LONG}", session_id="s")
+    after = Agent(noting([], "fine"), context=Compact(2_000, 600, model=summaries), journal=before.journal)
+    result = await after.run("and now?", session_id="s")
+    assert len(summaries.asked) > 4
+    assert max(len(asked) for asked in summaries.asked) < 12_000
+    assert sum(len(message.text) for message in result.state.messages) < 8_000
+    (await after.replay(result.run_id)).raise_for_difference()
+
+
+async def test_a_summary_is_shorter_than_what_it_stands_for():
+    class Chatty:
+        name = "chatty"
+
+        async def reply(self, request, emit):
+            return ModelReply(assistant("blah " * 5_000))
+
+    agent = Agent(noting([], "fine"), context=Compact(600, 200, model=Chatty()), journal="memory")
+    for _ in range(4):
+        result = await agent.run(LONG, session_id="s")
+    assert len(result.state.messages[0].text) < 3_000
+
+
+async def test_instructions_and_memories_stay_whatever_the_order_of_the_parts(tmp_path):
+    for order in (1, -1):
+        seen = []
+        memory = Memory(tmp_path / f"m{order}", learn="nothing")
+        memory.of().add("Every word counts here.")
+        parts = [memory, Compact(600, 300, model=Summaries())][::order]
+        agent = Agent(noting(seen, "fine"), instructions="Be brief.", context=parts, journal="memory")
+        for _ in range(3):
+            await agent.run(LONG, session_id="s")
+        texts = [message.text for message in seen[-1]]
+        assert texts[0] == "Be brief."
+        assert sum(text.startswith("[Summary") for text in texts) == 1
+        assert "Every word counts" in texts[-2]
+
+
+async def test_looking_back_finds_the_last_step_that_was_summed_up_and_the_middle_of_a_long_result():
+    pages = {
+        n: ("x " * 3_000 + f"codeword{n} is here " + "y " * 3_000) if n == 2 else f"codeword{n} {LONG}" for n in range(1, 6)
+    }
+
+    @tool(effect="pure")
+    def page(number: int) -> str:
+        """A page."""
+        return pages[number]
+
+    script = iter([*[call("page", number=n) for n in pages], *[call("look_back", query=f"codeword{n}") for n in pages], "done"])
+    compact = Compact(700, 200, model=Summaries())
+    agent = Agent(ScriptedModel(lambda request: next(script)), [page], context=compact, stops=max_steps(20), journal="memory")
+    result = await agent.run("Read on.")
+    found = [one.output for one in result.state.results.values() if one.name == "look_back"]
+    assert len(found) == 5
+    for number, output in enumerate(found, 1):
+        assert f"codeword{number}" in json.dumps(output), number
 
 
 @settings(max_examples=60, deadline=None)

@@ -91,3 +91,16 @@ async def test_a_deleted_session_is_gone_and_others_stay(journal):
     assert [(one.id, one.user) for one in await sessions.all()] == [("shared/team", "mika"), ("b", "ken"), ("a", "mika")]
     with pytest.raises(RunNotFound):
         await Agent(ScriptedModel([]), name="helper", journal=journal).result(doomed.runs[0])
+
+
+async def test_a_shared_session_is_shown_and_deleted_whole_whoever_asks(journal):
+    sessions = Sessions(journal)
+    (shared,) = [one for one in await sessions.all(user="ken") if one.id == "shared/team"]
+    assert len(shared.runs) == 2
+
+
+async def test_a_new_title_is_no_news(journal):
+    sessions = Sessions(journal)
+    before = await sessions.get("b")
+    await sessions.rename(before, "Bees")
+    assert (await sessions.get("b")).updated == before.updated

@@ -70,3 +70,24 @@ def test_sessions_are_listed_renamed_searched_shown_and_deleted(kaname):
     assert "ants" not in kaname("sessions")
     assert "there is no session 'ants'" in kaname("sessions", "show", "ants", code=2)
     assert "say which one" in kaname("sessions", "delete", code=2)
+
+
+def test_options_may_stand_between_and_deleting_much_wants_a_yes(kaname):
+    kaname("memory", "add", "--user", "ken", "Ken likes tea.")
+    kaname("memory", "add", "Ken likes cake.", "--user", "ken")
+    assert "likes tea" in kaname("memory", "search", "--user", "ken", "tea")
+    assert "one of them" in kaname("memory", "forget", "1", "--all", "--user", "ken", code=2)
+    assert "nobody is there to be asked" in kaname("memory", "forget", "--all", "--user", "ken", code=1)
+    assert "nobody is there to be asked" in kaname("memory", "forget", "--older", "0.001s", "--user", "ken", code=1)
+    assert "2 forgotten" in kaname("memory", "forget", "--all", "-y", "--user", "ken")
+    kaname("run", "-q", "-s", "bees", "Tell me about bees.")
+    assert json.loads(kaname("sessions", "search", "bees", "--json"))["said"][0]["text"] == "Tell me about bees."
+    assert "nobody is there to be asked" in kaname("sessions", "delete", "bees", code=1)
+
+
+@pytest.mark.parametrize(("line", "told"), [("compact: -3", "tokens is a whole number"), ("project: nowhere", "is no folder")])
+def test_a_wrong_part_of_the_context_is_told_with_its_line(kaname, tmp_path, line, told):
+    (tmp_path / "kaname.yaml").write_text(f"agents:\n  helper:\n    model: scripted/s.json\n    {line}\n")
+    answer = kaname("config", "check", code=2)
+    assert told in answer
+    assert ":4" in answer

@@ -56,10 +56,10 @@ async def test_what_was_recalled_replays_identically_after_the_memory_has_change
     assert (await agent.run("hi")).output == "(likes coffee) hi"
 
 
-async def test_what_was_recalled_is_a_fact_and_a_chunk():
+async def test_what_was_recalled_is_a_fact_and_is_not_shown():
     agent = Agent(seeing(), context=[Memory().part], journal="memory")
     chunks = [chunk async for chunk in agent.run("hi")]
-    assert [chunk.data["value"] for chunk in chunks if chunk.type == "known"] == ["likes tea"]
+    assert not [chunk for chunk in chunks if chunk.type == "known"], "it may be one person's, and the reader another's"
     (card,) = await agent.journal.runs()
     assert (await agent.resume(card.run_id)).state.custom == {"known": {"reply": 1, "value": "likes tea"}}
 

@@ -94,7 +94,8 @@ class Agent(Generic[OutputT]):
         if not name:
             raise ConfigError(notice("agent.name_missing", "an agent needs a name"))
         policies, sinks = as_tuple("policies", policies), as_tuple("sinks", sinks)
-        parts = (context,) if callable(context) else as_tuple("context", context)
+        given = (context,) if callable(context) else as_tuple("context", context)
+        parts = tuple(sorted(given, key=lambda part: getattr(part, "order", 0)))  # what cuts comes before what adds
         check_parts(instructions, policies, sinks, strategy, parts)
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
@@ -236,7 +237,7 @@ class Agent(Generic[OutputT]):
         `answers`: by the keys of `result.questions`; `by`: whose they are. `after`: first show the chunks of the facts after
         that number. `takeover`: even if another process seems to be at it; that process can write nothing more.
         """
-        check_ids(run_id=run_id)
+        check_ids(run_id=run_id, by=by)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         return self._run(run_id, partial(self._begin.again, run_id, given, takeover, after, by=by), deps, abort_event)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.codec import digest
 from ..core.errors import ConfigError
+from ..core.notices import notice
 from ..core.record import replace
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..policies.retry import Retry
@@ -55,6 +56,15 @@ def check_parts(
     for part in context:
         if not callable(part):
             raise ConfigError(f"{part!r} is not a part of a context: an async function of the messages and a view of the run")
+    if len([part for part in context if getattr(part, "order", 0) < 0]) > 1:
+        names = [type(part).__name__ for part in context]
+        raise ConfigError(
+            notice(
+                "context.two_cuts",
+                "a long conversation is cut (Window) or summed up (Compact), by one part: {context}",
+                context=names,
+            )
+        )
 
 
 def brought(context: Sequence[Any]) -> list[Any]:

@@ -163,6 +163,12 @@ def config_for(given: argparse.Namespace) -> Config | None:
     return load_config(*files) if files else None
 
 
+def agent_name(given: argparse.Namespace) -> str:
+    """The agent whose runs are meant: by its name, or the one that a program makes; empty for all."""
+    made = programs_agent(given)
+    return given.agent or "" if made is None else made.name
+
+
 def journal_for(given: argparse.Namespace) -> str | None:
     """`--journal`, or what the file says."""
     if given.journal:

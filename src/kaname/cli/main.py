@@ -22,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given, rest = parser().parse_known_args(arguments)
     if len(rest) == 1 and getattr(given, "other", "") is None and not rest[0].startswith("-"):
         given.other = rest[0]  # `runs fork RUN --at 3 "…"`: what follows an option is not seen as the last word
+    elif rest and isinstance(getattr(given, "what", None), list) and not any(word.startswith("-") for word in rest):
+        given.what += rest  # `memory add --user ken "likes tea"`
     elif rest:
         given = parser().parse_args(arguments)  # it says what is wrong
     if given.command is None:

@@ -10,16 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 from ..api.memory.files import MemoryFiles, as_data, day, moment
+from ..api.memory.recall import Memory
 from ..api.memory.store import Memories, Remembered
 from ..core.durations import seconds
 from ..core.errors import ConfigError
 from ..core.install import this_command
 from ..core.project import FOLDER
 from ..journals.default import choose
-from .agent import config_for, journal_for
+from .agent import agent_name, config_for, journal_for, programs_agent
 from .main import DONE, FAILED
 from .messages import say
-from .terminal.questions import somebody_is_there, yes
+from .terminal.questions import confirmed
 from .terminal.screen import Screen
 from .terminal.signals import to_the_end
 
@@ -52,6 +53,9 @@ def _folder(given: argparse.Namespace) -> str | None:
     """As the agents of the file have it, or by the program's folder."""
     if given.folder:
         return str(given.folder)
+    if (made := programs_agent(given)) is not None:
+        own = [part.folder for part in made.recipe.context if isinstance(part, Memory)]
+        return str(own[0]) if own else None
     config = config_for(given)
     return None if config is None else str(Path(config.agent(given.agent).folder).resolve() / FOLDER / "memory")
 
@@ -97,14 +101,20 @@ def _correct(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
 
 
 def _forget(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
-    if given.all:
-        doomed = [one.id for one in store.all()]
-        asked = say(f"forget all {len(doomed)} memories for good?", f"{len(doomed)} 件すべてを完全に削除しますか?")
-        if doomed and somebody_is_there() and not given.yes and not yes(asked, screen, by_default=False):
+    if sum([bool(given.what), bool(given.older), given.all]) != 1:
+        raise ConfigError(
+            say(
+                "forget numbers, --older TIME, or --all: one of them",
+                "番号、--older 時間、--all のどれか一つを指定してください",
+            )
+        )
+    until = time.time() - seconds(given.older) if given.older else 0.0
+    if given.older or given.all:
+        doomed = [one for one in store.all() if given.all or one.said < until]
+        asked = say(f"forget up to {len(doomed)} memories for good?", f"最大 {len(doomed)} 件を完全に削除しますか?")
+        if doomed and not given.yes and not confirmed(asked, screen):
             return FAILED
-        gone = store.forget(doomed)
-    elif given.older:
-        gone = store.forget_before(time.time() - seconds(given.older))
+        gone = store.forget_before(until) if given.older else store.forget([one.id for one in doomed])
     else:
         gone = store.forget(_numbers(given))
     for one in gone:
@@ -140,13 +150,15 @@ def _export(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
 
 def _learn(given: argparse.Namespace, files: MemoryFiles, screen: Screen) -> int:
     """From all runs of the agent that are recorded, by rules."""
+    place = journal_for(given)
+    if place and not Path(place).expanduser().exists():
+        raise ConfigError(say(f"no runs yet: there is no {place}", f"まだ記録がありません ({place})"))
 
     async def learn() -> int:
         from ..api.memory.learn import Learning
 
-        journal = choose(journal_for(given))
-        config = config_for(given)
-        agent = given.agent or (config.agent().name if config is not None else "")
+        journal, config = choose(place), config_for(given)
+        agent = agent_name(given) or (config.agent().name if config is not None else "")
         try:
             new = await Learning(files, journal).learn(agent, given.user, everything=True)
         finally:

@@ -23,6 +23,8 @@ _AROUND = 4  # of a message itself
 class Window:
     """`messages`, `tokens`: at most so many, beside the instructions. Tokens are estimated, a little too high."""
 
+    order = -1  # before parts that add something to the conversation
+
     def __init__(self, messages: int | None = None, tokens: int | None = None) -> None:
         if messages is None and tokens is None:
             raise ConfigError("a window has a number of messages, of tokens, or both: Window(messages=40, tokens=8000)")

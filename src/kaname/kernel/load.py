@@ -48,14 +48,15 @@ async def load(journal: Journal, run_id: str, upto: int | None = None) -> State:
     return state
 
 
-async def add_fact(journal: Journal, run_id: str, fact: Custom) -> None:
-    """Write one more fact to a run that is over, such as what somebody thinks of it."""
+async def add_fact(journal: Journal, run_id: str, fact: Custom, *, later: bool = True) -> None:
+    """Write one more fact to a run that is over, such as what somebody thinks of it. `later`: it counts as news of the run."""
     state = await load(journal, run_id)
     if state.stop is None:
         raise ConfigError(notice("run.not_over", "{run_id} is not over yet", run_id=run_id))
     lease = await journal.claim(run_id)
     try:
-        await journal.append([Event(run_id, lease.seq + 1, max(state.time, time.time()), state.agent, fact)], lease.epoch)
+        when = max(state.time, time.time()) if later else state.time
+        await journal.append([Event(run_id, lease.seq + 1, when, state.agent, fact)], lease.epoch)
     finally:
         await journal.release(run_id, lease.epoch)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,11 +80,7 @@ class AgentConfig:
                 model = resolve(model)  # is the file there?
         except (AgentError, TypeError) as problem:
             reading.wrong((*where, "model"), str(problem))
-        context: tuple[Any, ...] = ()
-        try:
-            context = self._context()
-        except AgentError as problem:
-            reading.wrong(where, str(problem))
+        context = self._context(lambda name, told: reading.wrong((*where, name), told))
         reading.raise_all(known)
         return {
             "context": context,
@@ -99,21 +95,24 @@ class AgentConfig:
             "model": model,
         }
 
-    def _context(self) -> tuple[Any, ...]:
+    def _context(self, wrong: Callable[[str, str], None]) -> tuple[Any, ...]:
         """What the model sees beside the conversation, and how much of that."""
+        from ..memory.compact import Compact
+        from ..memory.project import ProjectContext
+        from ..memory.recall import Memory
+
+        folder = Path(self.folder).resolve()
+        makers: dict[str, Callable[[], Any]] = {
+            "project": lambda: ProjectContext(folder / (self.project if isinstance(self.project, str) else ".")),
+            "compact": lambda: Compact(self.compact),
+            "memory": lambda: Memory(folder / FOLDER / "memory", learn=self.memory),  # type: ignore[arg-type]
+        }
         parts: list[Any] = []
-        if self.project:
-            from ..memory.project import ProjectContext
-
-            parts.append(ProjectContext(Path(self.folder) / (self.project if isinstance(self.project, str) else ".")))
-        if self.compact:
-            from ..memory.compact import Compact
-
-            parts.append(Compact(self.compact))
-        if self.memory:
-            from ..memory.recall import Memory
-
-            parts.append(Memory(Path(self.folder).resolve() / FOLDER / "memory", learn=self.memory))  # type: ignore[arg-type]
+        for name in [name for name in makers if getattr(self, name)]:
+            try:
+                parts.append(makers[name]())
+            except AgentError as problem:
+                wrong(name, str(problem))
         return tuple(parts)
 
     @property

@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import Any
 
 from ...context.window import steps_from_end, tokens_of
-from ...core.errors import ConfigError, JournalError, ModelError
-from ...core.messages import Message, ToolCall, ToolResult, Usage, user
+from ...core.errors import ConfigError, ModelError
+from ...core.messages import Media, Message, ToolCall, ToolResult, Usage, user
 from ...core.notices import notice
 from ...core.values import plain_text, shorten
 from ...kernel.beside import ask_beside
@@ -22,6 +22,8 @@ from ...models.registry import resolve
 from .look_back import look_back
 
 _LONGEST = 2_000  # characters of one message that the summary is made from
+_SHORTEST = 200  # characters that a summary may have in any case
+_FEWEST = 20  # tokens
 _HEAD = "[Summary of the conversation so far. The whole of it can be searched with look_back.]"
 _ASKED = """\
 Below is the older part of a conversation between a user and an assistant. It will be removed, and your summary will stand in \
@@ -44,41 +46,45 @@ class Compact:
     summed up, by `model` or else by the agent's own. Steps stay whole, and the user's last message stays in any case."""
 
     tools = (look_back,)
+    order = -2  # before parts that add something to the conversation
 
     def __init__(self, tokens: int = 24_000, keep: int | None = None, *, model: Model | str | None = None) -> None:
+        if not isinstance(tokens, int) or tokens < _FEWEST:
+            told = notice(
+                "compact.tokens", "tokens is a whole number from {least} up, not {tokens!r}", least=_FEWEST, tokens=tokens
+            )
+            raise ConfigError(told)
         keep = tokens // 3 if keep is None else keep
-        if not 0 < keep < tokens:
-            raise ConfigError(f"keep is a number of tokens below {tokens}, such as {tokens // 3}; not {keep}")
+        if not isinstance(keep, int) or not 0 < keep < tokens:
+            told = notice("compact.keep", "keep is a whole number below {tokens}, not {keep!r}", tokens=tokens, keep=keep)
+            raise ConfigError(told)
         self._tokens, self._keep = tokens, keep
         self._model = None if model is None else resolve(model)
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
-        upto = self._upto(view)
-        if upto == 0:
-            return messages
-        before = len(view.state.history)
-        try:
-            await view.compact(upto, lambda old: self._summary(old, view))
-        except JournalError:
-            raise
-        except ModelError as problem:  # the conversation is as long as it was; whoever is asked next says if it is too long
-            told = notice("warning.compact", "the conversation could not be summed up: {problem}", problem=problem)
-            await view.warn("compact", told)
-            return messages
-        return [*messages[: len(messages) - before], *view.state.history]
+        while upto := self._upto(view):
+            before = len(view.state.history)
+            try:
+                await view.compact(upto, lambda old: self._summary(old, view))
+            except ModelError as problem:  # the conversation is as long as it was; whoever is asked next says if it is too long
+                told = notice("warning.compact", "the conversation could not be summed up: {problem}", problem=problem)
+                await view.warn("compact", told)
+                break
+            messages = [*messages[: len(messages) - before], *view.state.history]
+        return messages
 
     def _upto(self, view: RunView) -> int:
-        """Where what is kept begins; 0 if there is nothing to sum up."""
-        messages = view.state.messages
+        """Where what is kept begins; 0 if there is nothing to sum up. Of a very long conversation the oldest part comes first,
+        as much as may be sent at once."""
+        messages, turn = view.state.messages, view.state.turn_start
         sizes = [tokens_of(message) for message in messages]
         if sum(sizes) <= self._tokens:
             return 0
-        from_end = list(accumulate(reversed(sizes)))
-        places = list(steps_from_end(messages, 0))
-        fitting = [place for place in places if from_end[len(messages) - 1 - place] <= self._keep] or places[:1]
-        upto = fitting[-1]
-        if upto == view.state.turn_start + 1:  # the question stays in any case
-            upto -= 1
+        upto_here = list(accumulate(sizes, initial=0))
+        places = [place for place in reversed(list(steps_from_end(messages, 0))) if place not in (0, turn + 1)]
+        kept = [place for place in places if upto_here[-1] - upto_here[place] <= self._keep][:1] or places[-1:]
+        sent = [place for place in places if upto_here[place] <= self._tokens and place > 1]
+        upto = min(*kept, sent[-1]) if kept and sent else next(iter(kept), 0)
         return upto if upto > 1 else 0  # one message is as short as its summary
 
     async def _summary(self, old: Sequence[Message], view: RunView) -> tuple[str, Usage]:
@@ -86,7 +92,8 @@ class Compact:
         reply = await ask_beside((asked,), view, self._model)
         if not reply.message.text.strip():
             raise ModelError(notice("compact.empty", "the summary was empty"), model=reply.model)
-        return f"{_HEAD}\n{reply.message.text.strip()}", reply.usage
+        longest = max(_SHORTEST, sum([tokens_of(message) for message in old]) * 2)  # characters: half of it or less
+        return f"{_HEAD}\n{shorten(reply.message.text.strip(), longest)}", reply.usage
 
 
 def told(message: Message, longest: int = _LONGEST) -> list[str]:
@@ -96,6 +103,8 @@ def told(message: Message, longest: int = _LONGEST) -> list[str]:
     for part in message.parts:
         if isinstance(part, ToolCall):
             lines.append(f"Assistant calls {part.name}({shorten(_plain(part.args), longest)})")
+        elif isinstance(part, Media):
+            lines.append(f"{who}: [{part.mime}]")
         elif isinstance(part, ToolResult):
             outcome = f"failed: {part.error}" if part.error else part.shown if part.shown is not None else _plain(part.output)
             lines.append(f"{part.name} gave: {shorten(outcome, longest)}")

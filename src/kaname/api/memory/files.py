@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from .store import Memories, Remembered
 
 Owner = tuple[Literal["user", "agent", "project"], str]
 _OPEN = 32  # at once
+_A_DAY = len("2026-03-01")
 
 
 class MemoryFiles:
@@ -59,11 +60,12 @@ class MemoryFiles:
 
 
 def moment(text: str) -> float | None:
-    """A date, or a date and a time; `None` if it is empty."""
+    """The end of a day (`2026-03-01`), or a moment of it (`2026-03-01T12:00`); `None` if it is empty."""
     if not text.strip():
         return None
     try:
-        return datetime.fromisoformat(text.strip()).astimezone().timestamp()
+        when = datetime.fromisoformat(text.strip())
+        return (when + timedelta(days=1) if len(text.strip()) == _A_DAY else when).astimezone().timestamp()
     except ValueError:
         raise ConfigError(notice("memory.date", "a date is written 2026-03-01, not {text_!r}", text_=text)) from None
 

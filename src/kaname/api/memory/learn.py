@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from functools import partial
+from logging import getLogger
 
 from pydantic import BaseModel, Field
 
 from ...core.errors import ModelError
-from ...core.messages import Message, user
+from ...core.messages import user
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import shorten
 from ...kernel.load import load
@@ -21,14 +22,15 @@ from ..recipe import describe, recipe_of
 from ..result import Result, result_of
 from ..run import Run
 from .files import MemoryFiles
-from .rules import statements
+from .rules import statement
 from .store import Memories
 
 NAME = "memory"
 _LOOKED_AT, _ALL = 200, 1_000_000  # runs
 _SIMILAR = 10  # memories that a new fact may replace
 _LONGEST = 2_000  # characters of one message
-_GIVEN_UP = 86_400.0  # seconds
+_TRIES = 3
+_MOST = 20  # facts of one run
 _KINDS = ("fact", "preference", "decision")
 _INSTRUCTIONS = """\
 You keep the long-term memory of an assistant. From the user's words, write down what will still be useful in later \
@@ -64,15 +66,17 @@ class Learning:
         store = await off_loop(self._files.of, user)
         cards = await self._journal.runs(agent=agent, user=user, limit=_ALL if everything else _LOOKED_AT)
         since = 0.0 if everything else store.since - 60
-        ended = [one for one in cards if one.status not in UNDER_WAY and not one.parent and one.created >= since]
+        said = [one for one in cards if one.agent != NAME and not one.parent and one.created >= since]
+        ended = [one for one in said if one.status not in UNDER_WAY]
         known = await off_loop(store.learned, [one.run_id for one in ended])
         new = [one for one in reversed(ended) if one.run_id not in known]  # the oldest first: what came later replaces
         for card in new:
             try:
                 await self._look_through(store, card)
-            except ModelError:  # tried again after the next run, for a day
-                if card.created > time.time() - _GIVEN_UP:
-                    raise
+            except ModelError as problem:  # tried again after the next run, a few times
+                getLogger("kaname").warning("nothing was learnt from run %s: %s", card.run_id, problem)
+                if (await load(self._journal, f"{card.run_id}.{NAME}")).attempt < _TRIES:
+                    continue
             await off_loop(store.mark_learned, card.run_id)
         return len(new)
 
@@ -82,23 +86,24 @@ class Learning:
             return
         keep = partial(store.add, said=card.created, run=card.run_id)
         if self._model is None:
-            for one in statements(turn[0].text):
-                await off_loop(partial(keep, one.text[:_LONGEST], one.kind, about=one.about))
+            if told := statement(turn[0].text):
+                await off_loop(partial(keep, told[:_LONGEST], "said"))
             return
-        for fact in await self._written(store, card, turn):
-            held = await off_loop(lambda: {one.id for one in store.all()})
-            kind, replaces = fact.kind if fact.kind in _KINDS else "fact", fact.replaces if fact.replaces in held else 0
+        similar = await off_loop(store.search, turn[0].text, _SIMILAR)
+        known = {one.memory.id: one.memory.text for one in similar if one.memory.kind != "profile"}
+        for fact in (await self._written(known, card, turn[0].text))[:_MOST]:
+            kind, replaces = fact.kind if fact.kind in _KINDS else "fact", fact.replaces if fact.replaces in known else 0
             if fact.text.strip():
                 await off_loop(partial(keep, fact.text[:_LONGEST], kind, replaces=replaces))
 
-    async def _written(self, store: Memories, card: RunInfo, turn: tuple[Message, ...]) -> list[Fact]:
-        """In a run of its own, whose id follows from the run that it is about: asked for twice, it is done once."""
-        similar = await off_loop(store.search, turn[0].text, _SIMILAR)
-        known = "\n".join([f"{one.memory.id}: {one.memory.text}" for one in similar]) or "(none)"
-        asked = user(f"Known facts:\n{known}\n\nThe user said:\n{shorten(turn[0].text, _LONGEST)}")
+    async def _written(self, known: Mapping[int, str], card: RunInfo, said: str) -> list[Fact]:
+        """In a run of its own, whose id follows from the run that it is about: asked for twice, it is done once. It is that
+        run's child: who deletes the one deletes both."""
+        listed = "\n".join([f"{number}: {text}" for number, text in known.items()]) or "(none)"
+        asked = user(f"Known facts:\n{listed}\n\nThe user said:\n{shorten(said, _LONGEST)}")
         output, run_id = Output(Facts), f"{card.run_id}.{NAME}"
         recipe = recipe_of(NAME, self._model, ToolRegistry(), None, output, (), None, _INSTRUCTIONS, (), {})
         beginnings = Beginnings(recipe, self._journal, (), partial(describe, recipe), Recent())
-        begin = partial(beginnings.either, run_id, asked, "", card.user, {}, False)
+        begin = partial(beginnings.either, run_id, asked, "", card.user, {}, False, parent=(card.run_id, NAME))
         result: Result[Facts] = await Run(run_id, begin, lambda run, state: result_of(run, state, output.typed), self._journal)
         return result.output.facts if isinstance(result.output, Facts) else []

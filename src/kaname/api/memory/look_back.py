@@ -55,11 +55,12 @@ async def look_back(query: str, context: ToolContext) -> dict[str, Any]:
     Args:
         query: the words to look for
     """
-    lineage = await context.scope.journal.lineage(context.run_id)
-    said = [one for one in conversation(lineage.events) if one.message.role != "system"]
-    places = found(query, [one.text for one in said[: -len(context.scope.state.turn) or None]])
+    lineage, state = await context.scope.journal.lineage(context.run_id), context.scope.state
+    asking = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
+    said = [one for one in conversation(lineage.events) if one.message.role != "system" and one.message != asking]
+    places = found(query, [one.text for one in said])
     near = sorted({near for place in places for near in range(max(0, place - _AROUND), min(len(said), place + _AROUND + 1))})
-    passages = [_passage(said[place]) for place in near if said[place].text]
+    passages = [_passage(said[place], query) for place in near if said[place].text]
     return {"passages": passages} if passages else {"passages": [], "note": "nothing of that was said in this conversation"}
 
 
@@ -77,7 +78,17 @@ def found(query: str, texts: Sequence[str], most: int = _MOST) -> list[int]:
     return sorted(scores, key=lambda place: (-scores[place], -place))[:most]
 
 
-def _passage(one: Said) -> dict[str, str]:
+def _passage(one: Said, query: str) -> dict[str, str]:
     when = datetime.fromtimestamp(one.time).astimezone().strftime("%Y-%m-%d %H:%M")
     who = one.agent if one.message.role == "assistant" else one.message.role
-    return {"when": when, "who": who, "text": one.text[:_LONGEST] + ("…" if len(one.text) > _LONGEST else "")}
+    return {"when": when, "who": who, "text": _around(one.text, query)}
+
+
+def _around(text: str, query: str) -> str:
+    """Of a long text, what stands around the words that were looked for: the longest of them that is there."""
+    lowered = text.casefold()
+    words = [word for word in sorted(query.casefold().split(), key=len, reverse=True) if word in lowered]
+    middle = lowered.find(words[0]) if words else 0
+    start = min(max(0, middle - _LONGEST // 2), max(0, len(text) - _LONGEST))
+    end = start + _LONGEST
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

@@ -20,7 +20,7 @@ GUIDE, SKILL = ("AGENTS.md", "CLAUDE.md"), "SKILL.md"
 SKILLS = ("skills", ".agents/skills", ".claude/skills")
 _LONGEST = 20_000  # characters of a guide or a skill
 _MOST = 50  # skills
-_DESCRIBED = 300  # characters
+_NAMED, _DESCRIBED = 64, 300  # characters
 
 
 class Skill(NamedTuple):
@@ -39,7 +39,7 @@ class ProjectContext:
         self.folder = Path(folder).expanduser().resolve()
         if not self.folder.is_dir():
             raise ConfigError(notice("project.no_folder", "{folder} is no folder", folder=self.folder))
-        self._guides, self._skills = (guide,) if guide else GUIDE, tuple(skills)
+        self._guides, self._skills = (guide,) if guide else GUIDE, (skills,) if isinstance(skills, str) else tuple(skills)
         if guide and not (self.folder / guide).is_file():
             raise ConfigError(notice("project.no_guide", "there is no {guide} in {folder}", guide=guide, folder=self.folder))
 
@@ -55,11 +55,13 @@ class ProjectContext:
             """
             return self.read(name, file)
 
-        return (read_skill,) if self.skills() else ()
+        return (read_skill,) if any((self.folder / place).is_dir() for place in self._skills) else ()
 
     def guide(self) -> str:
         """What the project says to its agents; nothing, if it says nothing."""
         found = next((path for name in self._guides if (path := self.folder / name).is_file()), None)
+        if found is not None and not found.resolve().is_relative_to(self.folder):  # as a foreign repository may have it
+            raise ConfigError(notice("project.elsewhere", "{path} leads out of the project, and is not read", path=found))
         return "" if found is None else shorten(_text(found), _LONGEST)
 
     def skills(self) -> list[Skill]:
@@ -70,8 +72,9 @@ class ProjectContext:
         for place in self._skills:
             folder = self.folder / place
             for path in sorted(folder.glob(f"*/{SKILL}")) if folder.is_dir() else ():
-                skill = _skill(path)
-                if skill.name not in seen:
+                inside = path.is_file() and path.resolve().is_relative_to(path.parent.resolve())
+                skill = _skill(path) if inside else None
+                if skill is not None and skill.name not in seen:
                     seen.add(skill.name)
                     yield skill
 
@@ -86,7 +89,7 @@ class ProjectContext:
         return shorten(_text(path), _LONGEST)
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
-        said = await view.recall(f"project:{view.agent.name}", lambda: off_loop(self.told), turn=True)
+        said = await view.recall(f"project:{view.agent.name}:{self.folder.name}", lambda: off_loop(self.told), turn=True)
         if not said:
             return messages
         head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
@@ -100,24 +103,23 @@ class ProjectContext:
 
 
 def _skill(path: Path) -> Skill:
-    """Its head is YAML between two lines of dashes: `name`, `description`."""
+    """Its head is YAML between two lines of dashes: `name`, `description`. What is no YAML is read line by line."""
     import yaml
 
     text = _text(path)
-    head: Any = {}
-    if text.startswith("---"):
-        try:
-            head = yaml.safe_load(text.split("\n---", 1)[0].removeprefix("---"))
-        except yaml.YAMLError as problem:
-            raise ConfigError(notice("project.bad_skill", "{path}: {problem}", path=path, problem=problem)) from problem
-    head = head if isinstance(head, dict) else {}
-    name = str(head.get("name") or path.parent.name)
-    return Skill(name, " ".join(str(head.get("description") or "").split())[:_DESCRIBED], path.parent)
+    head = text.split("\n---", 1)[0].removeprefix("---") if text.startswith("---") else ""
+    try:
+        told = yaml.safe_load(head)
+    except yaml.YAMLError:  # `description: use it: when needed`
+        told = {name.strip(): value for name, _, value in [line.partition(":") for line in head.splitlines()]}
+    told = told if isinstance(told, dict) else {}
+    name = " ".join(str(told.get("name") or path.parent.name).split())[:_NAMED]
+    return Skill(name, " ".join(str(told.get("description") or "").split())[:_DESCRIBED], path.parent)
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        return path.read_text(encoding="utf-8-sig", errors="replace").strip()
     except OSError as problem:
         raise ConfigError(
             notice("project.unreadable", "{path} cannot be read: {problem}", path=path, problem=problem)

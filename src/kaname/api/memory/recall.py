@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...context.window import tokens_of
-from ...core.errors import ConfigError
+from ...core.errors import AgentError, ConfigError
 from ...core.messages import Message, user
 from ...core.notices import notice
 from ...core.values import plain_text
@@ -68,7 +68,19 @@ class Memory(MemoryFiles):
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
         state, agent = view.state, view.agent.name
         said = state.messages[state.turn_start].text if state.turn_start < len(state.messages) else ""
-        lines = await view.recall(f"memory:{agent}", lambda: off_loop(self.lines, said, state.user, agent), turn=True)
+        name, trouble = f"memory:{agent}:{self.folder.name}", list[AgentError]()
+
+        async def fetch() -> list[str]:
+            try:
+                return await off_loop(self.lines, said, state.user, agent)  # type: ignore[no-any-return]
+            except AgentError as problem:  # an answer without memory is better than none
+                trouble.append(problem)
+                return []
+
+        lines = await view.recall(name, fetch, turn=True)
+        for problem in trouble:
+            told = notice("warning.memory", "nothing could be recalled: {problem}", problem=problem)
+            await view.warn("memory", told)
         if not lines:
             return messages
         asked = [place for place, one in enumerate(messages) if one is state.messages[state.turn_start]]
@@ -85,10 +97,10 @@ class Memory(MemoryFiles):
         fitting = sorted([one for one in found if one.memory.kind != "profile"], key=lambda one: -one.score)[: self._most]
         room, lines = self._tokens, list[str]()
         for line in [*[f"- {one.about}: {one.text}" for one in profile], *[f"- {told(one)}" for one in fitting]]:
-            room -= tokens_of(user(line))
-            if room < 0:
-                break
-            lines.append(line)
+            size = tokens_of(user(line))
+            if size <= room:
+                room -= size
+                lines.append(line)
         return lines
 
     async def ended(self, scope: Scope) -> None:

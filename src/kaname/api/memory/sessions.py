@@ -12,6 +12,7 @@ from ...core.openai_shape import to_openai
 from ...core.runs import TITLE, RunInfo, titled
 from ...kernel.load import add_fact
 from ...kernel.ports import Journal
+from ..ids import SHARED
 from .look_back import Said, conversation, found
 
 _ALL = 1_000_000
@@ -45,12 +46,12 @@ class Sessions:
     async def all(self, *, agent: str = "", user: str | None = None, limit: int = 100) -> list[Session]:
         """The one that was used last first."""
         by_session: dict[tuple[str, ...], list[RunInfo]] = {}
-        for card in await self._journal.runs(agent=agent, user=user, limit=_ALL):
+        for card in await self._journal.runs(limit=_ALL):
             if card.session and not card.parent:
-                whose = () if card.session.startswith("shared/") else (card.agent, card.user)
+                whose = () if card.session.startswith(SHARED) else (card.agent, card.user)
                 by_session.setdefault((card.session, *whose), []).append(card)
-        listed = [_session(cards) for cards in by_session.values()]
-        return sorted(listed, key=lambda one: -one.updated)[:limit]
+        wanted = [cards for cards in by_session.values() if any(_is_of(card, agent, user) for card in cards)]  # shared: whole
+        return sorted(map(_session, wanted), key=lambda one: -one.updated)[:limit]
 
     async def get(self, session: str, *, agent: str = "", user: str | None = None) -> Session:
         """The one of that id, or of whose id or title that is the only beginning."""
@@ -86,7 +87,7 @@ class Sessions:
     async def rename(self, session: Session, title: str) -> None:
         if not titled(title):
             raise ConfigError(notice("session.title", "a title is a text that is not empty"))
-        await add_fact(self._journal, session.runs[0], Custom(TITLE, titled(title)))
+        await add_fact(self._journal, session.runs[0], Custom(TITLE, titled(title)), later=False)
 
     async def export(self, session: Session) -> dict[str, Any]:
         """The whole conversation as JSON, its messages in the OpenAI shapes, with their times and runs."""
@@ -99,6 +100,10 @@ class Sessions:
         for run in session.runs:
             if await self._journal.runs(run_id=run, limit=1):  # not deleted with the one it went on from
                 await self._journal.delete(run, cascade=True)
+
+
+def _is_of(card: RunInfo, agent: str, user: str | None) -> bool:
+    return (not agent or card.agent == agent) and (user is None or card.user == user)
 
 
 def _session(cards: list[RunInfo]) -> Session:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterable, Sequence
+from logging import getLogger
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ from ...tools.search.tokenize import terms
 
 KINDS = ("fact", "preference", "decision", "said", "profile")
 _LONGEST = 2_000  # characters
+_LATEST = 32_503_680_000.0  # the year 3000
+_TRIES, _PAUSE = 10, 0.1  # seconds
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS memories (id INTEGER PRIMARY KEY AUTOINCREMENT, chain INTEGER, text TEXT, kind TEXT, "
     "about TEXT, said REAL, ended REAL, run TEXT, same TEXT)",
@@ -86,21 +89,23 @@ class Memories(Index):
         run: str = "",
     ) -> Remembered:
         """Remember it. What says the same as something that holds is not written twice; what `replaces` another, or is `about`
-        the same thing, takes its place."""
-        text, about = " ".join(text.split()), " ".join(about.split()).casefold()
-        if not text or len(text) > _LONGEST:
-            raise ConfigError(notice("memory.text", "a memory is a text of 1 to {most} characters", most=_LONGEST))
+        the same thing, takes its place. A `profile` takes the place of none but its like."""
+        text, same = self._checked(text)
+        about, when = " ".join(about.split()).casefold(), time.time() if said is None else said
         if kind not in KINDS:
             raise ConfigError(
                 notice("memory.kind", "{kind!r} is no kind of memory: {kinds}", kind=kind, kinds=", ".join(KINDS))
             )
-        same = " ".join(terms(text)) or text.casefold()
+        if not 0 <= when < _LATEST:
+            raise ConfigError(notice("memory.time", "said is a time in seconds since 1970, not {when}", when=when))
         vectors = self._search.embedded([text], zeros=True)
         with self._writing():
-            if known := self._one("same = ? AND ended = 0 AND kind = ?", same, kind):
-                return known
-            old = self._current(replaces) if replaces else self._one("about = ? AND ended = 0", about) if about else None
-            when = time.time() if said is None else said
+            known = self._one("same = ? AND ended = 0 AND kind = ?", same, kind)
+            old = self._current(replaces) if replaces else None
+            if old is None and about:
+                old = self._one("about = ? AND ended = 0 AND (kind = 'profile') = ?", about, kind == "profile")
+            if known is not None:
+                return self._joined(known, old, about, when)
             ended = old.said if old is not None and old.said > when else 0.0  # older news than what is known
             made = self._db.execute(
                 "INSERT INTO memories (chain, text, kind, about, said, ended, run, same) VALUES (0, ?, ?, ?, ?, ?, ?, ?)",
@@ -113,31 +118,59 @@ class Memories(Index):
             self._insert(_row(number), [Chunk(text, "", "")], vectors)
             return self._numbered(number)
 
+    def _joined(self, known: Remembered, old: Remembered | None, about: str, when: float) -> Remembered:
+        """What is known already, and now takes the place of another."""
+        if about:
+            self._db.execute("UPDATE memories SET about = ? WHERE id = ?", (about, known.id))
+        if old is not None and old.chain != known.chain:
+            self._db.execute("UPDATE memories SET ended = ? WHERE id = ?", (when, old.id))
+            self._db.execute("UPDATE memories SET said = ? WHERE id = ?", (when, known.id))
+            self._db.execute("UPDATE memories SET chain = ? WHERE chain = ?", (old.chain, known.chain))
+        return self._numbered(known.id)
+
+    def _checked(self, text: str) -> tuple[str, str]:
+        """The text as it is kept, and what is the same in all that say the same."""
+        text = " ".join(text.encode("utf-8", "replace").decode().split())
+        if not text or len(text) > _LONGEST:
+            raise ConfigError(notice("memory.text", "a memory is a text of 1 to {most} characters", most=_LONGEST))
+        return text, " ".join(terms(text)) or text.casefold()
+
     def correct(self, number: int, text: str) -> Remembered:
         """It was never so: put the right text in its place, without a past."""
+        text, same = self._checked(text)
         old = self.get(number)
-        text = " ".join(text.split())
         vectors = self._search.embedded([text], zeros=True)
         with self._writing():
-            same = " ".join(terms(text)) or text.casefold()
             self._db.execute("UPDATE memories SET text = ?, same = ? WHERE id = ?", (text, same, old.id))
             self._insert(_row(old.id), [Chunk(text, "", "")], vectors)
-            return self._numbered(old.id)
+        self._scrub()
+        return self.get(old.id)
 
     def forget(self, numbers: Iterable[int]) -> list[Remembered]:
         """Delete them for good, each with its past; which they were."""
         gone: list[Remembered] = []
         with self._writing():
-            for number in numbers:
-                chain = self._numbered(number).chain
+            for chain in dict.fromkeys([self._numbered(number).chain for number in numbers]):
                 gone += self._many("chain = ?", chain)
                 self._db.execute("DELETE FROM memories WHERE chain = ?", (chain,))
             for one in gone:
                 self._forget(_row(one.id).path)
             self._changed()
-        with self._reading():
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._scrub()
         return gone
+
+    def _scrub(self) -> None:
+        """Take what was deleted out of the file too: the words of the index are written anew, and the log is emptied. While
+        another process reads, the log cannot be: then its next reader or writer does it."""
+        with self._writing():
+            self._db.execute("INSERT INTO words (words) VALUES ('optimize')")
+        for _ in range(_TRIES):
+            with self._reading():
+                busy, _, _ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                return
+            time.sleep(_PAUSE)
+        getLogger("kaname").warning("%s: forgotten texts stay in its log until no other process reads it", self.path)
 
     def forget_before(self, when: float) -> list[Remembered]:
         """Delete what nobody has said anything about since that time. What a person set (`profile`) stays."""

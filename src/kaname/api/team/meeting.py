@@ -38,11 +38,15 @@ class Meeting:
     """
 
     def __init__(self, name: str, agents: Mapping[str, Any] | list[Any], people: Mapping[str, Right]) -> None:
-        self.agents = dict(agents) if isinstance(agents, Mapping) else {agent.name: agent for agent in agents}
+        listed = list(agents.values()) if isinstance(agents, Mapping) else list(agents)
+        self.agents = {agent.name: agent for agent in listed}
         self.people, self.session = dict(people), SharedSession(name)
-        if not self.agents or len({id(agent.journal) for agent in self.agents.values()}) != 1:
+        if not listed or len(self.agents) != len(listed) or len({id(agent.journal) for agent in self.agents.values()}) != 1:
             raise ConfigError(
-                notice("meeting.agents", "a meeting has agents that share one journal: Agent(…, journal=journal)")
+                notice(
+                    "meeting.agents",
+                    "a meeting has agents of different names that share one journal: Agent(…, name=…, journal=…)",
+                )
             )
         for person, right in people.items():
             if right not in _RIGHTS or not person:
@@ -58,13 +62,15 @@ class Meeting:
     def speak(self, person: str, text: str, *, to: str = "", **options: Any) -> Run[Any]:
         """Speak, and have an agent answer. Who speaks while another is being answered waits for their turn."""
         self._check(person, "speak")
-        run: Run[Any] = self._agent(to).run(f"{person}: {text}", session_id=self.session, user_id=person, **options)
+        told = text.replace("\n", "\n  ")  # a line that begins with another's name is still this person's
+        run: Run[Any] = self._agent(to).run(f"{person}: {told}", session_id=self.session, user_id=person, **options)
         return run
 
     async def questions(self) -> dict[str, dict[str, str]]:
         """What waits for somebody's answer: by run, the keys and what is asked."""
         waiting = await self.journal.runs(session=self.session, status="waiting")
-        return {card.run_id: dict((await self._agent(card.agent).result(card.run_id)).questions) for card in waiting}
+        asked = {card.run_id: (await self._agent(card.agent).result(card.run_id)).questions for card in waiting}
+        return {run: {key: question.prompt for key, question in keys.items()} for run, keys in asked.items()}
 
     async def answer(self, person: str, run_id: str, answers: Mapping[str, Any], **options: Any) -> Any:
         """Answer what a run of this meeting asks. Who did so is recorded with it."""
@@ -75,11 +81,10 @@ class Meeting:
         return await self._agent(cards[0].agent).resume(run_id, answers, by=person, **options)
 
     async def follow(self, person: str, after: int = 0, *, wait: bool = True) -> AsyncIterator[Shown]:
-        """All that happens in the meeting, in the order in which it was recorded, from any process."""
+        """All that happens in the meeting, in the order in which it was recorded, from any process. A fact may be several
+        chunks of one place: to go on after it, take them all."""
         self._check(person, "read")
-        known = (
-            {card.run_id: card.user for card in await self.journal.runs(session=self.session, limit=1_000_000)} if after else {}
-        )
+        known = await self._runs() if after else {}
         async for place, event in self.journal.changes(after, wait=wait):
             body = event.body
             if isinstance(body, Opened):
@@ -90,6 +95,16 @@ class Meeting:
             if event.run_id in known:
                 for chunk in chunks_of(event):
                     yield Shown(place, event.run_id, known[event.run_id], chunk)
+
+    async def _runs(self) -> dict[str, str]:
+        """Those of the meeting, with their children, and whose message they answer."""
+        known: dict[str, str] = {}
+        for card in reversed(await self.journal.runs(limit=1_000_000)):  # parents are opened before their children
+            if card.session == self.session:
+                known[card.run_id] = card.user
+            elif card.parent in known:
+                known[card.run_id] = known[card.parent]
+        return known
 
     async def record(self) -> Session | None:
         """The meeting as a session, to be exported or deleted with `Sessions`; none if nobody has spoken yet."""

@@ -44,7 +44,9 @@ def choose(task: str, roles: Mapping[str, Role], needs: str = "") -> Choice:
     may = f"it may {needs}" if needs else ""
     if len(allowed) == 1 and needs:
         return Choice(best, f"nobody else may {needs}", shared)
-    if not scores[best] or list(scores.values()).count(scores[best]) > 1:
+    if not scores[best]:
+        return Choice("", "the task fits nobody's role: say who", shared)
+    if list(scores.values()).count(scores[best]) > 1:
         equal = [name for name, score in scores.items() if score == scores[best]]
         return Choice("", f"the task fits {', '.join(equal)} alike: say who", shared)
     good = f"it is good at {', '.join(shared[best])}"
@@ -53,9 +55,13 @@ def choose(task: str, roles: Mapping[str, Role], needs: str = "") -> Choice:
 
 def check_roles(roles: Mapping[str, Role], names: list[str]) -> None:
     for name, role in roles.items():
-        if name not in names or not isinstance(role, Role):
+        right = isinstance(role, Role) and isinstance(role.good_at, str) and isinstance(role.may, tuple | list)
+        if name not in names or not right:
             raise ConfigError(
                 notice(
-                    "team.role", "roles are by the names of members, each a Role: {names}; not {name!r}", names=names, name=name
+                    "team.role",
+                    "roles are by the names of members ({names}), each a Role('words', may=('right',)): not {name!r}",
+                    names=names,
+                    name=name,
                 )
             )

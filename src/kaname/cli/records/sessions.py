@@ -12,12 +12,12 @@ from ...api.memory.look_back import Said
 from ...api.memory.sessions import Session, Sessions
 from ...core.errors import ConfigError
 from ...journals.default import choose, default_path
-from ..agent import journal_for
+from ..agent import agent_name, journal_for
 from ..main import DONE, FAILED
 from ..messages import say
 from ..run import told_status
-from ..terminal.questions import somebody_is_there, yes
-from ..terminal.screen import Screen, columns, cut, padded
+from ..terminal.questions import confirmed
+from ..terminal.screen import Screen, columns, cut, padded, width
 from ..terminal.signals import to_the_end
 
 _LONG = 300
@@ -39,15 +39,15 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
     words = " ".join(given.what)
     try:
         if given.action == "list":
-            return _list(await sessions.all(agent=given.agent or "", user=given.user, limit=given.number), given, screen)
+            return _list(await sessions.all(agent=agent_name(given), user=given.user, limit=given.number), given, screen)
         if not words:
             raise ConfigError(
                 say(f"sessions {given.action}: say which one", f"sessions {given.action}: 会話を指定してください")
             )
         if given.action == "search":
-            return _found(await sessions.search(words, agent=given.agent or "", user=given.user), screen, given)
+            return _found(await sessions.search(words, agent=agent_name(given), user=given.user), screen, given)
         named = given.what[0] if given.action == "rename" else words
-        session = await sessions.get(named, agent=given.agent or "", user=given.user)
+        session = await sessions.get(named, agent=agent_name(given), user=given.user)
         return await _act(given, sessions, session, screen)
     finally:
         await journal.close()
@@ -67,7 +67,7 @@ async def _act(given: argparse.Namespace, sessions: Sessions, session: Session, 
         asked = say(
             f"delete {session.id} with its {count} runs for good?", f"{session.id} と {count} 件の実行を完全に削除しますか?"
         )
-        if somebody_is_there() and not given.yes and not yes(asked, screen, by_default=False):
+        if not given.yes and not confirmed(asked, screen):
             return FAILED
         await sessions.delete(session)
         screen.note(say(f"deleted {session.id} ({count} runs)", f"{session.id} を削除しました ({count} 件)"))
@@ -90,13 +90,16 @@ def _list(sessions: list[Session], given: argparse.Namespace, screen: Screen) ->
             f"{padded(cut(one.id, 22), 22)}  {_time(one.updated)}  {len(one.runs):>5}  {padded(told_status(one.status), 11)} "
         )
         left += f"{padded(cut(whose, 20), 20)} "
-        room = columns() - len(left) - 1
+        room = columns() - width(left) - 1
         screen.say(left + (cut(one.title, room) if room > 8 else ""))
     return DONE
 
 
 def _found(found: Sequence[tuple[Session, Sequence[Said]]], screen: Screen, given: argparse.Namespace) -> int:
-    for session, places in found[: given.number]:
+    for session, places in found[: given.number] if given.json else ():
+        said = [{"time": one.time, "run": one.run_id, "text": one.text} for one in places]
+        screen.say(json.dumps({**session.as_json(), "said": said}, ensure_ascii=False))
+    for session, places in () if given.json else found[: given.number]:
         screen.raw(screen.coloured(screen.safe(session.id), "cyan", screen.out) + f"  {screen.safe(session.title)}\n")
         for one in places:
             _say(one, screen, "    ")

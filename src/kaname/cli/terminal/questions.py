@@ -13,7 +13,7 @@ from ...core.errors import InvalidState
 from ...core.events import Asked
 from ...core.values import read_json
 from ...kernel.effects import in_doubt_answer
-from ..messages import translated
+from ..messages import say, translated
 from .screen import Screen
 
 
@@ -68,6 +68,19 @@ def yes(prompt: str, screen: Screen, *, by_default: bool = True) -> bool:
     """`by_default`: what Enter alone means."""
     answer = typed(prompt if by_default else f"{prompt} [y/N] ", screen, "")
     return answer is not None and answer.lower() in ("y", "yes", "はい", *([""] if by_default else []))
+
+
+def confirmed(asked: str, screen: Screen) -> bool:
+    """Before something is deleted for good: a person says yes, or whoever wrote the command said it with -y."""
+    if somebody_is_there():
+        return yes(asked, screen, by_default=False)
+    screen.note(
+        say(
+            "nothing was deleted: nobody is there to be asked; -y does without",
+            "削除していません。確認できないので -y が必要です",
+        )
+    )
+    return False
 
 
 def ask_the_user(result: Result, screen: Screen) -> dict[str, Any]:
