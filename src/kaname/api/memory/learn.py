@@ -45,13 +45,15 @@ For example, from "Can you book Friday? I never eat fish, and Mia has a new numb
 
 
 class Fact(BaseModel):
-    text: str = Field(description="one short sentence")
+    """The bounds are for models whose output is held to the schema: small ones do not come to an end by themselves."""
+
+    text: str = Field(description="one short sentence", json_schema_extra={"maxLength": 200})
     kind: str = Field("fact", description="fact, preference or decision")
     replaces: int = Field(0, description="the number of the known fact that no longer holds, or 0")
 
 
 class Facts(BaseModel):
-    facts: list[Fact]
+    facts: list[Fact] = Field(json_schema_extra={"maxItems": 6})
 
 
 class Learning:
