@@ -427,3 +427,15 @@ async def test_what_a_child_said_before_its_question_is_not_shown_again(tmp_path
     assert (await run).output == "done"
     assert [chunk.type for chunk in shown if chunk.type in ("tool_call", "tool_response")] == ["tool_response"]
     assert "received" not in [chunk.data.get("status") for chunk in shown]
+
+
+@pytest.mark.requirement("D18")
+def test_an_agent_with_a_type_transfers_to_none_without():
+    class Answer(BaseModel):
+        total: int
+
+    plain, typed = Agent(ScriptedModel([]), name="plain"), Agent(ScriptedModel([]), name="typed", output=Answer)
+    with pytest.raises(ConfigError, match="plain would answer in its place without one"):
+        Agent(ScriptedModel([]), name="lead", output=Answer, team=[plain, typed])
+    assert Agent(ScriptedModel([]), name="lead", output=Answer, team=[typed]).team
+    assert Agent(ScriptedModel([]), name="lead", output=Answer, team=Team((plain,), transfer=False)).team

@@ -100,6 +100,10 @@ def as_team(given: Team | Iterable[Any], owner: str) -> Team:
 def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     """Give an agent its team, and the tools to hand work to it."""
     agent.team = team = as_team(given.members(agent) if isinstance(given, Named) else given, agent.name)
+    untyped = [one.name for one in team.members if getattr(one.recipe.strategy, "output", None) is None]
+    if team.transfer and untyped and getattr(agent.recipe.strategy, "output", None) is not None:
+        told = f"{agent.name} answers with a type, and {', '.join(untyped)} would answer in its place without one"
+        raise ConfigError(f"{told}: give them the same output=…, or Team(…, transfer=False)")
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
     agent.recipe = agent.recipe.altered(team=Reachable(agent))
