@@ -195,6 +195,29 @@ async def test_a_summary_is_shorter_than_what_it_stands_for():
     assert len(result.state.messages[0].text) < 3_000
 
 
+async def test_a_first_message_that_is_too_long_does_not_take_all_others_along():
+    summaries = Summaries()
+    before = Agent(noting([], "fine"), journal="memory")
+    for said in ["start " * 4_000, *[f"{number} {LONG}" for number in range(20)]]:
+        await before.run(said, session_id="s")
+    after = Agent(noting([], "fine"), context=Compact(2_000, 600, model=summaries), journal=before.journal)
+    await after.run("and now?", session_id="s")
+    assert max(len(asked) for asked in summaries.asked) < 12_000
+
+
+async def test_a_japanese_summary_is_cut_to_half_as_well():
+    class Chatty:
+        name = "chatty"
+
+        async def reply(self, request, emit):
+            return ModelReply(assistant("話は長く続きます。" * 900))
+
+    agent = Agent(noting([], "はい"), context=Compact(1_000, 300, model=Chatty()), journal="memory")
+    for _ in range(6):
+        result = await agent.run("今日は天気がよいので、散歩に行きました。" * 15, session_id="s")
+    assert len(result.state.messages[0].text) < 1_000
+
+
 async def test_instructions_and_memories_stay_whatever_the_order_of_the_parts(tmp_path):
     for order in (1, -1):
         seen = []

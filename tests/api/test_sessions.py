@@ -64,6 +64,7 @@ async def test_sessions_are_searched_in_what_was_said(journal):
     assert [(session.id, session.user) for session, _ in found] == [("a", "ken")]
     assert found[0][1][0].text in ("They make honey.", "You said They make honey.")
     assert [session.id for session, _ in await Sessions(journal).search("蜂について")] == ["b"]
+    assert [session.id for session, _ in await Sessions(journal).search("蜂")] == ["b"]
     assert await Sessions(journal).search("zeppelin") == []
 
 

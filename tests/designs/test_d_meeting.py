@@ -1,10 +1,11 @@
 """Working together: several people and agents in one session with rights, and roles that decide who gets a task."""
 
 import asyncio
+import json
 
 import pytest
 
-from kaname import Agent, Approve, ConfigError, Meeting, NotAllowed, Role, ScriptedModel, Sessions, Team, call, tool
+from kaname import Agent, Approve, ConfigError, Meeting, Memory, NotAllowed, Role, ScriptedModel, Sessions, Team, call, tool
 from kaname.api.team.roles import choose
 
 PAID = []
@@ -166,3 +167,20 @@ def test_meetings_and_roles_that_cannot_be_meant_are_told(tmp_path):
         Meeting("m", [clerk], {"ken": "dance"})
     with pytest.raises(ConfigError, match="each a Role"):
         Agent(ScriptedModel([]), name="lead", team=Team((clerk,), roles={"clerk": Role("sums", may="publish")}))
+
+
+@pytest.mark.requirement("D15")
+async def test_what_is_learnt_of_a_person_is_not_in_the_stream(tmp_path):
+    def write(request):
+        return '{"facts": [{"text": "Ken earns SECRET2."}]}'
+
+    memory = Memory(tmp_path / "memory", model=ScriptedModel(write))
+    memory.of("ken").add("Ken's salary is SECRET1.")
+    clerk = Agent(ScriptedModel(lambda request: "noted"), name="clerk", context=memory, journal=tmp_path / "j.db")
+    room = Meeting("pay", [clerk], {"ken": "speak", "bob": "read"})
+    async with clerk:
+        await room.speak("ken", "My salary was raised.")
+    for after in (0, 1):
+        shown = [one async for one in room.follow("bob", after, wait=False)]
+        assert shown
+        assert "SECRET" not in json.dumps([one.chunk for one in shown])

@@ -16,12 +16,12 @@ class SharedSession(str):
 
 
 def check_ids(**ids: str | None) -> None:
+    for name, value in ids.items():
+        if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
+            raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
     if (session := ids.get("session_id")) and session.startswith(SHARED) and not isinstance(session, SharedSession):
         raise ConfigError(
             notice(
                 "session.not_shared", "a session_id that begins with {shared} is a shared one: SharedSession(…)", shared=SHARED
             )
         )
-    for name, value in ids.items():
-        if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
-            raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")

@@ -11,11 +11,12 @@ from itertools import accumulate
 from typing import Any
 
 from ...context.window import steps_from_end, tokens_of
-from ...core.errors import ConfigError, ModelError
+from ...core.errors import ConfigError, JournalError, ModelError, Signal
 from ...core.messages import Media, Message, ToolCall, ToolResult, Usage, user
 from ...core.notices import notice
 from ...core.values import plain_text, shorten
 from ...kernel.beside import ask_beside
+from ...kernel.boundary import Failure, attempt
 from ...kernel.ports import Model
 from ...kernel.view import RunView
 from ...models.registry import resolve
@@ -64,10 +65,9 @@ class Compact:
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
         while upto := self._upto(view):
             before = len(view.state.history)
-            try:
-                await view.compact(upto, lambda old: self._summary(old, view))
-            except ModelError as problem:  # the conversation is as long as it was; whoever is asked next says if it is too long
-                told = notice("warning.compact", "the conversation could not be summed up: {problem}", problem=problem)
+            made = await attempt(view.compact, upto, lambda old: self._summary(old, view), passing=(Signal, JournalError))
+            if isinstance(made, Failure):  # the conversation is as long as it was; who is asked next says if it is too long
+                told = notice("warning.compact", "the conversation could not be summed up: {problem}", problem=str(made))
                 await view.warn("compact", told)
                 break
             messages = [*messages[: len(messages) - before], *view.state.history]
@@ -83,17 +83,18 @@ class Compact:
         upto_here = list(accumulate(sizes, initial=0))
         places = [place for place in reversed(list(steps_from_end(messages, 0))) if place not in (0, turn + 1)]
         kept = [place for place in places if upto_here[-1] - upto_here[place] <= self._keep][:1] or places[-1:]
-        sent = [place for place in places if upto_here[place] <= self._tokens and place > 1]
-        upto = min(*kept, sent[-1]) if kept and sent else next(iter(kept), 0)
-        return upto if upto > 1 else 0  # one message is as short as its summary
+        ends = [place for place in places if place > 1]  # one message is as short as its summary
+        sent = [place for place in ends if upto_here[place] <= self._tokens] or ends[:1]
+        return min(*kept, sent[-1]) if kept and sent else 0
 
     async def _summary(self, old: Sequence[Message], view: RunView) -> tuple[str, Usage]:
         asked = user(_ASKED.format(conversation="\n".join([line for message in old for line in told(message)])))
         reply = await ask_beside((asked,), view, self._model)
         if not reply.message.text.strip():
             raise ModelError(notice("compact.empty", "the summary was empty"), model=reply.model)
-        longest = max(_SHORTEST, sum([tokens_of(message) for message in old]) * 2)  # characters: half of it or less
-        return f"{_HEAD}\n{shorten(reply.message.text.strip(), longest)}", reply.usage
+        text, most = reply.message.text.strip(), sum([tokens_of(message) for message in old]) // 2
+        longest = max(_SHORTEST, len(text) * most // tokens_of(user(text)))  # characters: half of what it stands for, or less
+        return f"{_HEAD}\n{shorten(text, longest)}", reply.usage
 
 
 def told(message: Message, longest: int = _LONGEST) -> list[str]:

@@ -16,6 +16,7 @@ from ...tools.search.embed import Embeddings
 from .store import Memories, Remembered
 
 Owner = tuple[Literal["user", "agent", "project"], str]
+LEARNING = "memory"  # the agent that writes down what is learnt, and the end of its runs' ids
 _OPEN = 32  # at once
 _A_DAY = len("2026-03-01")
 
@@ -66,7 +67,7 @@ def moment(text: str) -> float | None:
     try:
         when = datetime.fromisoformat(text.strip())
         return (when + timedelta(days=1) if len(text.strip()) == _A_DAY else when).astimezone().timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ConfigError(notice("memory.date", "a date is written 2026-03-01, not {text_!r}", text_=text)) from None
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from logging import getLogger
 
 from pydantic import BaseModel, Field
 
-from ...core.errors import ModelError
-from ...core.messages import user
+from ...core.errors import JournalError
+from ...core.messages import ToolResult, user
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import shorten
+from ...kernel.boundary import Failure, attempt
 from ...kernel.load import load
 from ...kernel.offload import off_loop
 from ...kernel.ports import Journal, Model
@@ -21,15 +23,14 @@ from ..open_run import Beginnings, Recent
 from ..recipe import describe, recipe_of
 from ..result import Result, result_of
 from ..run import Run
-from .files import MemoryFiles
-from .rules import statement
+from .files import LEARNING, MemoryFiles
+from .rules import statements
 from .store import Memories
 
-NAME = "memory"
 _LOOKED_AT, _ALL = 200, 1_000_000  # runs
 _SIMILAR = 10  # memories that a new fact may replace
 _LONGEST = 2_000  # characters of one message
-_TRIES = 3
+_TRIES, _A_WHILE, _GIVEN_UP = 3, 600.0, 86_400.0  # processes that died of it; seconds
 _MOST = 20  # facts of one run
 _KINDS = ("fact", "preference", "decision")
 _INSTRUCTIONS = """\
@@ -66,19 +67,33 @@ class Learning:
         store = await off_loop(self._files.of, user)
         cards = await self._journal.runs(agent=agent, user=user, limit=_ALL if everything else _LOOKED_AT)
         since = 0.0 if everything else store.since - 60
-        said = [one for one in cards if one.agent != NAME and not one.parent and one.created >= since]
-        ended = [one for one in said if one.status not in UNDER_WAY]
+        ended = [one for one in cards if one.status not in UNDER_WAY and not one.parent and one.created >= since]
         known = await off_loop(store.learned, [one.run_id for one in ended])
         new = [one for one in reversed(ended) if one.run_id not in known]  # the oldest first: what came later replaces
+        done = 0
         for card in new:
-            try:
-                await self._look_through(store, card)
-            except ModelError as problem:  # tried again after the next run, a few times
-                getLogger("kaname").warning("nothing was learnt from run %s: %s", card.run_id, problem)
-                if (await load(self._journal, f"{card.run_id}.{NAME}")).attempt < _TRIES:
+            if self._model is not None and (wait := await self._given_up(card)) is not None:
+                if wait:
+                    continue
+            else:
+                outcome = await attempt(self._look_through, store, card, passing=(JournalError,))
+                if isinstance(outcome, Failure):  # tried again after another run
+                    getLogger("kaname").warning("nothing was learnt from run %s: %s", card.run_id, outcome)
                     continue
             await off_loop(store.mark_learned, card.run_id)
-        return len(new)
+            done += 1
+        return done
+
+    async def _given_up(self, card: RunInfo) -> bool | None:
+        """Whether to wait before the model is asked again (`True`), or not to ask it any more (`False`): after three processes
+        that died of it, or a day; `None` if it can be asked now."""
+        if not await self._journal.runs(run_id=f"{card.run_id}.{LEARNING}", limit=1):
+            return None
+        before, now = await load(self._journal, f"{card.run_id}.{LEARNING}"), time.time()
+        if (before.stop is None and before.attempt >= _TRIES) or now - card.created > _GIVEN_UP:
+            return False
+        failed = before.stop is not None and before.stop.kind == "failed"
+        return True if failed and before.attempt > 1 and now - before.time < _A_WHILE else None
 
     async def _look_through(self, store: Memories, card: RunInfo) -> None:
         turn = (await load(self._journal, card.run_id)).turn
@@ -86,8 +101,9 @@ class Learning:
             return
         keep = partial(store.add, said=card.created, run=card.run_id)
         if self._model is None:
-            if told := statement(turn[0].text):
-                await off_loop(partial(keep, told[:_LONGEST], "said"))
+            forgetting = any(isinstance(part, ToolResult) and part.name == "forget" for one in turn for part in one.parts)
+            for told in () if forgetting else statements(turn[0].text):  # "forget that my PIN is …" is not to be kept
+                await off_loop(partial(keep, told, "said"))
             return
         similar = await off_loop(store.search, turn[0].text, _SIMILAR)
         known = {one.memory.id: one.memory.text for one in similar if one.memory.kind != "profile"}
@@ -101,9 +117,9 @@ class Learning:
         run's child: who deletes the one deletes both."""
         listed = "\n".join([f"{number}: {text}" for number, text in known.items()]) or "(none)"
         asked = user(f"Known facts:\n{listed}\n\nThe user said:\n{shorten(said, _LONGEST)}")
-        output, run_id = Output(Facts), f"{card.run_id}.{NAME}"
-        recipe = recipe_of(NAME, self._model, ToolRegistry(), None, output, (), None, _INSTRUCTIONS, (), {})
+        output, run_id = Output(Facts), f"{card.run_id}.{LEARNING}"
+        recipe = recipe_of(LEARNING, self._model, ToolRegistry(), None, output, (), None, _INSTRUCTIONS, (), {})
         beginnings = Beginnings(recipe, self._journal, (), partial(describe, recipe), Recent())
-        begin = partial(beginnings.either, run_id, asked, "", card.user, {}, False, parent=(card.run_id, NAME))
+        begin = partial(beginnings.either, run_id, asked, "", card.user, {}, False, parent=(card.run_id, LEARNING))
         result: Result[Facts] = await Run(run_id, begin, lambda run, state: result_of(run, state, output.typed), self._journal)
         return result.output.facts if isinstance(result.output, Facts) else []

@@ -67,7 +67,8 @@ async def look_back(query: str, context: ToolContext) -> dict[str, Any]:
 def found(query: str, texts: Sequence[str], most: int = _MOST) -> list[int]:
     """The places of the texts that share the most with the question, the rare words counting more."""
     wanted = query_terms(query)
-    held = [Counter(terms(text)) for text in texts]
+    letters = [term for term in wanted if len(term) == 1]  # a single kanji stands in no pair alone
+    held = [Counter([*terms(text), *[letter for letter in letters if letter in text]]) for text in texts]
     known = {term: sum([term in one for one in held]) for term in wanted}
     weights = {term: math.log(1 + len(texts) / count) for term, count in known.items() if count}
     scores = {

@@ -89,7 +89,7 @@ class ProjectContext:
         return shorten(_text(path), _LONGEST)
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
-        said = await view.recall(f"project:{view.agent.name}:{self.folder.name}", lambda: off_loop(self.told), turn=True)
+        said = await view.recall(f"project:{view.agent.name}:{place_of(self, view)}", lambda: off_loop(self.told), turn=True)
         if not said:
             return messages
         head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
@@ -102,6 +102,11 @@ class ProjectContext:
         return "\n\n".join([part for part in (self.guide(), skills) if part])
 
 
+def place_of(part: Any, view: RunView) -> int:
+    """Which of an agent's parts of the context it is: what tells two of a kind apart in the record."""
+    return next((place for place, one in enumerate(view.agent.context) if one is part), 0)
+
+
 def _skill(path: Path) -> Skill:
     """Its head is YAML between two lines of dashes: `name`, `description`. What is no YAML is read line by line."""
     import yaml
@@ -110,8 +115,9 @@ def _skill(path: Path) -> Skill:
     head = text.split("\n---", 1)[0].removeprefix("---") if text.startswith("---") else ""
     try:
         told = yaml.safe_load(head)
-    except yaml.YAMLError:  # `description: use it: when needed`
-        told = {name.strip(): value for name, _, value in [line.partition(":") for line in head.splitlines()]}
+    except (yaml.YAMLError, ValueError, RecursionError):  # `description: use it: when needed`
+        lines = [line.partition(":") for line in head.splitlines()]
+        told = {name.strip(): value.strip().strip("\"'") for name, _, value in lines}
     told = told if isinstance(told, dict) else {}
     name = " ".join(str(told.get("name") or path.parent.name).split())[:_NAMED]
     return Skill(name, " ".join(str(told.get("description") or "").split())[:_DESCRIBED], path.parent)

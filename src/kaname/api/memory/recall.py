@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...context.window import tokens_of
-from ...core.errors import AgentError, ConfigError
+from ...core.errors import ConfigError
 from ...core.messages import Message, user
 from ...core.notices import notice
 from ...core.values import plain_text
+from ...kernel.boundary import Failure, attempt
 from ...kernel.offload import off_loop
 from ...kernel.ports import Model
 from ...kernel.scope import Scope
@@ -22,6 +23,7 @@ from ...kernel.view import RunView
 from ...models.registry import resolve
 from ...tools.search.embed import EmbeddedModel, Embeddings, embeddings_for
 from .files import MemoryFiles, day
+from .project import place_of
 from .store import Recalled
 from .tools import tools_of
 
@@ -68,18 +70,17 @@ class Memory(MemoryFiles):
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
         state, agent = view.state, view.agent.name
         said = state.messages[state.turn_start].text if state.turn_start < len(state.messages) else ""
-        name, trouble = f"memory:{agent}:{self.folder.name}", list[AgentError]()
+        trouble: list[Failure] = []
 
-        async def fetch() -> list[str]:
-            try:
-                return await off_loop(self.lines, said, state.user, agent)  # type: ignore[no-any-return]
-            except AgentError as problem:  # an answer without memory is better than none
-                trouble.append(problem)
-                return []
+        async def fetch() -> Any:
+            found = await attempt(off_loop, self.lines, said, state.user, agent, passing=())
+            if isinstance(found, Failure):  # an answer without memory is better than none
+                trouble.append(found)
+            return [] if trouble else found
 
-        lines = await view.recall(name, fetch, turn=True)
+        lines = await view.recall(f"memory:{agent}:{place_of(self, view)}", fetch, turn=True)
         for problem in trouble:
-            told = notice("warning.memory", "nothing could be recalled: {problem}", problem=problem)
+            told = notice("warning.memory", "nothing could be recalled: {problem}", problem=str(problem))
             await view.warn("memory", told)
         if not lines:
             return messages

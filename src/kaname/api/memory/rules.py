@@ -13,11 +13,18 @@ _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
 _QUESTION = re.compile(r"[?？]\s*$|(?:です|ます|でしょう|ました|ません)か[。.]?\s*$")
 _THANKS = re.compile(r"^(?:thanks\b|thank you\b|ありがとう|助かり)", re.I)
 _FEWEST = 2  # words that say something
+_TOGETHER, _LONGEST = 200, 1_000  # characters
 
 
-def statement(text: str) -> str:
-    """The sentences that tell something, and not those that only ask or thank; nothing, if there are none."""
+def statements(text: str) -> list[str]:
+    """The sentences that tell something, and not those that only ask or thank: a few of them a memory, so that each is found by
+    what it says."""
     sentences = [one.strip() for one in _SENTENCE.split(text)]
-    told = [one for one in sentences if one and not _QUESTION.search(one) and not _THANKS.search(one)]
-    whole = " ".join(told)
-    return whole if len(query_terms(whole)) >= _FEWEST else ""
+    told = [one[:_LONGEST] for one in sentences if one and not _QUESTION.search(one) and not _THANKS.search(one)]
+    kept: list[str] = []
+    for sentence in told:
+        if kept and len(kept[-1]) + len(sentence) < _TOGETHER:
+            kept[-1] += f" {sentence}"
+        else:
+            kept.append(sentence)
+    return [one for one in kept if len(query_terms(one)) >= _FEWEST]

@@ -25,6 +25,7 @@ KINDS = ("fact", "preference", "decision", "said", "profile")
 _LONGEST = 2_000  # characters
 _LATEST = 32_503_680_000.0  # the year 3000
 _TRIES, _PAUSE = 10, 0.1  # seconds
+_HUGE = 1 << 63
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS memories (id INTEGER PRIMARY KEY AUTOINCREMENT, chain INTEGER, text TEXT, kind TEXT, "
     "about TEXT, said REAL, ended REAL, run TEXT, same TEXT)",
@@ -104,8 +105,11 @@ class Memories(Index):
             old = self._current(replaces) if replaces else None
             if old is None and about:
                 old = self._one("about = ? AND ended = 0 AND (kind = 'profile') = ?", about, kind == "profile")
-            if known is not None:
-                return self._joined(known, old, about, when)
+            if old is not None and (old.kind == "profile") != (kind == "profile"):
+                old = None
+            if known is not None and (not about or known.about in ("", about)):
+                self._db.execute("UPDATE memories SET about = ? WHERE id = ?", (about or known.about, known.id))
+                return self._said_again(known, old, when)
             ended = old.said if old is not None and old.said > when else 0.0  # older news than what is known
             made = self._db.execute(
                 "INSERT INTO memories (chain, text, kind, about, said, ended, run, same) VALUES (0, ?, ?, ?, ?, ?, ?, ?)",
@@ -118,13 +122,12 @@ class Memories(Index):
             self._insert(_row(number), [Chunk(text, "", "")], vectors)
             return self._numbered(number)
 
-    def _joined(self, known: Remembered, old: Remembered | None, about: str, when: float) -> Remembered:
-        """What is known already, and now takes the place of another."""
-        if about:
-            self._db.execute("UPDATE memories SET about = ? WHERE id = ?", (about, known.id))
-        if old is not None and old.chain != known.chain:
-            self._db.execute("UPDATE memories SET ended = ? WHERE id = ?", (when, old.id))
+    def _said_again(self, known: Remembered, old: Remembered | None, when: float) -> Remembered:
+        """What is known already holds from the last time that it was said, and may take the place of another."""
+        if when > known.said:
             self._db.execute("UPDATE memories SET said = ? WHERE id = ?", (when, known.id))
+        if old is not None and old.chain != known.chain and when >= old.said:
+            self._db.execute("UPDATE memories SET ended = ? WHERE id = ?", (when, old.id))
             self._db.execute("UPDATE memories SET chain = ? WHERE chain = ?", (old.chain, known.chain))
         return self._numbered(known.id)
 
@@ -248,7 +251,7 @@ class Memories(Index):
         return self._many("chain = ?", self._numbered(number).chain)[-1]
 
     def _numbered(self, number: int) -> Remembered:
-        if (found := self._one("id = ?", number)) is None:
+        if not 0 < number < _HUGE or (found := self._one("id = ?", number)) is None:
             raise ConfigError(notice("memory.unknown", "there is no memory {number}", number=number))
         return found
 

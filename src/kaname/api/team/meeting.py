@@ -11,6 +11,7 @@ from ...core.events import Opened
 from ...core.notices import notice
 from ...kernel.ports import Journal
 from ..ids import SharedSession
+from ..memory.files import LEARNING
 from ..memory.sessions import Session, Sessions
 from ..run import Run
 
@@ -38,7 +39,11 @@ class Meeting:
     """
 
     def __init__(self, name: str, agents: Mapping[str, Any] | list[Any], people: Mapping[str, Right]) -> None:
-        listed = list(agents.values()) if isinstance(agents, Mapping) else list(agents)
+        listed = (
+            list(agents.values()) if isinstance(agents, Mapping) else list(agents) if isinstance(agents, list | tuple) else []
+        )
+        if not all(hasattr(agent, "recipe") for agent in listed) or not isinstance(people, Mapping):
+            raise ConfigError(notice("meeting.form", "a meeting has a list of agents, and people with their rights in a dict"))
         self.agents = {agent.name: agent for agent in listed}
         self.people, self.session = dict(people), SharedSession(name)
         if not listed or len(self.agents) != len(listed) or len({id(agent.journal) for agent in self.agents.values()}) != 1:
@@ -49,7 +54,7 @@ class Meeting:
                 )
             )
         for person, right in people.items():
-            if right not in _RIGHTS or not person:
+            if right not in _RIGHTS or not person or not isinstance(person, str):
                 raise ConfigError(
                     notice("meeting.right", "{person!r} may read, speak or approve, not {right!r}", person=person, right=right)
                 )
@@ -62,7 +67,7 @@ class Meeting:
     def speak(self, person: str, text: str, *, to: str = "", **options: Any) -> Run[Any]:
         """Speak, and have an agent answer. Who speaks while another is being answered waits for their turn."""
         self._check(person, "speak")
-        told = text.replace("\n", "\n  ")  # a line that begins with another's name is still this person's
+        told = "\n  ".join(str(text).splitlines())  # a line that begins with another's name is still this person's
         run: Run[Any] = self._agent(to).run(f"{person}: {told}", session_id=self.session, user_id=person, **options)
         return run
 
@@ -90,7 +95,7 @@ class Meeting:
             if isinstance(body, Opened):
                 if body.session == self.session:
                     known[event.run_id] = body.user
-                elif body.parent is not None and body.parent[0] in known:
+                elif body.parent is not None and body.parent[0] in known and body.parent[1] != LEARNING:
                     known[event.run_id] = known[body.parent[0]]
             if event.run_id in known:
                 for chunk in chunks_of(event):
@@ -102,7 +107,7 @@ class Meeting:
         for card in reversed(await self.journal.runs(limit=1_000_000)):  # parents are opened before their children
             if card.session == self.session:
                 known[card.run_id] = card.user
-            elif card.parent in known:
+            elif card.parent in known and card.run_id != f"{card.parent}.{LEARNING}":
                 known[card.run_id] = known[card.parent]
         return known
 

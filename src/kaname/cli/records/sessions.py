@@ -21,6 +21,7 @@ from ..terminal.screen import Screen, columns, cut, padded, width
 from ..terminal.signals import to_the_end
 
 _LONG = 300
+_WIDE = 100  # columns
 
 
 def main(given: argparse.Namespace) -> int:
@@ -82,16 +83,15 @@ def _list(sessions: list[Session], given: argparse.Namespace, screen: Screen) ->
     if not sessions:
         screen.note(say("no sessions yet: run -s NAME begins one", "まだ会話がありません。run -s 名前 で始められます"))
         return DONE
-    head = f"{padded(say('session', '会話'), 22)}  {padded(say('last used', '最終利用'), 11)}  {say('runs', '実行'):>5}  "
-    screen.note(head + f"{padded(say('status', '状態'), 11)} {padded(say('agent, user', 'エージェント、利用者'), 20)} …")
+    wide = columns() >= _WIDE
+    more = f"{padded(say('status', '状態'), 11)} {padded(say('agent, user', 'エージェント、利用者'), 20)} " if wide else ""
+    head = f"{padded(say('session', '会話'), 18)}  {padded(say('last used', '最終利用'), 11)}  "
+    screen.note(f"{head}{padded(say('runs', '実行'), 4)} {more}…")
     for one in sessions:
         whose = ", ".join([name for name in (one.agent, one.user) if name])
-        left = (
-            f"{padded(cut(one.id, 22), 22)}  {_time(one.updated)}  {len(one.runs):>5}  {padded(told_status(one.status), 11)} "
-        )
-        left += f"{padded(cut(whose, 20), 20)} "
-        room = columns() - width(left) - 1
-        screen.say(left + (cut(one.title, room) if room > 8 else ""))
+        left = f"{padded(cut(one.id, 18), 18)}  {_time(one.updated)}  {len(one.runs):>4} "
+        left += f"{padded(told_status(one.status), 11)} {padded(cut(whose, 20), 20)} " if wide else ""
+        screen.say(left + cut(one.title, max(8, columns() - width(left) - 1)))
     return DONE
 
 
