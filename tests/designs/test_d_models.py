@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kaname import Agent, CalculatorTool, DatabaseTool, ModelError, ModelReply, ModelRequest, RAGPipeline, SearchTool
+from kaname import Agent, CalculatorTool, DatabaseTool, ModelError, ModelReply, ModelRequest
 from kaname.core import errors
 from kaname.core.messages import assistant
 from kaname.models import Anthropic, LiteLLM, OpenAI
@@ -83,18 +83,14 @@ def test_what_is_heavy_is_loaded_when_it_is_first_used():
 
 @pytest.mark.requirement("D1")
 async def test_a_local_model_without_a_key(local_model, tmp_path):
-    """Calculator, database and search on offer; the question needs the right one of them. The answer appears while it is
-    written, and without the JSON around it."""
+    """Calculator and database on offer; the question needs the right one of them. The answer appears while it is written, and
+    without the JSON around it."""
     shop = sqlite3.connect(tmp_path / "shop.db")
     shop.executescript("CREATE TABLE items (name TEXT, price INTEGER); INSERT INTO items VALUES ('sencha', 2430), ('cup', 800)")
     shop.close()
-    library = RAGPipeline(tmp_path / "docs.db")
-    library.add_text("rules.md", "Members get a discount of 20 percent on tea.")
-    tools = [CalculatorTool(), DatabaseTool(tmp_path / "shop.db"), SearchTool(library, top_k=1)]
-    agent = Agent(local_model, tools, journal="memory")
+    agent = Agent(local_model, [CalculatorTool(), DatabaseTool(tmp_path / "shop.db")], journal="memory")
     seen = await chunks(agent.run("What is the price of the item named sencha in the database?"))
     await agent.close()
-    library.close()
     pieces = [chunk.data["content"] for chunk in seen if chunk.type == "delta"]
     assert "2430" in "".join(pieces).replace(",", "")
     assert len(pieces) > 2
