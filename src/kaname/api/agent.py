@@ -277,7 +277,10 @@ class Agent(Generic[OutputT]):
         """Start or resume a run inside another's tool call, on its journal: what `ToolContext.run_child` does."""
         beginning = Beginnings(recipe, journal, self.sinks, partial(self._description, recipe), Recent())
         opened_by = (parent.run_id, parent.call_id)
-        begin = partial(beginning.either, run_id, as_message(given), "", parent.user, answers, False, parent=opened_by)
+        message = as_message(given)
+        begin: Begin = partial(beginning.new, run_id, message, "", parent.user, None, parent=opened_by)
+        if not parent.first:
+            begin = partial(beginning.either, run_id, message, "", parent.user, answers, False, parent=opened_by)
         return self._run(run_id, begin, parent.deps, journal=journal)
 
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError, Suspend
 from ..core.messages import NOTHING
+from ..core.record import replace
 from ..core.state import State
 from ..core.steps import Step, Stop
 from ..kernel.ports import Journal, Recipe, StopRule, ToolContext
@@ -28,6 +29,7 @@ class Parent(NamedTuple):
     call_id: str
     deps: Any
     user: str = ""
+    first: bool = False  # the call is tried for the first time: there can be no such child yet
 
 
 class Runnable(Protocol):
@@ -52,9 +54,11 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     opened.add(child_id)
     prefix = f"{child_id}:"
     answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
-    recipe = agent.recipe.altered(stops=(*_shared_limits(scope, child_id), *agent.recipe.stops))
-    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user)
-    known = await scope.journal.runs(run_id=child_id, limit=1) if answers or context.attempt > 1 else []
+    limits = (*_shared_limits(scope, child_id), *agent.recipe.stops)
+    recipe = replace(agent.recipe, stops=limits)  # with its memo: what the model is told is the same
+    first = not answers and context.attempt == 1
+    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first)
+    known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
     run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).detach()
     try:
         shown = known[0].seq if known else 0  # in the life before
