@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import record
-from ...tools.search.tokenize import query_terms, terms
 
 
 @record
@@ -31,6 +30,8 @@ class Choice(NamedTuple):
 
 def choose(task: str, roles: Mapping[str, Role], needs: str = "") -> Choice:
     """Whoever may do it and shares the most words with the task, the rare ones counting more. No model is asked."""
+    from ...tools.search.tokenize import query_terms, terms  # its patterns take a while to be made
+
     allowed = {name: role for name, role in roles.items() if not needs or needs in role.may}
     if not allowed:
         return Choice("", f"nobody may {needs}", {})
