@@ -416,6 +416,30 @@ async def test_a_model_replaces_only_what_it_was_shown_and_never_a_profile(tmp_p
     assert len([text for text in held.values() if text.startswith("Fact")]) == 20
 
 
+async def test_a_profile_is_learnt_and_gives_way_to_what_a_person_sets(tmp_path):
+    told = iter([("short answers", "length"), ("English", "language"), ("long answers", "length")])
+
+    def write(request):
+        text, about = next(told)
+        return json.dumps({"facts": [{"text": text, "kind": "profile", "about": about}]})
+
+    agent, memory = remembering(tmp_path, model=ScriptedModel(write))
+    memory.of("ken").add("日本語", "profile", about="language")
+    async with agent:
+        for said in ("Please keep it short.", "English please.", "You may write more from now on."):
+            await agent.run(said, user_id="ken")
+    assert {one.about: one.text for one in memory.of("ken").all()} == {"language": "日本語", "length": "long answers"}
+
+
+async def test_what_nobody_has_spoken_of_is_forgotten_after_a_time(tmp_path):
+    agent, memory = remembering(tmp_path, forget_after="365d")
+    memory.of().add("Ken had a cold.", said=at("2024-01-01"))
+    memory.of().add("brief", "profile", about="style", said=at("2024-01-01"))
+    async with agent:
+        await agent.run("I keep bees on the roof.")
+    assert [one.text for one in memory.of().all()] == ["brief", "I keep bees on the roof."]
+
+
 async def test_one_run_that_cannot_be_learnt_from_holds_no_other_up(tmp_path):
     asked = []
 

@@ -32,7 +32,7 @@ _SIMILAR = 10  # memories that a new fact may replace
 _LONGEST = 2_000  # characters of one message
 _TRIES, _A_WHILE, _GIVEN_UP = 3, 600.0, 86_400.0  # processes that died of it; seconds
 _MOST = 20  # facts of one run
-_KINDS = ("fact", "preference", "decision")
+_KINDS = ("fact", "preference", "decision", "profile")
 _INSTRUCTIONS = """\
 You keep the long-term memory of an assistant. From the user's words, write down what will still be useful in later \
 conversations: facts about the user and the people and things around them, preferences, decisions, promises, dates. One short \
@@ -47,7 +47,8 @@ class Fact(BaseModel):
     """The bounds are for models whose output is held to the schema: small ones do not come to an end by themselves."""
 
     text: str = Field(description="one short sentence", json_schema_extra={"maxLength": 200})
-    kind: str = Field("fact", description="fact, preference or decision")
+    kind: str = Field("fact", description="fact, preference, decision, or profile: how the user always wants to be answered")
+    about: str = Field("", description="profile only: language, length, tone, name", json_schema_extra={"maxLength": 30})
     replaces: int = Field(0, description="the number of the known fact that no longer holds, or 0")
 
 
@@ -109,8 +110,11 @@ class Learning:
         known = {one.memory.id: one.memory.text for one in similar if one.memory.kind != "profile"}
         for fact in (await self._written(known, card, turn[0].text))[:_MOST]:
             kind, replaces = fact.kind if fact.kind in _KINDS else "fact", fact.replaces if fact.replaces in known else 0
+            if kind == "profile":
+                kind = "profile" if fact.about.strip() else "preference"
+            about = fact.about if kind == "profile" else ""
             if fact.text.strip():
-                await off_loop(partial(keep, fact.text[:_LONGEST], kind, replaces=replaces))
+                await off_loop(partial(keep, fact.text[:_LONGEST], kind, about=about, replaces=replaces))
 
     async def _written(self, known: Mapping[int, str], card: RunInfo, said: str) -> list[Fact]:
         """In a run of its own, whose id follows from the run that it is about: asked for twice, it is done once. It is that

@@ -5,12 +5,14 @@ Before a turn it looks up what fits the user's message; after a run it learns fr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from ...context.window import tokens_of
+from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.messages import Message, user
 from ...core.notices import notice
@@ -40,6 +42,7 @@ class Memory(MemoryFiles):
 
     `learn`: `rules` keeps what the user states, in his own words, and costs nothing; `model` has `model`, or the agent's own,
     write down what is worth keeping, in a run of its own after each run; `nothing` leaves it to the tools and to people.
+    `forget_after`: a time (`365d`) after which what nobody has spoken of is forgotten, except profiles.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Memory(MemoryFiles):
         model: Model | str | None = None,
         most: int = 8,
         tokens: int = 800,
+        forget_after: float | str | None = None,
         embeddings: Embeddings | str | None = None,
     ) -> None:
         learn = learn or ("rules" if model is None else "model")
@@ -62,6 +66,7 @@ class Memory(MemoryFiles):
         super().__init__(folder, embeddings)
         self._how, self._model = learn, None if model is None else resolve(model)
         self._most, self._tokens = most, tokens
+        self._forget_after = None if forget_after is None else seconds(forget_after)
 
     @cached_property
     def tools(self) -> tuple[Any, ...]:
@@ -105,12 +110,14 @@ class Memory(MemoryFiles):
         return lines
 
     async def ended(self, scope: Scope) -> None:
-        """A run is over: learn from it, and from those before it that nobody has learnt from."""
+        """A run is over: learn from it, and from those before it that nobody has learnt from. What is too old is forgotten."""
         if self._how != "nothing":
             from .learn import Learning  # pydantic is slow to load
 
             model = None if self._how == "rules" else self._model or scope.root.model
             await Learning(self, scope.journal, model).learn(scope.root.name, scope.state.user)
+        if self._forget_after is not None:
+            await off_loop(lambda: self.of(scope.state.user).forget_before(time.time() - (self._forget_after or 0.0)))
 
 
 def told(found: Recalled) -> str:

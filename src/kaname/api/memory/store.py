@@ -107,6 +107,8 @@ class Memories(Index):
                 old = self._one("about = ? AND ended = 0 AND (kind = 'profile') = ?", about, kind == "profile")
             if old is not None and (old.kind == "profile") != (kind == "profile"):
                 old = None
+            if old is not None and kind == "profile" and run and not old.run:
+                return old  # what a person has set is not changed by what is learnt
             if known is not None and (not about or known.about in ("", about)):
                 self._db.execute("UPDATE memories SET about = ? WHERE id = ?", (about or known.about, known.id))
                 return self._said_again(known, old, when)
