@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaname import Agent, Compact, ConfigError, Memory, ModelError, ScriptedModel, Window, call, cost, max_steps, tool
-from kaname.core.events import Warned
+from kaname.core.events import Compacted, Warned
 from kaname.core.messages import ModelReply, Usage, assistant
 from tests.parts import assert_valid_history
 
@@ -124,6 +124,10 @@ async def test_what_was_summed_up_can_be_looked_up():
     assert {one["who"] for one in found.output["passages"]} == {"user", "agent"}
 
 
+async def has_summary(journal, run_id):
+    return any([isinstance(event.body, Compacted) async for event in journal.read(run_id)])
+
+
 async def test_a_summary_is_the_same_after_a_crash_and_in_a_replay(tmp_path):
     summaries = Summaries()
     agent = Agent(noting([], "fine"), context=Compact(600, 300, model=summaries), journal=tmp_path / "j.db")
@@ -133,6 +137,10 @@ async def test_a_summary_is_the_same_after_a_crash_and_in_a_replay(tmp_path):
     assert asked >= 1
     (await agent.replay(result.run_id)).raise_for_difference()
     assert len(summaries.asked) == asked
+    other = Agent(noting([], "fine"), context=Compact(100_000, model=summaries), journal=agent.journal)
+    compacted = [card.run_id for card in await agent.journal.runs() if await has_summary(agent.journal, card.run_id)]
+    assert not (await other.replay(compacted[0])).same, "a part of the context that has changed is told"
+    (await agent.replay(compacted[0])).raise_for_difference()
     other_life = Agent(noting([], "fine"), context=Compact(600, 300, model=summaries), journal=tmp_path / "j.db")
     again = await other_life.run("short", session_id="s")
     assert [message.text for message in again.state.messages][:1] == [result.state.messages[0].text]

@@ -24,7 +24,7 @@ from ..core.events import (
     Stopped,
     ToolFinished,
 )
-from ..core.messages import ToolCall, ToolResult
+from ..core.messages import ToolCall, ToolResult, Usage
 from ..core.record import mutable, record
 from ..core.state import State
 from ..journals.memory import MemoryJournal
@@ -37,7 +37,7 @@ from ..models.providers.replay import ReplayModel
 from ..policies.timeout import Deadline, Timeout
 
 _SHOWN = 400
-_COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Stopped)
+_COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
 
 
 @record
@@ -161,13 +161,13 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     return [event async for event in journal.read(run)]
 
 
-def _summaries(events: Sequence[Event], replied: int) -> dict[tuple[str, int], list[str]]:
+def _summaries(events: Sequence[Event], replied: int) -> dict[tuple[str, int], list[tuple[str, Usage]]]:
     """By the numbers of the replies before which they were made."""
-    found: dict[tuple[str, int], list[str]] = {}
+    found: dict[tuple[str, int], list[tuple[str, Usage]]] = {}
     for event in events:
         replied += isinstance(event.body, ModelReplied)
         if isinstance(event.body, Compacted):
-            found.setdefault((COMPACTED, replied + 1), []).append(event.body.summary)
+            found.setdefault((COMPACTED, replied + 1), []).append((event.body.summary, event.body.usage))
     return found
 
 

@@ -96,11 +96,12 @@ class RunView:
             raise ReplayDiverged(f"{name!r} was not recalled for reply {number} when the run was recorded")
         return recorded[name, number]
 
-    def _recorded_summary(self) -> str:
+    def _recorded_summary(self) -> tuple[str, Usage]:
         made = (self._scope.recalled or {}).get((COMPACTED, self.state.replied + 1))
         if not made:
             raise ModelError("no summary was had here when the run was recorded")
-        return str(made.pop(0))
+        found: tuple[str, Usage] = made.pop(0)
+        return found
 
     async def compact(self, upto: int, summarise: Summarise) -> None:
         """Have a summary stand in the place of the first `upto` messages of the conversation. A fact: a run that is resumed or
@@ -111,7 +112,7 @@ class RunView:
         if self._scope.recalled is None:
             summary, usage = await summarise(messages[:upto])
         else:
-            summary, usage = self._recorded_summary(), Usage()
+            summary, usage = self._recorded_summary()
         await self._scope.record(Compacted(upto, summary, usage))
 
 
