@@ -36,6 +36,7 @@ async def doing(screen, model=None, **options):
 
 async def test_spinner_says_what_is_going_on(monkeypatch):
     monkeypatch.setenv("KANAME_LANG", "en")
+    monkeypatch.setenv("TERM", "xterm")
     screen = Screen(io.StringIO(), Terminal())
     assert await doing(screen) == ["thinking", 'look(item="cup")', "in the second drawer", "thinking"]
     async with screen.waiting():
