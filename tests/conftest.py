@@ -42,7 +42,15 @@ def pipeline(tmp_path):
 
 
 # Real servers, terminals, databases and processes: what `scripts/test --fast` leaves out.
-_SLOW = ("e2e", "cli", "api/test_types.py", "api/test_concurrency.py", "journals/test_damage.py", "journals/test_disk.py")
+_SLOW = (
+    "e2e",
+    "cli",
+    "api/test_types.py",
+    "api/test_memory.py",
+    "api/test_concurrency.py",
+    "journals/test_damage.py",
+    "journals/test_disk.py",
+)
 _SLOW += tuple(f"tools/test_{name}" for name in ("database", "mcp", "search", "office"))
 _SLOW += (
     "designs/test_b_",
