@@ -68,6 +68,12 @@ def test_older_news_does_not_replace_what_is_newer(store):
     assert found.before[0].text == "Ken works at Globex."
 
 
+def test_what_is_said_now_is_the_newest_although_the_clock_was_set_back(store):
+    store.add("Ken lives in Leeds.", about="home", said=at("2099-01-01"))
+    store.add("Ken lives in York.", about="home")
+    assert [one.text for one in store.all()] == ["Ken lives in York."]
+
+
 def test_what_is_said_twice_is_remembered_once(store):
     store.add("Ken likes green tea.")
     store.add("ken likes green tea")

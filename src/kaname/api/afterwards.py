@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from logging import getLogger
+from typing import Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from ..kernel.boundary import Failure, attempt
 from ..kernel.scope import Scope
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """A part of a context that wants to know of the end of a run."""
+
+    async def ended(self, scope: Scope) -> None: ...
 
 
 class Afterwards:
@@ -19,16 +27,17 @@ class Afterwards:
         self._one_by_one: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     def begin(self, scope: Scope) -> None:
-        parts = [part for part in scope.root.context if hasattr(part, "ended")]
+        context: Sequence[object] = scope.root.context
+        parts = [part for part in context if isinstance(part, Learns)]
         if parts and scope.state.stop is not None and scope.state.parent is None:
             task = asyncio.create_task(self._tell(parts, scope))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _tell(self, parts: Sequence[object], scope: Scope) -> None:
+    async def _tell(self, parts: Sequence[Learns], scope: Scope) -> None:
         async with self._one_by_one.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             for part in parts:
-                outcome = await attempt(part.ended, scope, passing=())  # type: ignore[attr-defined]
+                outcome = await attempt(part.ended, scope, passing=())
                 if isinstance(outcome, Failure):
                     getLogger("kaname").warning("%s after run %s: %s", type(part).__name__, scope.run_id, outcome)
 

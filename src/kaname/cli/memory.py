@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ..api.memory.files import MemoryFiles, as_data, day, moment
+from ..api.memory.files import MemoryFiles, Owner, as_data, day, moment
 from ..api.memory.recall import Memory
 from ..api.memory.store import Memories, Remembered
 from ..core.durations import seconds
@@ -30,8 +30,10 @@ def main(given: argparse.Namespace) -> int:
     with closing(MemoryFiles(_folder(given))) as files:
         if given.action == "learn":
             return _learn(given, files, screen)
-        owner = ("project", "") if given.project else ("agent", given.of_agent) if given.of_agent else ("user", given.user)
-        if given.action in ("list", "search", "history", "export") and not files.path(owner).exists():  # type: ignore[arg-type]
+        owner: Owner = (
+            ("project", "") if given.project else ("agent", given.of_agent) if given.of_agent else ("user", given.user)
+        )
+        if given.action in ("list", "search", "history", "export") and not files.path(owner).exists():
             screen.note(say(f"nothing is remembered yet ({files.folder})", f"まだ記憶がありません ({files.folder})"))
             return DONE if given.action in ("list", "export") else FAILED
         store = files.of(given.user, agent=given.of_agent, project=given.project)

@@ -50,6 +50,10 @@ class RunView:
         """What the program passed with `deps=…`."""
         return self._scope.deps
 
+    def place(self, part: Any) -> int:
+        """Which of the agent's parts of the context it is: what tells two of a kind apart in the record."""
+        return next((place for place, one in enumerate(self.agent.context) if one is part), 0)
+
     def now(self) -> float:
         """The run's own clock: nobody can set it."""
         return self._scope.clock()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...core.durations import seconds
 from ...core.errors import AgentError, ConfigError, nearest
@@ -54,7 +54,7 @@ class AgentConfig:
     fallback: Mapping[str, Any] | None = None
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
-    memory: str = ""
+    memory: Literal["", "rules", "model", "nothing"] = ""
     compact: int = 0
     project: bool | str = False
     providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
@@ -105,7 +105,7 @@ class AgentConfig:
         makers: dict[str, Callable[[], Any]] = {
             "project": lambda: ProjectContext(folder / (self.project if isinstance(self.project, str) else ".")),
             "compact": lambda: Compact(self.compact),
-            "memory": lambda: Memory(folder / FOLDER / "memory", learn=self.memory),  # type: ignore[arg-type]
+            "memory": lambda: Memory(folder / FOLDER / "memory", learn=self.memory or None),
         }
         parts: list[Any] = []
         for name in [name for name in makers if getattr(self, name)]:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from logging import getLogger
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from ...core.errors import JournalError
 from ...core.messages import ToolResult, user
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import shorten
@@ -73,28 +73,27 @@ class Learning:
         new = [one for one in reversed(ended) if one.run_id not in known]  # the oldest first: what came later replaces
         done = 0
         for card in new:
-            if self._model is not None and (wait := await self._given_up(card)) is not None:
-                if wait:
-                    continue
-            else:
-                outcome = await attempt(self._look_through, store, card, passing=(JournalError,))
-                if isinstance(outcome, Failure):  # tried again after another run
-                    getLogger("kaname").warning("nothing was learnt from run %s: %s", card.run_id, outcome)
-                    continue
+            when = "now" if self._model is None else await self._when(card)
+            if when == "later":
+                continue
+            outcome = await attempt(self._look_through, store, card, passing=()) if when == "now" else None
+            if isinstance(outcome, Failure):  # one run that cannot be learnt from holds no other up; it is tried again
+                getLogger("kaname").warning("nothing was learnt from run %s: %s", card.run_id, outcome)
+                continue
             await off_loop(store.mark_learned, card.run_id)
             done += 1
         return done
 
-    async def _given_up(self, card: RunInfo) -> bool | None:
-        """Whether to wait before the model is asked again (`True`), or not to ask it any more (`False`): after three processes
-        that died of it, or a day; `None` if it can be asked now."""
-        if not await self._journal.runs(run_id=f"{card.run_id}.{LEARNING}", limit=1):
-            return None
-        before, now = await load(self._journal, f"{card.run_id}.{LEARNING}"), time.time()
+    async def _when(self, card: RunInfo) -> Literal["now", "later", "never"]:
+        """When to ask the model about a run: never again after three processes that died of it, or a day of failures."""
+        run_id = f"{card.run_id}.{LEARNING}"
+        if not await self._journal.runs(run_id=run_id, limit=1):
+            return "now"
+        before, now = await load(self._journal, run_id), time.time()
         if (before.stop is None and before.attempt >= _TRIES) or now - card.created > _GIVEN_UP:
-            return False
+            return "never"
         failed = before.stop is not None and before.stop.kind == "failed"
-        return True if failed and before.attempt > 1 and now - before.time < _A_WHILE else None
+        return "later" if failed and before.attempt > 1 and now - before.time < _A_WHILE else "now"
 
     async def _look_through(self, store: Memories, card: RunInfo) -> None:
         turn = (await load(self._journal, card.run_id)).turn

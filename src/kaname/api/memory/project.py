@@ -89,7 +89,7 @@ class ProjectContext:
         return shorten(_text(path), _LONGEST)
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
-        said = await view.recall(f"project:{view.agent.name}:{place_of(self, view)}", lambda: off_loop(self.told), turn=True)
+        said = await view.recall(f"project:{view.agent.name}:{view.place(self)}", lambda: off_loop(self.told), turn=True)
         if not said:
             return messages
         head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
@@ -100,11 +100,6 @@ class ProjectContext:
         listed = "\n".join([f"- {skill.name}: {skill.description}" for skill in self.skills()])
         skills = f"Skills (call read_skill before you do what one is for):\n{listed}" if listed else ""
         return "\n\n".join([part for part in (self.guide(), skills) if part])
-
-
-def place_of(part: Any, view: RunView) -> int:
-    """Which of an agent's parts of the context it is: what tells two of a kind apart in the record."""
-    return next((place for place, one in enumerate(view.agent.context) if one is part), 0)
 
 
 def _skill(path: Path) -> Skill:

@@ -25,7 +25,6 @@ from ...kernel.view import RunView
 from ...models.registry import resolve
 from ...tools.search.embed import EmbeddedModel, Embeddings, embeddings_for
 from .files import MemoryFiles, day
-from .project import place_of
 from .store import Recalled
 from .tools import tools_of
 
@@ -74,7 +73,8 @@ class Memory(MemoryFiles):
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
         state, agent = view.state, view.agent.name
-        said = state.messages[state.turn_start].text if state.turn_start < len(state.messages) else ""
+        question = state.messages[state.turn_start : state.turn_start + 1]
+        said = question[0].text if question else ""
         trouble: list[Failure] = []
 
         async def fetch() -> Any:
@@ -83,13 +83,13 @@ class Memory(MemoryFiles):
                 trouble.append(found)
             return [] if trouble else found
 
-        lines = await view.recall(f"memory:{agent}:{place_of(self, view)}", fetch, turn=True)
+        lines = await view.recall(f"memory:{agent}:{view.place(self)}", fetch, turn=True)
         for problem in trouble:
             told = notice("warning.memory", "nothing could be recalled: {problem}", problem=str(problem))
             await view.warn("memory", told)
         if not lines:
             return messages
-        asked = [place for place, one in enumerate(messages) if one is state.messages[state.turn_start]]
+        asked = [place for place, one in enumerate(messages) if question and one is question[0]]
         place = asked[-1] if asked else next((n for n, one in enumerate(messages) if one.role != "system"), len(messages))
         return [*messages[:place], user("\n".join([_HEAD, *map(plain_text, lines)])), *messages[place:]]
 

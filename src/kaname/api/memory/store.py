@@ -112,6 +112,8 @@ class Memories(Index):
             if known is not None and (not about or known.about in ("", about)):
                 self._db.execute("UPDATE memories SET about = ? WHERE id = ?", (about or known.about, known.id))
                 return self._said_again(known, old, when)
+            if said is None and old is not None:
+                when = max(when, old.said)  # what is said now is the newest, wherever the clock was set
             ended = old.said if old is not None and old.said > when else 0.0  # older news than what is known
             made = self._db.execute(
                 "INSERT INTO memories (chain, text, kind, about, said, ended, run, same) VALUES (0, ?, ?, ?, ?, ?, ?, ?)",
@@ -223,24 +225,21 @@ class Memories(Index):
     def learned(self, runs: Sequence[str]) -> set[str]:
         """Which of these runs were looked through already."""
         with self._reading():
-            known = {run for (run,) in self._db.execute("SELECT run FROM learned")}
-        return known & set(runs)
+            known = "SELECT 1 FROM learned WHERE run = ?"
+            return {run for run in runs if self._db.execute(known, (run,)).fetchone()}
 
     def mark_learned(self, run: str) -> None:
         with self._writing():
             self._db.execute("INSERT OR IGNORE INTO learned VALUES (?)", (run,))
 
     def _as_of(self, chain: int, at: float | None, score: float) -> Recalled | None:
-        versions = self.history_of(chain)
+        with self._reading():
+            versions = self._many("chain = ?", chain)[::-1]
         if at is not None:
             versions = [one for one in versions if one.said <= at]
             holds = bool(versions) and (not versions[0].ended or versions[0].ended > at)
             return Recalled(versions[0], tuple(versions[1:]), score) if holds else None
         return Recalled(versions[0], tuple(versions[1:]), score)
-
-    def history_of(self, chain: int) -> list[Remembered]:
-        with self._reading():
-            return self._many("chain = ?", chain)[::-1]
 
     def _of_chunk(self, number: int) -> Remembered | None:
         with self._reading():
