@@ -179,6 +179,11 @@ def journal_for(given: argparse.Namespace) -> str | None:
     return None if config is None else config.agent(given.agent).journal_path or None
 
 
+def journal_place(given: argparse.Namespace) -> str:
+    """The file whose runs are meant: by the options, the file, the environment, or the default."""
+    return journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
+
+
 def asking(screen: Screen) -> Any:
     """What a tool server asks is asked at the terminal; without one, servers are told that nobody can be asked."""
 

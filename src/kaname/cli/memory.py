@@ -17,7 +17,7 @@ from ..core.errors import ConfigError
 from ..core.install import this_command
 from ..core.project import FOLDER
 from ..journals.default import choose
-from .agent import agent_name, config_for, journal_for, programs_agent
+from .agent import agent_name, config_for, journal_place, programs_agent
 from .main import DONE, FAILED
 from .messages import say
 from .terminal.questions import confirmed
@@ -152,8 +152,8 @@ def _export(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
 
 def _learn(given: argparse.Namespace, files: MemoryFiles, screen: Screen) -> int:
     """From all runs of the agent that are recorded, by rules."""
-    place = journal_for(given)
-    if place and not Path(place).expanduser().exists():
+    place = journal_place(given)
+    if not Path(place).expanduser().exists():
         raise ConfigError(say(f"no runs yet: there is no {place}", f"まだ記録がありません ({place})"))
 
     async def learn() -> int:

@@ -20,7 +20,7 @@ from ...core.values import plain_text
 from ...journals.default import choose, default_path
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
-from ..agent import agent_from, journal_for, take_up, where_it_is
+from ..agent import agent_from, journal_place, take_up, where_it_is
 from ..main import DONE, FAILED, USAGE
 from ..messages import say
 from ..run import follow, told_status
@@ -33,7 +33,7 @@ from .transcript import stories, tell
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
-    place = journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
+    place = journal_place(given)
     if place not in ("memory", ":memory:") and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no runs yet: there is no {place}", f"まだ記録がありません ({place})"))
         if os.path.exists(before := path_without_project("journal.db")) and place == default_path():

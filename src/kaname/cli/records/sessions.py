@@ -11,8 +11,8 @@ from datetime import datetime
 from ...api.memory.look_back import Said
 from ...api.memory.sessions import Session, Sessions
 from ...core.errors import ConfigError
-from ...journals.default import choose, default_path
-from ..agent import agent_name, journal_for
+from ...journals.default import choose
+from ..agent import agent_name, journal_place
 from ..main import DONE, FAILED
 from ..messages import say
 from ..run import told_status
@@ -26,7 +26,7 @@ _WIDE = 100  # columns
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
-    place = journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
+    place = journal_place(given)
     if not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no sessions yet: there is no {place}", f"まだ会話がありません ({place})"))
         return DONE if given.action == "list" else FAILED
