@@ -388,15 +388,23 @@ async def test_letting_go_of_a_run_that_is_over_gives_its_result():
 
 async def test_start_or_resume_does_a_thing_once_however_often_it_is_asked_for(tmp_path):
     journal, other = SqliteJournal(tmp_path / "journal.db"), SqliteJournal(tmp_path / "journal.db")
-    acted = []
+    acted, refused = [], asyncio.Semaphore(0)
 
     async def act() -> str:
         acted.append(1)
-        await asyncio.sleep(0.02)
+        await refused.acquire()
+        await refused.acquire()
         return "acted"
 
+    async def ask(agent: Agent) -> object:
+        try:
+            return await agent.start_or_resume("order-42", "go")
+        except RunBusy as busy:
+            refused.release()
+            return busy
+
     agents = [Agent(ScriptedModel([call("act"), "done"]), [act], journal=one) for one in (journal, other, journal)]
-    outcomes = await asyncio.gather(*[agent.start_or_resume("order-42", "go") for agent in agents], return_exceptions=True)
+    outcomes = await asyncio.gather(*map(ask, agents))
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Result", "RunBusy", "RunBusy"]
     assert all(isinstance(outcome, RunBusy) or outcome.output == "done" for outcome in outcomes)
     assert (await agents[1].start_or_resume("order-42", "go")).output == "done"
