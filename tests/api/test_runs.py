@@ -11,6 +11,7 @@ import pytest
 from kaname import (
     Agent,
     ConfigError,
+    Guardrails,
     Halt,
     InvalidState,
     JournalError,
@@ -362,3 +363,37 @@ async def test_a_run_may_be_aborted_from_another_thread():
     await asyncio.to_thread(run.abort)
     async with asyncio.timeout(10):
         assert (await run).stop.kind == "cancelled"
+
+
+async def test_run_takes_what_was_said_before_it_elsewhere():
+    asked = []
+    model = ScriptedModel(lambda request: asked.append(request.messages) or "four")
+    agent = Agent(model, [add], journal="memory")
+    before = [
+        {"role": "system", "content": "Be short."},
+        {"role": "user", "content": "1 + 2?"},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}]},
+        {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "3"},
+        {"role": "assistant", "content": "three"},
+    ]
+    result = await agent.run([*before, {"role": "user", "content": "plus one?"}])
+    assert [message.role for message in asked[0]] == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert result.output == "four"
+    assert result.steps[0].thought == "four", "the turn begins with the last message"
+    (card,) = await agent.journal.runs()
+    assert card.title == "1 + 2?"
+
+
+async def test_guardrails_look_at_what_was_said_before_too():
+    asked = []
+    model = ScriptedModel(lambda request: asked.append(request.messages) or "ok")
+    agent = Agent(model, journal="memory", policies=[Guardrails(blocked_patterns=["secret-[0-9]+"])])
+    said = [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "secret-1", "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "secret-2"},
+    ]
+    await agent.run([*said, {"role": "user", "content": "and now?"}])
+    assert "secret-1" not in repr(asked[0])
+    assert "secret-2" not in repr(asked[0])
+    assert asked[0][1].calls

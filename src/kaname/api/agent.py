@@ -24,7 +24,7 @@ from ..tools.registry import ToolRegistry
 from .afterwards import Afterwards
 from .child import Parent
 from .ids import check_ids
-from .input import Input, as_list, as_mapping, as_message, as_tuple, check_deps, is_config
+from .input import Input, as_list, as_mapping, as_message, as_tuple, as_turn, check_deps, is_config
 from .open_run import Beginnings, Recent, new_run_id
 from .options import AgentOptions
 from .recipe import brought, check_parts, describe, recipe_of
@@ -211,13 +211,13 @@ class Agent(Generic[OutputT]):
         self, beginning: Beginnings, given: Input, session_id: str | None, user_id: str, run_id: str | None, turns: Any
     ) -> tuple[str, Begin]:
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
-        run, message, user_id = run_id or new_run_id(), as_message(given), user_id or ""
+        run, messages, user_id = run_id or new_run_id(), as_turn(given), user_id or ""
         conversation = self._conversation if session_id is None else ""
         session = session_id or conversation
 
         def begin(channel: Channel) -> AbstractAsyncContextManager[Scope]:
             base = self._heads.get(user_id, ("",))[0] if conversation else None
-            return beginning.new(run, message, session, user_id, base, channel, turns)
+            return beginning.new(run, messages, session, user_id, base, channel, turns)
 
         return run, begin
 
@@ -266,9 +266,9 @@ class Agent(Generic[OutputT]):
         """Do what that id stands for once, however often it is asked for: begin it, go on with it after a crash, or give its
         result again. Who asks while another process is at it gets `RunBusy`."""
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
-        message, session = as_message(user_input), session_id or ""
+        messages, session = as_turn(user_input), session_id or ""
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-        begin = partial(self._begin.either, run_id, message, session, user_id, given, takeover)
+        begin = partial(self._begin.either, run_id, messages, session, user_id, given, takeover)
         return self._run(run_id, begin, deps, abort_event)
 
     def run_on(
@@ -277,10 +277,10 @@ class Agent(Generic[OutputT]):
         """Start or resume a run inside another's tool call, on its journal: what `ToolContext.run_child` does."""
         beginning = Beginnings(recipe, journal, self.sinks, partial(self._description, recipe), Recent())
         opened_by = (parent.run_id, parent.call_id)
-        message = as_message(given)
-        begin: Begin = partial(beginning.new, run_id, message, "", parent.user, None, parent=opened_by)
+        messages = as_turn(given)
+        begin: Begin = partial(beginning.new, run_id, messages, "", parent.user, None, parent=opened_by)
         if not parent.first:
-            begin = partial(beginning.either, run_id, message, "", parent.user, answers, False, parent=opened_by)
+            begin = partial(beginning.either, run_id, messages, "", parent.user, answers, False, parent=opened_by)
         return self._run(run_id, begin, parent.deps, journal=journal)
 
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:

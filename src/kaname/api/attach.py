@@ -8,8 +8,11 @@ from contextlib import aclosing
 from ..core.chunks import Chunk, chunks_of
 from ..core.errors import RunNotFound
 from ..core.runs import UNDER_WAY
+from ..kernel.channel import Reader
 from ..kernel.ports import Journal
-from .run import Work, find_live
+from .run import find_live
+
+_MOST = 64  # chunks of one batch
 
 
 async def attached(journal: Journal, run_id: str, after: int) -> AsyncIterator[Chunk]:
@@ -19,15 +22,24 @@ async def attached(journal: Journal, run_id: str, after: int) -> AsyncIterator[C
     waited for.
     """
     seq = 0
+    async with aclosing(batches(journal, run_id, after)) as stretches:
+        async for stretch in stretches:
+            for chunk in stretch:
+                seq += 1
+                yield Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, seq)
+
+
+async def batches(journal: Journal, run_id: str, after: int) -> AsyncGenerator[list[Chunk], None]:
+    """The same, as many at a time as there are; not numbered."""
     while True:
         work = find_live(journal, run_id)
         if work is None and await _is_over(journal, run_id, after):
             return
-        stretch = _from_journal(journal, run_id, after) if work is None else _live(work, after)
-        async with aclosing(stretch):
-            async for chunk in stretch:
-                seq, after = seq + 1, chunk.data.get("fact", after)
-                yield Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, seq)
+        stretches = _from_journal(journal, run_id, after) if work is None else batches_of(work.reader(after))
+        async with aclosing(stretches):
+            async for stretch in stretches:
+                after = next((chunk.data["fact"] for chunk in reversed(stretch) if "fact" in chunk.data), after)
+                yield stretch
 
 
 async def _is_over(journal: Journal, run_id: str, after: int) -> bool:
@@ -37,16 +49,22 @@ async def _is_over(journal: Journal, run_id: str, after: int) -> bool:
     return cards[0].status not in UNDER_WAY and cards[0].seq <= after
 
 
-async def _live(work: Work, after: int) -> AsyncGenerator[Chunk, None]:
-    async for chunk in work.reader(after):
-        yield chunk
+async def batches_of(reader: Reader) -> AsyncGenerator[list[Chunk], None]:
+    """What one reader has to read, as many at a time as there are."""
+    try:
+        while (chunk := await reader.get()) is not None:
+            stretch = [chunk]
+            while len(stretch) < _MOST and (chunk := reader.take()) is not None:
+                stretch.append(chunk)
+            yield stretch
+    finally:
+        reader.close()
 
 
-async def _from_journal(journal: Journal, run_id: str, after: int) -> AsyncGenerator[Chunk, None]:
+async def _from_journal(journal: Journal, run_id: str, after: int) -> AsyncGenerator[list[Chunk], None]:
     """Until it is over, or is taken up in this process."""
     async with aclosing(journal.follow(run_id, after)) as events:  # type: ignore[type-var]
         async for event in events:
-            for chunk in chunks_of(event):
-                yield chunk
+            yield chunks_of(event)
             if find_live(journal, run_id) is not None:
                 return

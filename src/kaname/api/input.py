@@ -8,14 +8,15 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeGuard, Union, get_args, get_origin, is_typeddict
 
 from ..core.errors import ConfigError
-from ..core.messages import Media, Message, Text, user
+from ..core.messages import Media, Message, Text, ToolResult, user
+from ..core.notices import notice
 from ..core.openai_shape import from_openai
 from ..kernel.ports import Policy
 
 if TYPE_CHECKING:
     from .config.build import Config
 
-Input = str | Message | Mapping[str, Any] | Sequence[str | Media]
+Input = str | Message | Mapping[str, Any] | Sequence[str | Media] | Sequence[Message | Mapping[str, Any]]
 
 
 def as_list(tools: Any) -> list[Any]:
@@ -64,13 +65,29 @@ def as_message(given: Input) -> Message:
         return Message("user", tuple([Text(part) if isinstance(part, str) else part for part in given]))
     if not isinstance(given, Message | Mapping):
         raise ConfigError(
-            "the input of a run is a text, a list of texts and Media, a Message, or "
-            f'{{"role": "user", "content": …}}, not {given!r:.200}'
+            "the input of a run is a text, a list of texts and Media, a Message, "
+            f'{{"role": "user", "content": …}}, or a list of messages, not {given!r:.200}'
         )
     message = given if isinstance(given, Message) else from_openai(given)
     if message.role != "user":
         raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")
     return message
+
+
+def as_turn(given: Input) -> tuple[Message, ...]:
+    """The user's message, after what was said before it elsewhere, if that is given: a list of messages."""
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(one, Message | Mapping) for one in given):
+        return (as_message(given),)
+    before = [one if isinstance(one, Message) else from_openai(one) for one in given[:-1]]
+    open_calls: list[str] = []
+    for message in (*before, last := as_message(given[-1])):
+        results = [part.call_id for part in message.parts if isinstance(part, ToolResult)]
+        if (open_calls[:1] if message.role == "tool" else []) != results or (open_calls and message.role != "tool"):
+            raise ConfigError(
+                notice("input.calls_and_results", "each tool call in the messages needs its result right after it, in order")
+            )
+        open_calls = open_calls[1:] if results else [call.id for call in message.calls]
+    return (*before, last)
 
 
 def is_config(given: Any) -> TypeGuard[Config]:

@@ -14,8 +14,9 @@ from weakref import WeakValueDictionary
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
 from ..core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
-from ..core.messages import Message, user
+from ..core.messages import Message, Text, ToolResult, user
 from ..core.notices import notice
+from ..core.openai_shape import result_text
 from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State, copy_of
@@ -104,7 +105,7 @@ class Beginnings:
     async def new(
         self,
         run_id: str,
-        message: Message,
+        messages: Sequence[Message],
         session: str,
         user: str,
         base: str | None,
@@ -125,7 +126,7 @@ class Beginnings:
                 onto, facts = (before[0].run_id, state.seq) if before else None, state.facts
                 opened = Opened(session, user, onto, await self._description(), parent)
                 try:
-                    scope = await self._turn(run_id, message, opened, state, turn, channel)
+                    scope = await self._turn(run_id, messages, opened, state, turn, channel)
                     break
                 except SessionBusy as other:  # another process, or another event loop of this one, is at it
                     if turns == "refuse" and (await self.journal.runs(run_id=other.run_id, limit=1))[0].status == "running":
@@ -136,12 +137,13 @@ class Beginnings:
                 yield scope
 
     async def _turn(
-        self, run_id: str, message: Message, opened: Opened, state: State, turn: Turn | None, channel: Channel
+        self, run_id: str, messages: Sequence[Message], opened: Opened, state: State, turn: Turn | None, channel: Channel
     ) -> Scope:
         """Begin it; who had the conversation goes on with it."""
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
-        return await self._open(run_id, state, [opened, *handed, await self._written_down(message)], channel, turn)
+        received = [await self._written_down(message) for message in messages]
+        return await self._open(run_id, state, [opened, *handed, *received], channel, turn)
 
     @asynccontextmanager
     async def _remembered(self, scope: Scope, facts: int) -> AsyncIterator[None]:
@@ -164,11 +166,17 @@ class Beginnings:
         return await off_loop(self._received, message) if len(message.text) > _LONG else self._received(message)
 
     def _received(self, message: Message) -> Received:
+        calls, results = message.calls, [part for part in message.parts if isinstance(part, ToolResult)]
+        told = Message(message.role, tuple([Text(result_text(one)) for one in results])) if results else message
+        looked = told
         for policy in self.recipe.policies:
-            message = policy.received(message)
-            if not isinstance(message, Message):
-                raise ConfigError(f"{type(policy).__name__}.received returned {message!r}; expected a Message")
-        return Received(message)
+            looked = policy.received(looked)
+            if not isinstance(looked, Message):
+                raise ConfigError(f"{type(policy).__name__}.received returned {looked!r}; expected a Message")
+        if looked is told:
+            return Received(message)
+        changed = [replace(one, output=looked.text, error=None, shown=None) for one in results]
+        return Received(Message(message.role, (*(changed or looked.parts), *(() if looked.calls else calls))))
 
     async def _answer(self, given: Any) -> Any:
         """The words in it are the user's too. What is not words alone is taken as it is, or not at all."""
@@ -232,7 +240,7 @@ class Beginnings:
     async def either(
         self,
         run_id: str,
-        message: Message,
+        messages: Sequence[Message],
         session: str,
         user: str,
         answers: Mapping[str, Any],
@@ -248,7 +256,7 @@ class Beginnings:
                 yield await stack.enter_async_context(again)
                 return
             try:
-                begin = self.new(run_id, message, session, user, None, channel, parent=parent)
+                begin = self.new(run_id, messages, session, user, None, channel, parent=parent)
                 scope = await stack.enter_async_context(begin)
             except RunExists:  # somebody was quicker, and is no longer at it
                 scope = await stack.enter_async_context(again)

@@ -34,7 +34,7 @@ class Answerer:
         self, journal: Journal, recipe: Recipe, run_id: str, given: Message, answers: Mapping[str, Any], parent: Parent
     ) -> Run[Any]:
         beginning = Beginnings(recipe, journal, self.sinks, partial(describe, recipe), Recent())
-        begin = partial(beginning.either, run_id, given, "", "", answers, False, parent=(parent.run_id, parent.call_id))
+        begin = partial(beginning.either, run_id, [given], "", "", answers, False, parent=(parent.run_id, parent.call_id))
         return Run(run_id, begin, partial(result_of, typed=None), journal)
 
 

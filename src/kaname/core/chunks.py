@@ -5,7 +5,8 @@
 | Delta text      | `delta`                     | content                                                  |
 | Delta thinking  | `thinking`                  | content                                                  |
 | Delta progress  | `progress`                  | content, tool_call_id                                    |
-| ModelReplied    | `tool_call` a call, `usage` | id, type, function / prompt_tokens, completion_tokens, … |
+| ModelReplied    | `message`, if it has text   | content: what the deltas came to                         |
+|                 | `tool_call` a call, `usage` | id, type, function / prompt_tokens, completion_tokens, … |
 | ToolFinished    | `tool_response`             | tool_call_id, name, content, content_preview, is_error   |
 | Stopped, failed | `error`                     | message, type                                            |
 | Stopped         | `status` stopped            | kind, detail, output                                     |
@@ -44,7 +45,7 @@ from .events import (
 from .messages import ToolCall, ToolResult, Usage
 from .values import plain_text
 
-RESERVED = frozenset({"delta", "thinking", "progress", "tool_call", "tool_response", "usage", "error", "status"})
+RESERVED = frozenset({"delta", "thinking", "progress", "message", "tool_call", "tool_response", "usage", "error", "status"})
 _KEYS = ("time", "agent", "type", "data", "seq")
 _SYNONYMS = {"tool_name": "name", "result": "content"}  # how the tiny agent's design names them
 _PREVIEW = 200
@@ -152,7 +153,9 @@ def delta_chunk(time: float, agent: str, delta: Delta) -> Chunk:
 def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
     match body:
         case ModelReplied(reply):
-            return [*[("tool_call", _call(call)) for call in reply.message.calls], ("usage", _usage(reply.usage))]
+            text, calls = reply.message.text, reply.message.calls
+            said = [("message", {"content": text})] if text else []
+            return [*said, *[("tool_call", _call(call)) for call in calls], ("usage", _usage(reply.usage))]
         case ToolFinished(result):
             return [("tool_response", _response(result))]
         case Custom(shown=False):

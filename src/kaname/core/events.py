@@ -37,7 +37,7 @@ class Resumed:
 
 @record
 class Received:
-    """Input from outside: a new turn."""
+    """Input from outside: a new turn; before it, what was said elsewhere, by whom its role says."""
 
     message: Message
 

@@ -59,7 +59,7 @@ def _renamed(card: RunInfo, body: Custom, event: Event) -> None:
 
 
 def _received(card: RunInfo, body: Received, event: Event) -> None:
-    if not card.title:
+    if not card.title and body.message.role == "user":
         card.title = titled(body.message.text)
     card.status, card.questions = "running", 0
 

@@ -27,7 +27,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 6
+FOLD = 7
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 
 
@@ -164,7 +164,7 @@ def _received(state: State, body: Received, event: Event) -> None:
     state.messages.extend(_answers_to_open_calls(state))
     state.open, state.unanswered, state.started, state.questions, state.results = {}, 0, {}, {}, {}
     state.turn_start = len(state.messages)
-    state.turns += 1
+    state.turns += body.message.role == "user"  # else it was said before this run, elsewhere
     state.callers, state.stand_ins = {}, []
     state.messages.append(body.message)
     state.replies, state.judging, state.noted = [], False, False

@@ -123,6 +123,6 @@ class Learning:
         output, run_id = Output(Facts), f"{card.run_id}.{LEARNING}"
         recipe = recipe_of(LEARNING, self._model, ToolRegistry(), None, output, (), None, _INSTRUCTIONS, (), {})
         beginnings = Beginnings(recipe, self._journal, (), partial(describe, recipe), Recent())
-        begin = partial(beginnings.either, run_id, asked, "", card.user, {}, False, parent=(card.run_id, LEARNING))
+        begin = partial(beginnings.either, run_id, [asked], "", card.user, {}, False, parent=(card.run_id, LEARNING))
         result: Result[Facts] = await Run(run_id, begin, lambda run, state: result_of(run, state, output.typed), self._journal)
         return result.output.facts if isinstance(result.output, Facts) else []
