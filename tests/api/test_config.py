@@ -193,8 +193,14 @@ def test_a_number_from_the_environment_may_stand_in_quotes(write, monkeypatch, k
     ("wrong", "told"),
     [
         (lambda agent: agent.run(["a", {"role": "user"}]), "the input of a run is a text, a list of texts and Media"),
-        (lambda agent: agent.run([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]), "a user's message, not one of"),
-        (lambda agent: agent.run([{"role": "tool", "tool_call_id": "x"}, {"role": "user", "content": "b"}]), "needs its result right after it"),
+        (
+            lambda agent: agent.run([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]),
+            "a user's message, not one of",
+        ),
+        (
+            lambda agent: agent.run([{"role": "tool", "tool_call_id": "x"}, {"role": "user", "content": "b"}]),
+            "needs its result right after it",
+        ),
         (lambda agent: agent.run([]), "the input of a run is a text"),
         (lambda agent: agent.run(3), "the input of a run is a text"),
         (lambda agent: agent.resume("r", "yes"), "answers is a mapping"),

@@ -372,7 +372,11 @@ async def test_run_takes_what_was_said_before_it_elsewhere():
     before = [
         {"role": "system", "content": "Be short."},
         {"role": "user", "content": "1 + 2?"},
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}],
+        },
         {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "3"},
         {"role": "assistant", "content": "three"},
     ]
@@ -390,7 +394,11 @@ async def test_guardrails_look_at_what_was_said_before_too():
     agent = Agent(model, journal="memory", policies=[Guardrails(blocked_patterns=["secret-[0-9]+"])])
     said = [
         {"role": "user", "content": "hello"},
-        {"role": "assistant", "content": "secret-1", "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": "{}"}}]},
+        {
+            "role": "assistant",
+            "content": "secret-1",
+            "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": "{}"}}],
+        },
         {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "secret-2"},
     ]
     await agent.run([*said, {"role": "user", "content": "and now?"}])

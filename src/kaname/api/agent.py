@@ -24,7 +24,7 @@ from ..tools.registry import ToolRegistry
 from .afterwards import Afterwards
 from .child import Parent
 from .ids import check_ids
-from .input import Input, as_list, as_mapping, as_message, as_tuple, as_turn, check_deps, is_config
+from .input import Input, as_list, as_mapping, as_tuple, as_turn, check_deps, is_config
 from .open_run import Beginnings, Recent, new_run_id
 from .options import AgentOptions
 from .recipe import brought, check_parts, describe, recipe_of
@@ -319,11 +319,11 @@ class Agent(Generic[OutputT]):
         changes |= {} if instructions is None else {"instructions": instructions}
         recipe = self.recipe.altered(**changes)
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
-        message = None if user_input is None else as_message(user_input)
+        messages = () if user_input is None else as_turn(user_input)
         new, given = new_run_id(), as_mapping("results", results, "{call_id: output}")
         if at is not None and not isinstance(at, int):
             raise ConfigError(f"at is the number of a fact, not {at!r}")
-        return self._run(new, partial(beginning.fork, new, run_id, at, message, given), deps, abort_event)
+        return self._run(new, partial(beginning.fork, new, run_id, at, messages, given), deps, abort_event)
 
     async def replay(self, run_id: str, *, rerun_pure_tools: bool = False, deps: Any = None) -> Replay:
         """Run a recorded run again, offline, and compare: did it take the same decisions? `deps`: for tools that are rerun."""

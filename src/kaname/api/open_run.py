@@ -268,7 +268,7 @@ class Beginnings:
         run_id: str,
         source: str,
         at: int | None,
-        message: Message | None,
+        messages: Sequence[Message],
         results: Mapping[str, Any],
         channel: Channel,
     ) -> AsyncIterator[Scope]:
@@ -289,8 +289,7 @@ class Beginnings:
                 waiting = [call.id for call in state.pending]
                 raise InvalidState(f"at fact {at} no call {call_id!r} waits for a result{nearest(call_id, waiting)}")
             facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
-        if message is not None:
-            facts.append(await self._written_down(message))
+        facts += [await self._written_down(message) for message in messages]
         yield await self._open(run_id, state, facts, channel)
 
     async def _open(

@@ -225,6 +225,14 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
             await asyncio.shield(task)
         return self
 
+    async def wait(self) -> None:
+        """Until it is not executed any more, however it ended; it goes on if the one who waits is cancelled."""
+        await asyncio.wait([self._work.start()])
+
+    def over(self, then: Callable[[], None]) -> None:
+        """Call `then` when it is not executed any more."""
+        self._work.start().add_done_callback(lambda _: then())
+
     def abort(self, reason: str = "") -> None:
         """Stop it. The result is the best there is, its `stop.kind` is `cancelled`."""
         self._work.abort(reason or notice("run.stopped_by_caller", "the run was stopped by the caller"))

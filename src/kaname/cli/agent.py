@@ -97,6 +97,8 @@ def programs_agent(given: argparse.Namespace) -> Agent | None:
     if ":" not in place:
         return None
     found = object_from(place, Path.cwd())
+    if isinstance(found, list | tuple) and found:  # several that are served: the first
+        found = found[0]
     if not isinstance(found, Agent):
         raise ConfigError(say(f"{place} is no Agent, but {found!r:.100}", f"{place} は Agent ではありません: {found!r:.100}"))
     return found

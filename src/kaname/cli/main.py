@@ -68,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
     _run(commands)
     _chat(commands)
+    _serve(commands)
     _runs(commands)
     _sessions(commands)
     _memory(commands)
@@ -145,6 +146,33 @@ def _chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     chat.add_argument("-i", "--instructions", default="", help=say("how to go about it", "進め方"))
     chat.add_argument("-s", "--session", help=say("the conversation to go on with", "続ける会話"))
+
+
+def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    told = say("serve the agents over HTTP; users: who may use them", "エージェントを HTTP で提供する。users: 利用者の管理")
+    serve = _command(commands, "serve", told)
+    serve.add_argument("action", nargs="?", choices=["users"], help=say("manage users instead", "利用者の管理"))
+    serve.add_argument("what", nargs="*", help=say("users: list, add NAME, remove NAME", "users: list、add 名前、remove 名前"))
+    serve.add_argument("--host", help=say("the address to listen on (default: 127.0.0.1)", "待ち受けるアドレス"))
+    serve.add_argument("--port", type=int, help=say("(default: 8000; 0: a free one)", "ポート (既定 8000、0 は空き)"))
+    serve.add_argument("--workers", type=_count, help=say("so many processes (default: 1)", "プロセス数"))
+    serve.add_argument("--users", metavar="FILE", help=say("who may use it (default: beside the journal)", "利用者のファイル"))
+    serve.add_argument(
+        "--role", action="append", default=[], help=say("users add: read, talk, approve, admin", "users add の役割")
+    )
+    serve.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help=say("another name", "許可するホスト名")
+    )
+    serve.add_argument("--allow-origin", action="append", default=[], metavar="URL", help=say("a page's", "許可するオリジン"))
+    serve.add_argument(
+        "--no-recover", action="store_true", help=say("leave interrupted runs alone", "中断した実行を再開しない")
+    )
+    serve.add_argument(
+        "--trace", action="append", default=[], metavar="PLACE", help=say("console, a file, or otel[=URL]", "トレースの出力先")
+    )
+    serve.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    serve.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool", "ツール"))
+    _agent_options(serve)
 
 
 def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

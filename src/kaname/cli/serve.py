@@ -1,0 +1,141 @@
+"""`kaname serve`: the agents of the file over HTTP, and the users who may use them."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ConfigError
+from ..core.install import install_command, this_command
+from ..tools.loading import object_from
+from .agent import agent_from, config_for, journal_place
+from .main import DONE, USAGE
+from .messages import say
+from .terminal.screen import Screen
+
+if TYPE_CHECKING:
+    from ..serve.app import Application
+    from ..serve.users import Users
+
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+def main(given: argparse.Namespace) -> int:
+    screen = Screen()
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        command = install_command("serve")
+        raise ConfigError(say(f"serving needs more packages: {command}", f"必要なパッケージを入れてください: {command}"))
+    if given.action == "users":
+        return _users(given, screen)
+    return _serve(given, screen)
+
+
+def _serve(given: argparse.Namespace, screen: Screen) -> int:
+    from ..serve.server import bound, serve
+    from ..serve.users import Users
+    from ..serve.workers import Workers, inherited
+
+    settings = _settings(given)
+    host, port = given.host or settings.get("host", "127.0.0.1"), given.port
+    port = settings.get("port", 8000) if port is None else port
+    users = Users.from_environment(_users_file(given, settings))
+    if users is None and host not in _LOCAL:
+        command = f"{this_command()} serve users add NAME --role talk"
+        raise ConfigError(
+            say(
+                f"on {host} others could use it: make a user first ({command}), or set KANAME_TOKEN",
+                f"{host} では他の人も使えます。先に利用者を作るか ({command})、KANAME_TOKEN を設定してください",
+            )
+        )
+    _log(given.log_level)
+    taken, workers = inherited(), given.workers or settings.get("workers", 1)
+    if taken is None:
+        taken = bound("127.0.0.1" if host == "localhost" else host, port)
+        _tell(given, screen, taken.getsockname(), users)
+        if workers > 1:
+            return Workers(sys.argv[1:], taken, workers).run()
+    serve(_app(given, settings, users, screen), taken)
+    return DONE
+
+
+def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users | None, screen: Screen) -> Application:
+    from ..serve.app import app
+
+    agents: Any = config_for(given) if not given.agent and not given.model else None
+    if ":" in (given.agent or ""):
+        agents = object_from(given.agent, Path.cwd())
+    elif agents is None:
+        agents = agent_from(given, screen)
+    hosts = [*settings.get("hosts", []), *given.allow_host]
+    if given.host and given.host not in _LOCAL and not hosts:
+        hosts = ["*"]  # a token is needed, so that a foreign name does no harm
+    return app(
+        agents,
+        users=users,
+        hosts=hosts,
+        origins=[*settings.get("origins", []), *given.allow_origin],
+        recover=not given.no_recover,
+    )
+
+
+def _settings(given: argparse.Namespace) -> Mapping[str, Any]:
+    config = None if ":" in (given.agent or "") else config_for(given)
+    return {} if config is None else config.value.get("serve") or {}
+
+
+def _users_file(given: argparse.Namespace, settings: Mapping[str, Any]) -> Path:
+    named = given.users or settings.get("users")
+    if named:
+        return Path(named).expanduser()
+    return Path(journal_place(given)).with_name("users.json")
+
+
+def _tell(given: argparse.Namespace, screen: Screen, address: Any, users: Users | None) -> None:
+    host, port = address[0], address[1]
+    place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    screen.say(say(f"kaname serves on {place}", f"kaname は {place} で待ち受けています"))
+    screen.note(f"  {place}/openapi.json   {place}/v1 (OpenAI)   {place}/ag-ui   {place}/vercel   {place}/mcp   {place}/a2a")
+    if users is None:
+        screen.note(say("  only this machine is answered; no token is needed", "  このマシンからだけ使えます (トークン不要)"))
+
+
+def _log(level: str) -> None:
+    """The server's log and the access log (JSON, a line each), on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    plain = logging.StreamHandler(sys.stderr)
+    plain.setFormatter(logging.Formatter("%(message)s"))
+    for name, how in (("kaname", handler), ("uvicorn", handler), ("kaname.access", plain)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [how], False
+        logger.setLevel(level.upper())
+    logging.getLogger("uvicorn").setLevel("WARNING")
+
+
+def _users(given: argparse.Namespace, screen: Screen) -> int:
+    from ..serve.users import Users
+
+    users = Users(_users_file(given, _settings(given)))
+    action, *names = given.what or ["list"]
+    if action == "list" and not names:
+        for name, roles in users.all().items():
+            screen.say(f"{name}  {', '.join(roles)}")
+        if not users.all():
+            screen.note(say("no users yet", "まだ利用者がいません"))
+        return DONE
+    if action not in ("add", "remove") or len(names) != 1:
+        screen.note(say("serve users list | add NAME | remove NAME", "serve users list | add 名前 | remove 名前"), "red")
+        return USAGE
+    if action == "remove":
+        users.remove(names[0])
+        screen.note(say(f"{names[0]} is removed", f"{names[0]} を削除しました"))
+        return DONE
+    token = users.add(names[0], given.role)
+    screen.note(say("the token, shown only this once:", "トークン (表示は今回だけです):"))
+    screen.say(token)
+    return DONE

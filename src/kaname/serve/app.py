@@ -1,0 +1,204 @@
+"""The ASGI application: what is served, at which addresses, behind which guard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import Receive, Scope, Send
+
+from ..api.agent import Agent
+from ..api.config.build import Config, load_config
+from ..core.errors import AgentError, ConfigError, JournalError
+from ..core.notices import notice
+from ..journals.default import choose
+from .dialects.ag_ui import AgUi
+from .dialects.chat import Chat
+from .dialects.responses import Responses
+from .dialects.vercel import Vercel
+from .guard import Guard, Limits, Who
+from .openapi import document
+from .problems import told
+from .recovery import Recovery
+from .runs import Runs
+from .service import Service
+from .sessions import Sessions
+from .stream import Streams
+from .users import Users
+
+if TYPE_CHECKING:
+    from ..kernel.ports import Sink
+
+_READY_SECONDS = 2.0
+
+
+class Application:
+    """An ASGI application. `closing()` ends its streams and lets its runs go: before the server waits for its connections."""
+
+    def __init__(self, service: Service, guarded: Callable[..., Awaitable[None]], streams: Streams) -> None:
+        self.service, self._guarded, self._streams = service, guarded, streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guarded(scope, receive, send)
+
+    async def closing(self) -> None:
+        await self._streams.close()
+        await self.service.close()
+
+
+def app(
+    agents: Config | Agent[Any] | Iterable[Agent[Any]] | str | Path,
+    *,
+    users: Users | str | Path | None = None,
+    who: Who | None = None,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    limits: Limits | None = None,
+    sinks: Iterable[Sink] = (),
+    recover: bool = True,
+    mcp: bool | None = None,
+    a2a: bool | None = None,
+) -> Application:
+    """All agents of a file, or these. Mount it, or run it with `kaname serve`.
+
+    `users`: who may use it; without them it answers only its own machine. `who(scope)`: instead of them, your own way to tell a
+    `Caller`. `hosts`, `origins`: the names under which it is reached, and the pages that may use it. `recover`: go on with runs
+    that a crash left. `mcp`, `a2a`: whether these protocols are spoken; by default, if their packages are there.
+    """
+    service = Service(_agents(agents, tuple(sinks)))
+    streams = Streams()
+    inner = Starlette(
+        routes=[*_routes(service, streams), *_mounted(service, mcp, a2a)],
+        exception_handlers={AgentError: told, HTTPException: told, Exception: told},
+        lifespan=_lifespan(service, recover),
+    )
+    inner.router.redirect_slashes = False
+    known = Users(users) if isinstance(users, str | Path) else users
+    guarded = Guard(inner, users=known, who=who, hosts=hosts, origins=origins, limits=limits)
+    return Application(service, guarded, streams)
+
+
+def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
+    if isinstance(given, str | Path):
+        given = load_config(given)
+    if isinstance(given, Config):
+        journal = choose(given.agent().journal_path or None)
+        made = [Agent.from_config(given, agent=name, journal=journal, sinks=sinks) for name in given.agents]
+        for agent in made:
+            files = [str(Path(file).resolve()) for file in given.files]
+            agent.origin = {"folder": str(Path.cwd()), "config": files, "agent": agent.name}
+        return made
+    listed = [given] if isinstance(given, Agent) else list(given)
+    if not all(isinstance(one, Agent) for one in listed):
+        raise ConfigError(notice("serve.what", "what is served is a Config, the path of one, an Agent, or a list of Agents"))
+    for agent in listed:
+        agent.sinks = (*agent.sinks, *sinks)
+    return listed
+
+
+def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
+    runs, sessions = Runs(service, streams), Sessions(service)
+    chat, responses = Chat(service, streams), Responses(service, streams)
+    ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
+    one = "/api/runs/{run_id:path}"
+    return [
+        Route("/healthz", _healthy),
+        Route("/readyz", _ready(service)),
+        Route("/openapi.json", _document),
+        Route("/api/agents", sessions.agents),
+        Route("/api/runs", runs.all),
+        Route("/api/runs", runs.start, methods=["POST"]),
+        Route(f"{one}/events", runs.follow),
+        Route(f"{one}/story", runs.story),
+        Route(f"{one}/messages", runs.messages),
+        Route(f"{one}/stop", runs.stop, methods=["POST"]),
+        Route(f"{one}/answers", runs.answer, methods=["POST"]),
+        Route(f"{one}/resume", runs.resume, methods=["POST"]),
+        Route(f"{one}/fork", runs.fork, methods=["POST"]),
+        Route(f"{one}/replay", runs.replay, methods=["POST"]),
+        Route(one, runs.get),
+        Route(one, runs.delete, methods=["DELETE"]),
+        Route("/api/questions", sessions.questions),
+        Route("/api/sessions", sessions.all),
+        Route("/api/sessions/{session_id:path}", sessions.get),
+        Route("/api/sessions/{session_id:path}", sessions.rename, methods=["PATCH"]),
+        Route("/api/sessions/{session_id:path}", sessions.delete, methods=["DELETE"]),
+        Route("/v1/models", chat.models),
+        Route("/v1/models/{name:path}", chat.model),
+        Route("/v1/chat/completions", chat.complete, methods=["POST"]),
+        Route("/v1/responses", responses.create, methods=["POST"]),
+        Route("/v1/responses/{response_id:path}/cancel", responses.cancel, methods=["POST"]),
+        Route("/v1/responses/{response_id:path}", responses.get),
+        Route("/v1/responses/{response_id:path}", responses.delete, methods=["DELETE"]),
+        Route("/ag-ui", ag_ui.run, methods=["POST"]),
+        Route("/ag-ui/{agent:path}", ag_ui.run, methods=["POST"]),
+        Route("/vercel", vercel.run, methods=["POST"]),
+        Route("/vercel/{agent:path}", vercel.run, methods=["POST"]),
+    ]
+
+
+def _mounted(service: Service, mcp: bool | None, a2a: bool | None) -> list[BaseRoute]:
+    """The protocols that come with packages of their own."""
+    from importlib.util import find_spec
+
+    found: list[BaseRoute] = []
+    if mcp or (mcp is None and find_spec("fastmcp") is not None):
+        from .dialects.mcp import Lazy
+
+        found += [Mount("/mcp", app=Lazy(service))]
+    if a2a or (a2a is None and find_spec("a2a") is not None):
+        from .dialects.a2a import routes
+
+        found += routes(service)
+    return found
+
+
+def _lifespan(service: Service, recover: bool) -> Callable[[Starlette], Any]:
+    @asynccontextmanager
+    async def living(inner: Starlette) -> AsyncIterator[None]:
+        recovery = Recovery(service)
+        looking = asyncio.create_task(recovery.keep_looking()) if recover else None
+        async with AsyncExitStack() as stack:
+            for mounted in [route.app for route in inner.routes if isinstance(route, Mount)]:
+                if (living := getattr(mounted, "living", None)) is not None:
+                    await stack.enter_async_context(living())
+            try:
+                yield
+            finally:
+                recovery.close()
+                if looking is not None:
+                    looking.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await looking
+                await service.close()
+
+    return living
+
+
+async def _healthy(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+def _ready(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    async def ready(request: Request) -> Response:
+        """Whether work can be taken: the journal answers, and the server is not ending."""
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                await service.journal.runs(limit=1)
+        except (JournalError, TimeoutError):
+            return JSONResponse({"status": "the journal does not answer"}, 503)
+        return JSONResponse({"status": "closing"}, 503) if service.closing else JSONResponse({"status": "ready"})
+
+    return ready
+
+
+async def _document(request: Request) -> Response:
+    return JSONResponse(document(request.scope.get("root_path", "")))

@@ -1,0 +1,282 @@
+"""A2A 1.0: an agent's runs as tasks, on the protocol's own SDK (JSON-RPC and REST). A task is a run, a context is a session;
+the journal is the only store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
+from a2a.server.routes.common import DefaultServerCallContextBuilder
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import (
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from google.protobuf.json_format import ParseDict
+from google.protobuf.timestamp_pb2 import Timestamp
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from ... import __version__
+from ...api.agent import Agent
+from ...api.attach import batches, batches_of
+from ...api.open_run import new_run_id
+from ...api.result import Result
+from ...api.run import Run
+from ...core.chunks import Chunk
+from ...core.errors import AgentError, RunNotFound
+from ...core.messages import Message
+from ...core.runs import UNDER_WAY, RunInfo
+from ...core.values import plain_text
+from ..service import Service
+from ..users import Caller
+from .conversation import Words, is_own, last_words
+
+_STATES = {
+    "completed": "COMPLETED",
+    "degraded": "COMPLETED",
+    "cancelled": "CANCELED",
+    "waiting": "INPUT_REQUIRED",
+    "running": "WORKING",
+    "released": "WORKING",
+}
+_PAGE = 50
+
+
+def routes(service: Service) -> list[BaseRoute]:
+    """For each agent its card and both bindings; the first agent's card also at the well-known place."""
+    found: list[BaseRoute] = [Route("/.well-known/agent-card.json", _card_of(service, ""))]
+    for name, agent in service.agents.items():
+        base, handler = f"/a2a/{name}", Tasks(service, agent)
+        found.append(Route(f"{base}/.well-known/agent-card.json", _card_of(service, name)))
+        for place in (f"{base}/", base):
+            found += create_jsonrpc_routes(handler, place, context_builder=Builder())
+        found += create_rest_routes(handler, context_builder=Builder(), path_prefix=base)
+    return found
+
+
+class Builder(DefaultServerCallContextBuilder):
+    def build(self, request: Request) -> ServerCallContext:
+        context = super().build(request)
+        context.state["caller"] = request.scope["kaname.caller"]
+        return context
+
+
+def _card_of(service: Service, name: str) -> Any:
+    async def card(request: Request) -> Response:
+        agent = service.agent(name)
+        url = f"{str(request.base_url).rstrip('/')}/a2a/{agent.name}"
+        kinds = ("JSONRPC", "HTTP+JSON")
+        told = pb.AgentCard(
+            name=agent.name,
+            description=f"The agent {agent.name}, served by kaname",
+            version=__version__,
+            supported_interfaces=[pb.AgentInterface(url=url, protocol_binding=kind, protocol_version="1.0") for kind in kinds],
+            capabilities=pb.AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False),
+            default_input_modes=["text/plain"],
+            default_output_modes=["text/plain", "application/json"],
+            skills=[_skill(agent)],
+        )
+        return JSONResponse(agent_card_to_dict(told), headers={"cache-control": "private, max-age=60"})
+
+    return card
+
+
+def _skill(agent: Agent[Any]) -> Any:
+    told = f"Works with: {', '.join(sorted(agent.tools)) or 'no tools'}"
+    return pb.AgentSkill(id=agent.name, name=agent.name, description=told, tags=sorted(agent.tools) or ["chat"])
+
+
+class Tasks(RequestHandler):
+    """The protocol's methods for one agent."""
+
+    def __init__(self, service: Service, agent: Agent[Any]) -> None:
+        self._service, self._agent = service, agent
+
+    # Ask
+
+    async def on_message_send(self, params: Any, context: ServerCallContext) -> Any:
+        run, _ = await self._begun(params, context)
+        if not params.configuration.return_immediately:
+            await run.wait()
+        return await self._task(run.run_id)
+
+    async def on_message_send_stream(self, params: Any, context: ServerCallContext) -> AsyncGenerator[Any, None]:
+        run, after = await self._begun(params, context)
+        stretches = batches_of(run.subscribe(after, wait_for_me=True))
+        async for one in self._told(run.run_id, stretches):
+            yield one
+
+    async def on_subscribe_to_task(self, params: Any, context: ServerCallContext) -> AsyncGenerator[Any, None]:
+        card = await self._card(params.id, context)
+        if card.status not in UNDER_WAY:
+            raise UnsupportedOperationError(message=f"task {card.run_id} is over: {card.status}")
+        stretches = batches(self._service.journal, card.run_id, card.seq)
+        async for one in self._told(card.run_id, stretches):
+            yield one
+
+    async def _begun(self, params: Any, context: ServerCallContext) -> tuple[Run[Any], int]:
+        caller, message = _caller(context, "talk"), params.message
+        text = "\n".join([_text(part) for part in message.parts])
+        after = 0
+        if message.task_id:
+            card = await self._card(message.task_id, context)
+            result = await self._agent.result(card.run_id)
+            if not result.questions:
+                raise UnsupportedOperationError(message=f"task {card.run_id} takes no message: {card.status}")
+            _caller(context, "approve")
+            key, after = next(iter(result.questions)), card.seq
+            run = self._agent.resume(card.run_id, {key: text}, by=caller.name)
+        else:
+            run_id = new_run_id()
+            run = self._agent.run(text, session_id=message.context_id or f"a2a-{run_id}", user_id=caller.name, run_id=run_id)
+        try:
+            return await self._service.begin(run), after
+        except AgentError as problem:
+            raise InvalidParamsError(message=str(problem)) from None
+
+    async def _told(self, run_id: str, stretches: AsyncGenerator[list[Chunk], None]) -> AsyncGenerator[Any, None]:
+        """The task, then its words as one artifact, then how it ended or what it asks."""
+        yield await self._task(run_id, brief=True)
+        (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
+        words, begun = Words(), False
+        async for chunks in stretches:
+            for chunk in [one for one in chunks if is_own(one, run_id)]:
+                if text := _said(chunk, words):
+                    artifact = pb.Artifact(artifact_id=f"{run_id}-text", name="text", parts=[pb.Part(text=text)])
+                    yield pb.TaskArtifactUpdateEvent(task_id=run_id, context_id=card.session, artifact=artifact, append=begun)
+                    begun = True
+        task = await self._task(run_id)
+        yield pb.TaskStatusUpdateEvent(task_id=run_id, context_id=card.session, status=task.status)
+
+    # Look
+
+    async def on_get_task(self, params: Any, context: ServerCallContext) -> Any:
+        card = await self._card(params.id, context)
+        task = await self._task(card.run_id)
+        if params.HasField("history_length"):
+            kept = list(task.history)[-params.history_length :] if params.history_length else []
+            del task.history[:]
+            task.history.extend(kept)
+        return task
+
+    async def on_list_tasks(self, params: Any, context: ServerCallContext) -> Any:
+        caller = _caller(context, "read")
+        user = None if caller.is_admin else caller.name
+        cards = await self._service.journal.runs(agent=self._agent.name, session=params.context_id, user=user, limit=1_000)
+        cards = [card for card in cards if not card.parent and (not params.status or _state(card.status) == params.status)]
+        first = int(params.page_token) if params.page_token.isdecimal() else 0
+        size = params.page_size or _PAGE
+        shown = cards[first : first + size]
+        following = str(first + size) if first + size < len(cards) else ""
+        tasks = [await self._task(card.run_id, brief=not params.history_length) for card in shown]
+        return pb.ListTasksResponse(tasks=tasks, next_page_token=following, page_size=size, total_size=len(cards))
+
+    async def on_cancel_task(self, params: Any, context: ServerCallContext) -> Any:
+        card = await self._card(params.id, context, "talk")
+        if card.status not in UNDER_WAY:
+            raise TaskNotCancelableError(message=f"task {card.run_id} is over: {card.status}")
+        if not await self._agent.stop(card.run_id):  # it waits, and nobody is at it: take it up to end it
+            run = self._agent.resume(card.run_id, dict.fromkeys((await self._agent.result(card.run_id)).questions, "no"))
+            await self._service.begin(run)
+            run.abort("cancelled by the client")
+            await run.wait()
+        else:
+            async for _ in batches(self._service.journal, card.run_id, card.seq):
+                pass
+        return await self._task(card.run_id)
+
+    async def _card(self, run_id: str, context: ServerCallContext, role: str = "read") -> RunInfo:
+        try:
+            card = await self._service.card(run_id, _caller(context, role))
+        except RunNotFound:
+            raise TaskNotFoundError(message=f"there is no task {run_id!r}") from None
+        if card.agent != self._agent.name:
+            raise TaskNotFoundError(message=f"there is no task {run_id!r}")
+        return card
+
+    async def _task(self, run_id: str, *, brief: bool = False) -> Any:
+        (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
+        result = await self._agent.result(run_id)
+        when = Timestamp()
+        when.FromNanoseconds(int(card.updated * 1e9))
+        status = pb.TaskStatus(state=_state(result.stop.kind), timestamp=when)
+        told = result.stop.detail if result.stop.kind not in ("completed", "degraded") else ""
+        if told:
+            status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
+        task = pb.Task(id=run_id, context_id=card.session, status=status)
+        if not brief:
+            task.history.extend(_history(run_id, card.session, result))
+            if result.stop.kind in ("completed", "degraded"):
+                task.artifacts.append(_artifact(run_id, result))
+        return task
+
+    # What there is not
+
+    async def on_create_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
+        raise PushNotificationNotSupportedError
+
+    on_get_task_push_notification_config = on_create_task_push_notification_config
+    on_list_task_push_notification_configs = on_create_task_push_notification_config
+    on_delete_task_push_notification_config = on_create_task_push_notification_config
+
+    async def on_get_extended_agent_card(self, params: Any, context: ServerCallContext) -> Any:
+        raise UnsupportedOperationError(message="there is no extended card")
+
+
+def _caller(context: ServerCallContext, role: str) -> Caller:
+    caller: Caller = context.state["caller"]
+    if not caller.may(role):
+        raise InvalidParamsError(message=f"this needs the role {role!r}")
+    return caller
+
+
+def _state(kind: str) -> Any:
+    return pb.TaskState.Value(f"TASK_STATE_{_STATES.get(kind, 'FAILED')}")
+
+
+def _said(chunk: Chunk, words: Words) -> str:
+    if chunk.type == "delta":
+        return words.delta(chunk.data["content"])
+    if chunk.type == "message":
+        return words.rest(chunk.data["content"])
+    return last_words(chunk, words) if chunk.data.get("status") == "stopped" else ""
+
+
+def _text(part: Any) -> str:
+    kind = part.WhichOneof("content")
+    if kind == "text":
+        return str(part.text)
+    if kind == "data":
+        from google.protobuf.json_format import MessageToDict
+
+        return json.dumps(MessageToDict(part.data), ensure_ascii=False)
+    raise InvalidParamsError(message="only text and data parts are understood")
+
+
+def _message(run_id: str, message_id: str, session: str, role: str, text: str) -> Any:
+    kind = pb.Role.Value("ROLE_USER" if role == "user" else "ROLE_AGENT")
+    return pb.Message(message_id=message_id, task_id=run_id, context_id=session, role=kind, parts=[pb.Part(text=text)])
+
+
+def _history(run_id: str, session: str, result: Result[Any]) -> list[Any]:
+    said: list[Message] = [one for one in result.state.turn if one.role in ("user", "assistant") and one.text]
+    return [_message(run_id, f"{run_id}-{number}", session, one.role, one.text) for number, one in enumerate(said)]
+
+
+def _artifact(run_id: str, result: Result[Any]) -> Any:
+    output = result.recorded
+    part = pb.Part(text=plain_text(output))
+    if isinstance(output, dict | list):
+        part = pb.Part()
+        ParseDict(output, part.data)
+    return pb.Artifact(artifact_id=f"{run_id}-text", name="text", parts=[part])

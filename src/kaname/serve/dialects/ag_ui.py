@@ -1,0 +1,214 @@
+"""AG-UI 1.0: runs as its events; what a run asks is an interrupt, and the next request resumes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...core.chunks import Chunk
+from ...core.errors import ConfigError
+from ...core.messages import Usage
+from ...core.notices import notice
+from ...core.values import plain_text
+from ..forms import caller_of, read
+from ..runs import user_input, user_of
+from ..service import Service
+from ..stream import Streams, event
+from .chat import unsupported
+from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words
+
+VERSION = "1.0"
+
+
+class AgUi:
+    """`POST /ag-ui/AGENT` with a `RunAgentInput`."""
+
+    def __init__(self, service: Service, streams: Streams) -> None:
+        self._service, self._streams = service, streams
+
+    async def run(self, request: Request) -> Response:
+        caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
+        agent = self._service.agent(request.path_params.get("agent", ""))
+        if asked.get("tools"):
+            raise unsupported("tools")
+        after: int | None = None
+        if resumed := asked.get("resume"):
+            run_id, answers = await self._answers(request, resumed)
+            card = await self._service.card(run_id, caller)
+            run, after = self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
+        else:
+            messages = [one for one in map(_message, asked.get("messages") or []) if one is not None]
+            run = agent.run(user_input(_paired(messages)), user_id=user_of(caller, None))
+        conversation = Conversation(self._service, self._streams, caller, run)
+        await conversation.begin(after)
+        return conversation.stream(AgUiWriter(run.run_id, str(asked.get("threadId", "")), str(asked.get("runId", ""))))
+
+    async def _answers(self, request: Request, resumed: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+        answers: dict[str, Any] = {}
+        run_id = ""
+        for one in resumed:
+            named, key, question = await asked_by(self._service, request, str(one.get("interruptId", "")))
+            run_id = run_id or named
+            if question is not None and named == run_id:
+                answers[key] = _answer(question, one)
+        if not answers:
+            raise ConfigError(notice("serve.no_question", "none of these questions is open any more"))
+        return run_id, answers
+
+
+def _answer(question: Any, given: dict[str, Any]) -> Any:
+    payload, resolved = given.get("payload"), given.get("status") == "resolved"
+    if resolved and isinstance(payload, str):
+        return payload
+    if isinstance(payload, dict) and isinstance(args := payload.get("args", payload.get("editedArgs")), dict) and resolved:
+        return {"args": args}
+    approved = payload if isinstance(payload, bool) else (payload or {}).get("approved", True)
+    reason = (payload or {}).get("reason") or (payload or {}).get("answer") or "" if isinstance(payload, dict) else ""
+    return answer_for(question, resolved and approved is not False, str(reason))
+
+
+def _message(given: Any) -> dict[str, Any] | None:
+    """A message of theirs in the OpenAI shape; activities and reasoning are the page's own."""
+    role = given.get("role") if isinstance(given, dict) else None
+    if role in ("activity", "reasoning"):
+        return None
+    content = given.get("content") if isinstance(given, dict) else None
+    if isinstance(content, list):
+        content = [_part(part) for part in content]
+    shape = {"role": "system" if role == "developer" else role, "content": content}
+    if role == "tool":
+        return {**shape, "tool_call_id": given.get("toolCallId", ""), "name": ""}
+    return {**shape, "tool_calls": given["toolCalls"]} if role == "assistant" and given.get("toolCalls") else shape
+
+
+def _part(part: Any) -> Any:
+    if isinstance(part, dict) and part.get("type") in ("binary", "image"):
+        held = part.get("source") or part
+        data = held.get("data") or held.get("value") or ""
+        return {"type": "image_url", "image_url": {"url": held.get("url") or f"data:{held.get('mimeType')};base64,{data}"}}
+    return part
+
+
+def _paired(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Calls without a result are left out: a run that was cut off has them."""
+    answered = {one["tool_call_id"] for one in messages if one["role"] == "tool"}
+    kept = []
+    for one in messages:
+        calls = [call for call in one.get("tool_calls", ()) if call.get("id") in answered]
+        kept.append({**one, "tool_calls": calls} if "tool_calls" in one else one)
+    return kept
+
+
+class AgUiWriter:
+    """A message is opened with its first word and closed with its fact; a tool call's arguments come at once."""
+
+    def __init__(self, run_id: str, thread: str, named: str) -> None:
+        self._run_id, self._thread, self._named = run_id, thread, named or run_id
+        self._words, self._message, self._thinking, self._count = Words(), "", "", 0
+        self._used = Usage(cost=None)
+        self._interrupts: list[dict[str, Any]] = []
+        self._calls: dict[str, Any] = {}
+        self._outcome: dict[str, Any] | None = None
+        self._result: Any = None
+        self._problem: dict[str, Any] | None = None
+
+    def begin(self) -> bytes:
+        return _event("RUN_STARTED", threadId=self._thread, runId=self._named, protocolVersion=VERSION)
+
+    def take(self, chunk: Chunk) -> bytes:
+        data = chunk.data
+        match chunk.type:
+            case "delta":
+                return self._no_thinking() + self._text(self._words.delta(data["content"]))
+            case "thinking":
+                return self._think(data["content"])
+            case "message":
+                return self._no_thinking() + self._text(self._words.rest(data["content"])) + self._no_message()
+            case "tool_call":
+                self._calls[data["id"]] = data
+                start = _event("TOOL_CALL_START", toolCallId=data["id"], toolCallName=data["name"])
+                args = _event("TOOL_CALL_ARGS", toolCallId=data["id"], delta=data["function"]["arguments"])
+                return self._no_thinking() + start + args + _event("TOOL_CALL_END", toolCallId=data["id"])
+            case "tool_response":
+                told = plain_text(data["content"])
+                call = data["tool_call_id"]
+                return _event("TOOL_CALL_RESULT", messageId=f"{call}-result", toolCallId=call, content=told, role="tool")
+            case "usage":
+                self._used += Usage(data["prompt_tokens"], data["completion_tokens"], data["cached_tokens"])
+            case "error":
+                self._problem = {"message": data["message"], "code": data["type"]}
+            case "status":
+                return self._status(chunk)
+        return b""
+
+    def _status(self, chunk: Chunk) -> bytes:
+        data = chunk.data
+        match data["status"]:
+            case "waiting":
+                self._interrupts.append(
+                    {
+                        "id": f"{self._run_id}{SEPARATOR}{data['key']}",
+                        "reason": "tool_approval" if data["options"] else "input_required",
+                        "message": data["content"],
+                        **({"toolCallId": data["tool_call_id"]} if data["tool_call_id"] else {}),
+                        "responseSchema": _schema(data["options"]),
+                    }
+                )
+            case "stopped":
+                self._outcome = {"type": "cancelled" if data["kind"] == "cancelled" else "success"}
+                self._result = data["output"]
+                said = last_words(chunk, self._words)
+                return self._text(said) + self._no_message() if said else b""
+        return b""
+
+    def end(self) -> bytes:
+        closed = self._no_thinking() + self._no_message()
+        ids = {"threadId": self._thread, "runId": self._named}
+        used = {"inputTokens": self._used.input, "outputTokens": self._used.output, "totalTokens": self._used.total}
+        if self._interrupts and self._problem is None:
+            outcome = {"type": "interrupt", "interrupts": self._interrupts}
+            return closed + _event("RUN_FINISHED", **ids, outcome=outcome, usage=[used])
+        if self._outcome is None or self._problem is not None:
+            problem = self._problem or {"message": INTERRUPTED, "code": "interrupted"}
+            return closed + _event("RUN_ERROR", **problem, usage=[used])
+        return closed + _event("RUN_FINISHED", **ids, result=self._result, outcome=self._outcome, usage=[used])
+
+    def _text(self, text: str) -> bytes:
+        if not text:
+            return b""
+        opened = b""
+        if not self._message:
+            self._count += 1
+            self._message = f"{self._run_id}-{self._count}"
+            opened = _event("TEXT_MESSAGE_START", messageId=self._message, role="assistant")
+        return opened + _event("TEXT_MESSAGE_CONTENT", messageId=self._message, delta=text)
+
+    def _no_message(self) -> bytes:
+        closed, self._message = self._message, ""
+        return _event("TEXT_MESSAGE_END", messageId=closed) if closed else b""
+
+    def _think(self, text: str) -> bytes:
+        opened = b""
+        if not self._thinking:
+            self._count += 1
+            self._thinking = f"{self._run_id}-{self._count}"
+            opened = _event("REASONING_START", messageId=self._thinking) + _event(
+                "REASONING_MESSAGE_START", messageId=self._thinking, role="reasoning"
+            )
+        return opened + (_event("REASONING_MESSAGE_CONTENT", messageId=self._thinking, delta=text) if text else b"")
+
+    def _no_thinking(self) -> bytes:
+        closed, self._thinking = self._thinking, ""
+        if not closed:
+            return b""
+        return _event("REASONING_MESSAGE_END", messageId=closed) + _event("REASONING_END", messageId=closed)
+
+
+def _schema(options: list[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": options} if options else {"type": "string"}
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return event({"type": kind, **fields})

@@ -1,0 +1,182 @@
+"""OpenAI chat completions: the agents as models. Tools that the agent runs are not shown as calls: a client would run them
+again."""
+
+from __future__ import annotations
+
+from time import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ...core.chunks import Chunk
+from ...core.errors import ConfigError
+from ...core.notices import notice
+from ...core.values import plain_text
+from ..forms import caller_of, read
+from ..runs import user_input, user_of
+from ..service import Service
+from ..stream import Streams, event
+from .conversation import INTERRUPTED, Conversation, Words, last_words
+
+_REFUSED = ("tools", "functions", "audio", "web_search_options")  # what a client would wait for in vain
+_FINISHED = {"max_steps": "length", "budget": "length", "deadline": "length", "blocked": "content_filter"}
+_DONE = b"data: [DONE]\n\n"
+
+
+class Chat:
+    """`/v1/chat/completions` and `/v1/models`."""
+
+    def __init__(self, service: Service, streams: Streams) -> None:
+        self._service, self._streams = service, streams
+
+    async def models(self, request: Request) -> Response:
+        caller_of(request)
+        return JSONResponse({"object": "list", "data": [_model(name) for name in self._service.agents]})
+
+    async def model(self, request: Request) -> Response:
+        caller_of(request)
+        return JSONResponse(_model(self._service.agent(request.path_params["name"]).name))
+
+    async def complete(self, request: Request) -> Response:
+        caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
+        agent = self._service.agent(model_of(asked))
+        messages = _messages(asked)
+        user = asked.get("user") if caller.is_admin else None
+        run = agent.run(user_input(messages), user_id=user_of(caller, user))
+        conversation = Conversation(self._service, self._streams, caller, run)
+        await conversation.begin()
+        with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
+        writer = ChatWriter(run.run_id, agent.name, with_usage)
+        if asked.get("stream"):
+            return conversation.stream(writer)
+        await conversation.whole(writer)
+        return JSONResponse(writer.whole(), 502 if writer.problem else 200)
+
+
+def model_of(asked: dict[str, Any]) -> str:
+    """Which agent is meant: by its name."""
+    name = asked.get("model")
+    if not isinstance(name, str) or not name:
+        raise ConfigError(notice("serve.model", "model is the name of an agent; GET /v1/models lists them"))
+    return name.removeprefix("kaname/")
+
+
+def _messages(asked: dict[str, Any]) -> list[Any]:
+    messages = asked.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise ConfigError(notice("serve.messages", "messages is a list that ends with the user's message"))
+    for name in _REFUSED:
+        if asked.get(name):
+            raise unsupported(name)
+    if asked.get("n") not in (None, 1):
+        raise unsupported("n")
+    if (asked.get("response_format") or {}).get("type", "text") != "text":
+        raise unsupported("response_format")
+    return [_plain(message) for message in messages]
+
+
+def unsupported(name: str) -> ConfigError:
+    told = "{name} is not supported: an agent has its own tools and its own form of answer"
+    return ConfigError(notice("serve.unsupported", told, name=name))
+
+
+def _plain(message: Any) -> Any:
+    """`developer` is another name for `system`."""
+    if isinstance(message, dict) and message.get("role") == "developer":
+        return {**message, "role": "system"}
+    return message
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "kaname"}
+
+
+def as_error(message: str, kind: str) -> dict[str, Any]:
+    return {"message": message, "type": kind, "param": None, "code": None}
+
+
+class ChatWriter:
+    """Text deltas, and tool work as comments. Two messages of a run are parted by an empty line."""
+
+    def __init__(self, run_id: str, agent: str, with_usage: bool = False) -> None:
+        self._id, self._agent, self._run_id, self._with_usage = f"chatcmpl-{run_id}", agent, run_id, with_usage
+        self._created, self._words, self._last = int(time()), Words(), ""
+        self._usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        self._finish, self._status = "stop", ""
+        self._questions: list[dict[str, Any]] = []
+        self.problem: dict[str, Any] | None = None
+
+    def begin(self) -> bytes:
+        return self._piece({"role": "assistant", "content": ""})
+
+    def take(self, chunk: Chunk) -> bytes:
+        match chunk.type:
+            case "delta":
+                return self._text(self._words.delta(chunk.data["content"]), first=len(self._words.shown) == 1)
+            case "message":
+                first = not self._words.shown
+                self._last = chunk.data["content"]
+                return self._text(self._words.rest(self._last), first=first)
+            case "tool_call":
+                return b": tool %b\n\n" % chunk.data["name"].encode("ascii", "replace")
+            case "usage":
+                for name in self._usage:
+                    self._usage[name] += chunk.data[name]
+            case "error":
+                self._status, self.problem = "failed", as_error(chunk.data["message"], chunk.data["type"])
+            case "status":
+                return self._status_chunk(chunk)
+        return b""
+
+    def _status_chunk(self, chunk: Chunk) -> bytes:
+        if chunk.data["status"] == "stopped":
+            self._status = chunk.data["kind"]
+            self._finish = _FINISHED.get(self._status, "stop")
+            said, self._last = last_words(chunk, self._words), plain_text(chunk.data["output"] or self._last)
+            return self._text(said, first=True)
+        if chunk.data["status"] == "waiting":
+            self._status = "waiting"
+            self._questions.append(
+                {"key": chunk.data["key"], "prompt": chunk.data["content"], "options": chunk.data["options"]}
+            )
+            self._last = chunk.data["content"]
+            return self._text(self._last, first=True)
+        return b""
+
+    def _text(self, text: str, *, first: bool) -> bytes:
+        if not text:
+            return b""
+        parted = first and self._begun
+        self._begun = True
+        return self._piece({"content": f"\n\n{text}" if parted else text})
+
+    _begun = False
+
+    def end(self) -> bytes:
+        if not self._status:
+            self.problem = as_error(INTERRUPTED, "interrupted")
+        if self.problem is not None:
+            return event({"error": self.problem}) + _DONE
+        last = self._piece({}, self._finish, self._told())
+        used = {**self._head("chat.completion.chunk"), "choices": [], "usage": self._usage}
+        return last + (event(used) if self._with_usage else b"") + _DONE
+
+    def whole(self) -> dict[str, Any]:
+        """The answer without a stream: the last message is the answer."""
+        if self.problem is not None:
+            return {"error": self.problem}
+        message = {"role": "assistant", "content": self._last, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage, "kaname": self._told()}
+
+    def _told(self) -> dict[str, Any]:
+        return {"run_id": self._run_id, "status": self._status, "questions": self._questions}
+
+    def _piece(self, delta: dict[str, Any], finish: str | None = None, told: dict[str, Any] | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        more = {"usage": None} if self._with_usage else {}
+        return event({**self._head("chat.completion.chunk"), "choices": [choice], **more, **({"kaname": told} if told else {})})
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._agent, "system_fingerprint": None}

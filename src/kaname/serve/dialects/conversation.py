@@ -1,0 +1,110 @@
+"""What the dialects share: a run and its reader, the words that were shown, answers to questions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
+
+from starlette.requests import Request
+
+from ...api.attach import batches_of
+from ...api.run import Run
+from ...core.chunks import Chunk
+from ...core.events import Asked
+from ...core.notices import notice
+from ...core.values import plain_text
+from ...kernel.channel import Reader
+from ..forms import caller_of
+from ..service import Service
+from ..stream import Stream, Streams
+from ..users import Caller
+
+SEPARATOR = ":"  # in an id that names a run and one of its questions
+
+
+class Writer(Protocol):
+    """A pure function from chunks to bytes, with what it has to remember of the chunks before. `end` also ends a stream whose
+    run goes on, because the server ends: it says so."""
+
+    def begin(self) -> bytes: ...
+    def take(self, chunk: Chunk) -> bytes: ...
+    def end(self) -> bytes: ...
+
+
+class Conversation:
+    """One request: the run that was begun for it, and who reads it. The run waits for this reader, who misses no word; it goes
+    on alone when the reader leaves."""
+
+    def __init__(self, service: Service, streams: Streams, caller: Caller, run: Run[Any]) -> None:
+        self.run, self._service, self._streams, self._caller = run, service, streams, caller
+        self._reader: Reader = run.subscribe(0, wait_for_me=True)
+
+    async def begin(self, after: int | None = None) -> None:
+        """Start it. `after`: of a run that goes on, only the facts after that number are told."""
+        if after is not None:
+            self._reader.close()
+            self._reader = self.run.subscribe(after, wait_for_me=True)
+        await self._service.begin(self.run)
+
+    def stream(self, writer: Writer, headers: dict[str, str] | None = None) -> Stream:
+        told = {"x-run-id": self.run.run_id, **(headers or {})}
+        return Stream(self._streams, self._caller, self._written(writer), closing=writer.end, headers=told)
+
+    async def whole(self, writer: Writer) -> None:
+        """Let it take all there is, without a stream."""
+        async for _ in self._written(writer):
+            pass
+
+    async def _written(self, writer: Writer) -> AsyncGenerator[bytes, None]:
+        yield writer.begin()
+        async for chunks in batches_of(self._reader):
+            yield b"".join([writer.take(chunk) for chunk in chunks if is_own(chunk, self.run.run_id)])
+        yield writer.end()
+
+
+def is_own(chunk: Chunk, run_id: str) -> bool:
+    """Whether it is the run's own, and not one of a run inside it."""
+    return chunk.data.get("run_id", run_id) == run_id  # type: ignore[no-any-return]
+
+
+INTERRUPTED = notice("serve.interrupted", "the run was interrupted here; it goes on, and can be followed by its id")
+
+
+class Words:
+    """The text of one message as it is shown: the deltas, then what is missing of the whole."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.any = False  # of any message
+
+    def delta(self, text: str) -> str:
+        self.shown.append(text)
+        self.any = self.any or bool(text)
+        return text
+
+    def rest(self, whole: str) -> str:
+        """What has to be added to the deltas, and the message is over. One that was changed after it was shown stays so."""
+        before, self.shown = "".join(self.shown), []
+        self.any = self.any or bool(whole)
+        return whole[len(before) :] if whole.startswith(before) else ""
+
+
+def last_words(chunk: Chunk, words: Words) -> str:
+    """The answer of a run that ended without having said it, as a plan does."""
+    output = chunk.data.get("output")
+    return "" if words.any or output is None else plain_text(output)
+
+
+def answer_for(asked: Asked, approved: bool, reason: str = "") -> Any:
+    """A yes or a no as the answer to a question; a text is the answer where the question has no options."""
+    if not asked.options:
+        return reason or ("yes" if approved else "no")
+    return asked.options[0] if approved else reason or asked.options[-1]
+
+
+async def asked_by(service: Service, request: Request, question_id: str) -> tuple[str, str, Asked | None]:
+    """The run, the key and the question of an id `run:key`. Only who may answer gets so far."""
+    run_id, _, key = question_id.partition(SEPARATOR)
+    card = await service.card(run_id, caller_of(request, "approve"))
+    result = await service.agent_result(card.run_id)
+    return run_id, key, result.questions.get(key)

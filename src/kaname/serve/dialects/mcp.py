@@ -1,0 +1,173 @@
+"""An MCP server whose tools are the agents. A question of a run goes back as `InputRequiredResult`, with the run as its state:
+nothing is held open. Clients of older protocols are asked by elicitation.
+
+The package takes a second to load, so that happens with the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...api.agent import Agent
+from ...api.result import Result
+from ...api.run import Run
+from ...core.errors import AgentError
+from ...core.events import Asked
+from ...core.notices import notice
+from ...core.values import plain_text
+from ..problems import Refused
+from ..service import Service
+from ..users import OWNER, Caller
+from .conversation import answer_for
+
+_ENDED = ("completed", "degraded")
+
+
+class Lazy:
+    """The server as an ASGI application that is made when it is first used; `living` ends it."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._app: ASGIApp | None = None
+        self._making = asyncio.Lock()
+        self._ready, self._over = asyncio.Event(), asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._making:
+            if self._app is None:
+                self._task = asyncio.create_task(self._live(server(self._service).http_app(path="/", stateless_http=False)))
+                await self._ready.wait()
+        assert self._app is not None
+        bare = scope["path"] == scope.get("root_path", "")  # `/mcp` is `/mcp/`: the redirect would lose the body
+        await self._app({**scope, "path": f"{scope['path']}/"} if bare else scope, receive, send)
+
+    async def _live(self, made: Any) -> None:
+        """Its lifespan begins and ends in one task."""
+        async with made.lifespan(made):
+            self._app = made
+            self._ready.set()
+            await self._over.wait()
+
+    @asynccontextmanager
+    async def living(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            self._over.set()
+            if self._task is not None:
+                await self._task
+
+
+def server(service: Service, caller: Caller | None = None) -> Any:
+    """A FastMCP server. `caller`: who uses it, where no request says so (a program that starts it by stdio)."""
+    from fastmcp import FastMCP
+    from fastmcp.tools import Tool
+
+    made = FastMCP("kaname", mask_error_details=False)
+    for agent in service.agents.values():
+        told = f"Ask the agent {agent.name!r}. It works with: {', '.join(sorted(agent.tools)) or 'no tools'}."
+        made.add_tool(
+            Tool.from_function(_asking(service, agent, caller), name=agent.name, description=told, output_schema=None)
+        )
+    return made
+
+
+def _asking(service: Service, agent: Agent[Any], caller: Caller | None) -> Any:
+    from fastmcp import Context
+    from fastmcp.exceptions import ToolError
+
+    async def ask(task: str, session_id: str = "", ctx: Context = None) -> Any:  # type: ignore[assignment]
+        """`task`: what is to be done. `session_id`: the conversation that it belongs to."""
+        who = caller or _caller()
+        try:
+            if not who.may("talk"):
+                raise Refused(403, notice("serve.role", "this needs the role {role!r}", role="talk"))
+            if ctx.request_state:
+                run = await _resumed(service, ctx, who)
+            else:
+                run = agent.run(task, session_id=session_id or None, user_id=who.name)
+            return await _result(service, run, ctx, who)
+        except AgentError as problem:
+            raise ToolError(str(problem)) from None
+
+    ask.__annotations__ = {"task": str, "session_id": str, "ctx": Context, "return": Any}
+    return ask
+
+
+def _caller() -> Caller:
+    from fastmcp.server.dependencies import get_http_request
+
+    found: Caller = get_http_request().scope.get("kaname.caller", Caller("", frozenset()))
+    return found
+
+
+async def _resumed(service: Service, ctx: Any, who: Caller) -> Run[Any]:
+    """The client has answered, and calls again. The state is only a run's name: whose it is, is looked up."""
+    if not who.may("approve"):
+        raise Refused(403, notice("serve.role", "this needs the role {role!r}", role="approve"))
+    card = await service.card(str(ctx.request_state), who)
+    result = await service.agent_result(card.run_id)
+    responses = ctx.input_responses or {}
+    answers = {key: _answer(asked, responses[key]) for key, asked in result.questions.items() if key in responses}
+    return service.agent_of(card).resume(card.run_id, answers, by=who.name)
+
+
+def _answer(asked: Asked, response: Any) -> Any:
+    action = getattr(response, "action", "accept")
+    content = getattr(response, "content", None) or {}
+    return content.get("answer") or answer_for(asked, action == "accept") if action == "accept" else answer_for(asked, False)
+
+
+async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any:
+    await service.begin(run)
+    async for chunk in run.subscribe(0):
+        if chunk.type == "status" and chunk.data["status"] == "tool_started" and "fact" in chunk.data:
+            await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
+    result = await service.finished(run)
+    while result.questions:
+        if _asks_by_result(ctx):
+            return _input_required(result)
+        answers = await _elicited(ctx, result)
+        run = await service.begin(service.agent().resume(run.run_id, answers, by=who.name))
+        result = await service.finished(run)
+    if result.stop.kind not in _ENDED:
+        raise Refused(500, f"{result.stop.kind}: {result.stop.detail} (run {result.run_id})")
+    return plain_text(result.recorded)
+
+
+def _asks_by_result(ctx: Any) -> bool:
+    version = str(getattr(ctx.request_context, "protocol_version", "") or "")
+    return version >= "2026"
+
+
+def _schema(asked: Asked) -> dict[str, Any]:
+    wanted = {"type": "string", **({"enum": list(asked.options)} if asked.options else {})}
+    return {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
+
+
+def _input_required(result: Result[Any]) -> Any:
+    from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+
+    wanted: dict[str, Any] = {
+        key: ElicitRequest(params=ElicitRequestFormParams(message=asked.prompt, requested_schema=_schema(asked)))
+        for key, asked in result.questions.items()
+    }
+    return InputRequiredResult(input_requests=wanted, request_state=result.run_id)
+
+
+async def _elicited(ctx: Any, result: Result[Any]) -> dict[str, Any]:
+    """Asked while the call waits, in the older way."""
+    answers = {}
+    for key, asked in result.questions.items():
+        given = await ctx.elicit(asked.prompt, list(asked.options) if asked.options else str)
+        answers[key] = given.data if given.action == "accept" else answer_for(asked, False)
+    return answers
+
+
+LOCAL = OWNER  # who starts it by stdio is at this machine

@@ -1,0 +1,196 @@
+"""OpenAI Responses: an agent's run as a response. Its tools are `mcp_call` items, which no client runs; what it asks is an
+`mcp_approval_request`.
+
+A response is named after its run (`resp_RUN`, or `resp_RUN.FACT` where the run went on after an answer), so that every
+response can be fetched again, and `previous_response_id` goes on from its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ...api.run import Run
+from ...core.chunks import chunks_of
+from ...core.errors import ConfigError, RunNotFound
+from ...core.notices import notice
+from ...core.runs import RunInfo
+from ...core.values import plain_text
+from ..forms import caller_of, read
+from ..problems import Refused
+from ..runs import user_input, user_of
+from ..service import Service
+from ..stream import Streams
+from .chat import model_of, unsupported
+from .conversation import Conversation, answer_for, asked_by, is_own
+from .responses_writer import APPROVAL, PREFIX, ResponsesWriter
+
+
+class Responses:
+    """The addresses under `/v1/responses`."""
+
+    def __init__(self, service: Service, streams: Streams) -> None:
+        self._service, self._streams = service, streams
+
+    async def create(self, request: Request) -> Response:
+        caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
+        _check(asked)
+        run, after = await self._run(request, asked)
+        conversation = Conversation(self._service, self._streams, caller, run)
+        await conversation.begin(after)
+        writer = ResponsesWriter(run.run_id, after, asked)
+        if asked.get("stream"):
+            return conversation.stream(writer)
+        if asked.get("background"):
+            await asyncio.sleep(0)
+            return JSONResponse(writer.response())
+        await conversation.whole(writer)
+        return JSONResponse(writer.response())
+
+    async def _run(self, request: Request, asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
+        """The run that answers: a new one, one that goes on from another, or one that waited for this. Of the last, the number
+        of the fact before."""
+        caller = caller_of(request, "talk")
+        items, before = _items(asked.get("input")), asked.get("previous_response_id")
+        if approvals := [one for one in items if one.get("type") == "mcp_approval_response"]:
+            return await self._answered(request, approvals)
+        user = asked.get("user") or asked.get("safety_identifier") if caller.is_admin else None
+        if before:
+            card, _ = await self._found(request, str(before))
+            if card.status == "waiting":
+                return await self._told(request, card, items)
+            said = user_input(_messages(asked, items))
+            return self._service.agent_of(card).fork(card.run_id, user_input=said), None
+        agent, session = self._service.agent(model_of(asked)), asked.get("conversation")
+        session = session.get("id") if isinstance(session, dict) else session
+        said = user_input(_messages(asked, items))
+        return agent.run(said, session_id=session or None, user_id=user_of(caller, user)), None
+
+    async def _answered(self, request: Request, approvals: list[dict[str, Any]]) -> tuple[Run[Any], int]:
+        run_id, answers = "", {}
+        for one in approvals:
+            named = str(one.get("approval_request_id", "")).removeprefix(APPROVAL)
+            found, key, question = await asked_by(self._service, request, named)
+            run_id = run_id or found
+            if question is None or found != run_id:
+                raise ConfigError(notice("serve.no_question", "none of these questions is open any more"))
+            answers[key] = answer_for(question, one.get("approve") is True, str(one.get("reason") or ""))
+        card = await self._service.card(run_id, caller_of(request))
+        return self._resumed(request, card, answers), card.seq
+
+    async def _told(self, request: Request, card: RunInfo, items: list[dict[str, Any]]) -> tuple[Run[Any], int]:
+        """A question without options is answered by what the user says next; an approval is not."""
+        result = await self._service.agent_result(card.run_id)
+        open_ones = [key for key, asked in result.questions.items() if not asked.options]
+        if len(result.questions) != 1 or not open_ones:
+            told = notice("serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id)
+            raise Refused(409, told)
+        caller_of(request, "approve")
+        text = "\n".join([_text(one.get("content")) for one in items])
+        return self._resumed(request, card, {open_ones[0]: text}), card.seq
+
+    def _resumed(self, request: Request, card: RunInfo, answers: dict[str, Any]) -> Run[Any]:
+        return self._service.agent_of(card).resume(card.run_id, answers, by=caller_of(request).name)
+
+    async def get(self, request: Request) -> Response:
+        if request.query_params.get("stream") in ("true", "1"):
+            raise unsupported("stream")
+        card, after = await self._found(request, request.path_params["response_id"])
+        return JSONResponse((await self._recorded(card, after)).response())
+
+    async def _recorded(self, card: RunInfo, after: int | None) -> ResponsesWriter:
+        """A response made again from the run's facts."""
+        writer = ResponsesWriter(card.run_id, after, {"model": card.agent})
+        writer.begin()
+        async for fact in self._service.journal.read(card.run_id, after or 0):
+            for chunk in chunks_of(fact):
+                if is_own(chunk, card.run_id):
+                    writer.take(chunk)
+            if writer.asked:  # what came after the answer is another response
+                break
+        if writer.over:
+            writer.end()
+        return writer
+
+    async def cancel(self, request: Request) -> Response:
+        caller_of(request, "talk")
+        card, after = await self._found(request, request.path_params["response_id"])
+        await self._service.agent().stop(card.run_id)
+        return JSONResponse({**(await self._recorded(card, after)).response(), "status": "cancelled"})
+
+    async def delete(self, request: Request) -> Response:
+        caller_of(request, "talk")
+        card, _ = await self._found(request, request.path_params["response_id"])
+        await self._service.journal.delete(card.run_id)
+        return JSONResponse({"id": request.path_params["response_id"], "object": "response", "deleted": True})
+
+    async def _found(self, request: Request, response_id: str) -> tuple[RunInfo, int | None]:
+        run_id, dot, fact = response_id.removeprefix(PREFIX).rpartition(".")
+        if not dot or not fact.isdecimal():
+            run_id, fact = response_id.removeprefix(PREFIX), ""
+        if not response_id.startswith(PREFIX):
+            raise RunNotFound(response_id)
+        return await self._service.card(run_id, caller_of(request)), int(fact) if fact else None
+
+
+def _check(asked: dict[str, Any]) -> None:
+    for name in ("tools", "prompt", "include", "max_tool_calls"):
+        if asked.get(name):
+            raise unsupported(name)
+    if ((asked.get("text") or {}).get("format") or {}).get("type", "text") != "text":
+        raise unsupported("text.format")
+    if asked.get("conversation") and asked.get("previous_response_id"):
+        raise ConfigError(notice("serve.one_of", "give either conversation or previous_response_id"))
+
+
+def _items(given: Any) -> list[dict[str, Any]]:
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list) or not items or not all(isinstance(one, dict) for one in items):
+        raise ConfigError(notice("serve.input", "input is a text, or a list of items"))
+    return items
+
+
+def _messages(asked: dict[str, Any], items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items in the shapes of chat completions."""
+    instructions = asked.get("instructions")
+    said: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if isinstance(instructions, str) else []
+    for one in items:
+        match one.get("type", "message"):
+            case "message":
+                role = "system" if one.get("role") == "developer" else one.get("role")
+                said.append({"role": role, "content": _content(one.get("content"))})
+            case "mcp_call":
+                call = {"id": one.get("id", ""), "function": {"name": one.get("name"), "arguments": one.get("arguments")}}
+                told = one.get("output") if one.get("error") is None else plain_text(one.get("error"))
+                said.append({"role": "assistant", "content": "", "tool_calls": [call]})
+                said.append({"role": "tool", "tool_call_id": call["id"], "name": one.get("name"), "content": told})
+            case "reasoning" | "mcp_approval_request":
+                pass
+            case other:
+                raise unsupported(f"input of type {other}")
+    return said
+
+
+def _content(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    parts: list[Any] = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else ""
+        if kind in ("input_text", "output_text"):
+            parts.append({"type": "text", "text": part.get("text", "")})
+        elif kind == "input_image" and part.get("image_url"):
+            parts.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
+        elif kind == "refusal":
+            parts.append({"type": "text", "text": part.get("refusal", "")})
+        else:
+            raise unsupported(f"content of type {kind}")
+    return parts
+
+
+def _text(content: Any) -> str:
+    held = _content(content)
+    return held if isinstance(held, str) else "".join([part.get("text", "") for part in held or ()])

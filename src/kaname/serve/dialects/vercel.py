@@ -1,0 +1,200 @@
+"""The UI message stream of the Vercel AI SDK: what `useChat` sends and reads. Tools that the agent runs are dynamic tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...core.chunks import Chunk
+from ...core.errors import ConfigError
+from ...core.notices import notice
+from ...core.values import plain_text
+from ..forms import caller_of, read
+from ..runs import user_input, user_of
+from ..service import Service
+from ..stream import Streams, event
+from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words
+
+_HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
+_DONE = b"data: [DONE]\n\n"
+
+
+class Vercel:
+    """`POST /vercel/AGENT` with the messages of a chat."""
+
+    def __init__(self, service: Service, streams: Streams) -> None:
+        self._service, self._streams = service, streams
+
+    async def run(self, request: Request) -> Response:
+        caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
+        agent = self._service.agent(request.path_params.get("agent", ""))
+        messages, after, message_id = asked.get("messages"), None, ""
+        if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+            raise ConfigError(notice("serve.messages", "messages is a list that ends with the user's message"))
+        if answered := _answered(messages[-1]):
+            run_id, answers = await self._answers(request, answered)
+            card = await self._service.card(run_id, caller)
+            run, after = self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
+            message_id = str(messages[-1].get("id", ""))
+        else:
+            said = [one for message in messages for one in _plain(message)]
+            run = agent.run(user_input(said), user_id=user_of(caller, None))
+        conversation = Conversation(self._service, self._streams, caller, run)
+        await conversation.begin(after)
+        return conversation.stream(VercelWriter(run.run_id, message_id), _HEADERS)
+
+    async def _answers(self, request: Request, answered: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        run_id, answers = "", {}
+        for question_id, given in answered.items():
+            named, key, question = await asked_by(self._service, request, question_id)
+            run_id = run_id or named
+            if question is not None and named == run_id:
+                answers[key] = answer_for(question, given.get("approved") is True, str(given.get("reason") or ""))
+        if not answers:
+            raise ConfigError(notice("serve.no_question", "none of these questions is open any more"))
+        return run_id, answers
+
+
+def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
+    parts = message.get("parts") or []
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
+
+def _answered(message: dict[str, Any]) -> dict[str, Any]:
+    """The approvals of an assistant's message that the user has decided on."""
+    decided = [
+        part["approval"] for part in _parts(message) if part.get("state") == "approval-responded" and part.get("approval")
+    ]
+    return {str(one.get("id", "")): one for one in decided} if message.get("role") == "assistant" else {}
+
+
+def _plain(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """A message of theirs in the OpenAI shapes: an assistant's is parted where tools were called."""
+    role, said = message.get("role"), []
+    content: list[dict[str, Any]] = []
+    for part in _parts(message):
+        kind = str(part.get("type", ""))
+        if kind == "text":
+            content.append({"type": "text", "text": str(part.get("text", ""))})
+        elif kind == "file" and role == "user":
+            content.append({"type": "image_url", "image_url": {"url": str(part.get("url", ""))}})
+        elif role == "assistant" and part.get("toolCallId") and str(part.get("state", "")).startswith("output-"):
+            name = part.get("toolName") or kind.removeprefix("tool-")
+            call = {"id": part["toolCallId"], "function": {"name": name, "arguments": part.get("input") or {}}}
+            told = plain_text(part.get("output")) if part["state"] == "output-available" else part.get("errorText", "denied")
+            said.append({"role": role, "content": _joined(content), "tool_calls": [call]})
+            said.append({"role": "tool", "tool_call_id": part["toolCallId"], "name": name, "content": told})
+            content = []
+    if content or not said:
+        said.append({"role": role, "content": content if role == "user" else _joined(content)})
+    return said
+
+
+def _joined(content: list[dict[str, Any]]) -> str:
+    return "".join([part["text"] for part in content if part["type"] == "text"])
+
+
+class VercelWriter:
+    """`message_id`: of the message that goes on after an approval."""
+
+    def __init__(self, run_id: str, message_id: str = "") -> None:
+        self._run_id, self._message_id = run_id, message_id or f"msg-{run_id}"
+        self._words, self._count, self._text_id, self._thinking_id = Words(), 0, "", ""
+        self._in_step = self._over = False
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._problem = ""
+
+    def begin(self) -> bytes:
+        return _part("start", messageId=self._message_id, messageMetadata={"runId": self._run_id})
+
+    def take(self, chunk: Chunk) -> bytes:
+        data = chunk.data
+        match chunk.type:
+            case "delta":
+                return self._text(self._words.delta(data["content"]))
+            case "thinking":
+                return self._think(data["content"])
+            case "message":
+                return self._text(self._words.rest(data["content"])) + self._closed()
+            case "tool_call":
+                self._calls[data["id"]] = data
+                call = {"toolCallId": data["id"], "toolName": data["name"], "dynamic": True}
+                taken = data["arguments"]
+                return (
+                    self._step()
+                    + self._closed()
+                    + _part("tool-input-start", **call)
+                    + _part("tool-input-available", **call, input=taken)
+                )
+            case "usage":
+                return self._closed()
+            case "tool_response":
+                told = {"toolCallId": data["tool_call_id"], "dynamic": True}
+                if data["is_error"]:
+                    return _part("tool-output-error", **told, errorText=plain_text(data["content"])) + self._step_over()
+                return _part("tool-output-available", **told, output=data["content"]) + self._step_over()
+            case "error":
+                self._over, self._problem = True, data["message"]
+            case "status":
+                return self._status(chunk)
+        return b""
+
+    def _status(self, chunk: Chunk) -> bytes:
+        data = chunk.data
+        if data["status"] == "waiting":
+            self._over = True
+            approval = f"{self._run_id}{SEPARATOR}{data['key']}"
+            if data["tool_call_id"] and data["options"]:
+                return _part("tool-approval-request", approvalId=approval, toolCallId=data["tool_call_id"])
+            return self._text(data["content"]) + self._closed()
+        if data["status"] == "stopped":
+            self._over = True
+            if data["kind"] == "cancelled":
+                return self._closed() + _part("abort")
+            return self._text(last_words(chunk, self._words)) + self._closed()
+        return b""
+
+    def end(self) -> bytes:
+        closed = self._closed() + self._step_over()
+        if not self._over or self._problem:
+            return closed + _part("error", errorText=self._problem or INTERRUPTED) + _DONE
+        return closed + _part("finish") + _DONE
+
+    def _step(self) -> bytes:
+        opened, self._in_step = not self._in_step, True
+        return _part("start-step") if opened else b""
+
+    def _step_over(self) -> bytes:
+        closed, self._in_step = self._in_step, False
+        return _part("finish-step") if closed else b""
+
+    def _text(self, text: str) -> bytes:
+        if not text:
+            return b""
+        opened = b""
+        if not self._text_id:
+            opened = self._step() + self._closed()
+            self._count += 1
+            self._text_id = f"text-{self._count}"
+            opened += _part("text-start", id=self._text_id)
+        return opened + _part("text-delta", id=self._text_id, delta=text)
+
+    def _think(self, text: str) -> bytes:
+        opened = b""
+        if not self._thinking_id:
+            opened = self._step() + self._closed()
+            self._count += 1
+            self._thinking_id = f"reasoning-{self._count}"
+            opened += _part("reasoning-start", id=self._thinking_id)
+        return opened + _part("reasoning-delta", id=self._thinking_id, delta=text)
+
+    def _closed(self) -> bytes:
+        """End what is open, text or thinking."""
+        text, thinking, self._text_id, self._thinking_id = self._text_id, self._thinking_id, "", ""
+        return (_part("text-end", id=text) if text else b"") + (_part("reasoning-end", id=thinking) if thinking else b"")
+
+
+def _part(kind: str, **fields: Any) -> bytes:
+    return event({"type": kind, **fields})

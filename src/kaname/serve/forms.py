@@ -1,0 +1,100 @@
+"""What requests say: their forms, which are also in the OpenAPI document, and reading them with clear errors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.requests import Request
+
+from ..core.errors import ConfigError
+from ..core.notices import notice
+from .problems import Refused
+from .users import Caller
+
+FormT = TypeVar("FormT")
+Name = Annotated[str, Meta(max_length=500)]
+
+
+class Form(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A request's body: an object with these keys and no others."""
+
+
+class StartRun(Form):
+    """`input`: a text, a message, or a list of messages whose last is the user's. `mode`: `wait` for the result, `stream` its
+    chunks, or `detach`: answer as soon as it has begun."""
+
+    input: str | list[Any] | dict[str, Any]
+    agent: Name = ""
+    session_id: Name | None = None
+    user_id: Name | None = None
+    run_id: Name | None = None
+    mode: Literal["wait", "stream", "detach"] = "wait"
+    when_busy: Literal["wait", "refuse"] = "wait"
+    on_disconnect: Literal["continue", "stop"] = "continue"
+
+
+class Resume(Form):
+    """`answers`: to what the run asks, by their keys. `takeover`: even if another process seems to be at it."""
+
+    answers: dict[str, Any] = {}
+    takeover: bool = False
+    mode: Literal["wait", "stream", "detach"] = "wait"
+
+
+class Answers(Form):
+    """`answers`: by the keys of the run's questions."""
+
+    answers: dict[str, Any]
+    mode: Literal["wait", "stream", "detach"] = "detach"
+
+
+class Fork(Form):
+    """`at`: the fact to go on from. `results`: of calls that wait there. `model`, `instructions`: for an administrator."""
+
+    at: int | None = None
+    input: str | list[Any] | dict[str, Any] | None = None
+    results: dict[str, Any] = {}
+    model: str | None = None
+    instructions: str | None = None
+    mode: Literal["wait", "stream", "detach"] = "wait"
+
+
+class StopRun(Form):
+    reason: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class Rename(Form):
+    title: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+def caller_of(request: Request, role: str = "read") -> Caller:
+    """Who asks, if they may."""
+    caller: Caller = request.scope["kaname.caller"]
+    if not caller.may(role):
+        raise Refused(403, notice("serve.role", "this needs the role {role!r}", role=role))
+    return caller
+
+
+async def read(request: Request, form: type[FormT]) -> FormT:
+    """The body as that form; an empty one is an object without keys."""
+    body = await request.body()
+    try:
+        return msgspec.json.decode(body or b"{}", type=form)
+    except msgspec.ValidationError as problem:
+        raise ConfigError(notice("serve.form", "the request does not fit: {problem}", problem=str(problem))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise ConfigError(notice("serve.no_json", "the request is no JSON: {problem}", problem=str(problem))) from None
+
+
+def number(request: Request, name: str, usual: int, least: int = 0, most: int = 10_000) -> int:
+    """A number of the query."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return usual
+    if not text.isdecimal() or len(text) > 9 or not least <= int(text) <= most:
+        told = notice("serve.number", "{name} is a number from {least} to {most}, not {text!r}", name=name, least=least,
+                      most=most, text=text[:50])  # fmt: skip
+        raise ConfigError(told)
+    return int(text)

@@ -1,0 +1,254 @@
+"""What every request passes first: host, origin, caller, form, size and rate; and what every answer says of itself.
+
+A page of another site cannot use a browser against a server on this machine: its name in `Host` would be a foreign one (DNS
+rebinding), its `Origin` is refused, and a form cannot send JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from logging import getLogger
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..core.errors import AgentError
+from ..core.notices import notice
+from ..core.record import record
+from .problems import Refused, answer
+from .users import OWNER, Caller, Users
+
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+OPEN = ("/healthz", "/readyz")  # anybody may ask whether it is there
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_BODY_SECONDS = 30.0
+_POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_ALWAYS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+_METHODS = b"GET, POST, PATCH, DELETE"
+access = getLogger("kaname.access")
+
+Who = Callable[[Scope], Caller | None]
+
+
+@record
+class Limits:
+    """`body`: bytes of a request. `rate`: requests in a second of one caller, on average; `burst`: at once."""
+
+    body: int = 4_000_000
+    rate: float = 50.0
+    burst: int = 200
+
+
+class Guard:
+    """`users`: who may; without them only this machine is answered. `who`: instead of them, the program's own way to tell."""
+
+    def __init__(
+        self,
+        inner: ASGIApp,
+        *,
+        users: Users | None = None,
+        who: Who | None = None,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        self._inner, self._users, self._who = inner, users, who
+        self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
+        self._limits = limits or Limits()
+        self._rates = Rates(self._limits.rate, self._limits.burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._inner(scope, receive, send)
+            return None  # no WebSockets: the connection is closed
+        line = Line(scope)
+        headers = _headers(scope)
+        sending = self._telling(send, line, headers.get("origin", ""))
+        try:
+            scope["kaname.caller"] = caller = self._let_in(scope, headers)
+            line.user = caller.name
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                return await _preflight(sending)
+            await self._inner(scope, self._bounded(receive), sending)
+        except AgentError as problem:
+            if line.status:
+                raise
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            await answer(problem, path)(scope, receive, sending)
+        finally:
+            line.write()
+
+    def _let_in(self, scope: Scope, headers: dict[str, str]) -> Caller:
+        host = headers.get("host", "")
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
+        if "*" not in self._hosts and name.lower() not in self._hosts:
+            raise Refused(
+                421, notice("serve.host", "this server is not called {name!r}; allow it with --allow-host", name=name[:100])
+            )
+        self._check_origin(scope, headers, host)
+        if scope["method"] not in _SAFE and not _is_json(headers):
+            raise Refused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
+        if scope["path"].removeprefix(scope.get("root_path", "")) in OPEN or scope["method"] == "OPTIONS":
+            return Caller("", frozenset())
+        caller = self._caller(scope, headers)
+        wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))
+        if wait:
+            told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
+            raise Refused(429, told, retry_after=str(wait))
+        return caller
+
+    def _check_origin(self, scope: Scope, headers: dict[str, str], host: str) -> None:
+        origin = headers.get("origin", "")
+        same = origin.partition("://")[2] == host
+        foreign = bool(origin) and not same and origin not in self._origins and "*" not in self._origins
+        cross = not origin and headers.get("sec-fetch-site") == "cross-site" and scope["method"] not in _SAFE
+        if foreign or cross:
+            told = notice("serve.origin", "a page of {origin!r} may not use this server; allow it with --allow-origin",
+                          origin=(origin or "another site")[:100])  # fmt: skip
+            raise Refused(403, told)
+
+    def _caller(self, scope: Scope, headers: dict[str, str]) -> Caller:
+        if self._who is not None:
+            found = self._who(scope)
+        elif self._users is not None:
+            kind, _, token = headers.get("authorization", "").partition(" ")
+            found = self._users.caller(token.strip()) if kind.lower() == "bearer" and token.strip() else None
+        elif _is_local(_address(scope)):
+            return OWNER
+        else:
+            raise Refused(
+                403,
+                notice("serve.local_only", "without users this server answers only its own machine: kaname serve users add"),
+            )
+        if found is None:
+            told = notice("serve.token", "a token is needed: Authorization: Bearer …; `kaname serve users add NAME` makes one")
+            raise Refused(401, told, www_authenticate="Bearer")
+        return found
+
+    def _bounded(self, receive: Receive) -> Receive:
+        """A body that is too large, or comes too slowly, is not read to its end."""
+        read, done = 0, False
+
+        async def bounded() -> Message:
+            nonlocal read, done
+            if done:
+                return await receive()
+            try:
+                async with asyncio.timeout(_BODY_SECONDS):
+                    message = await receive()
+            except TimeoutError:
+                told = notice("serve.slow_body", "the request did not come within {seconds} s", seconds=_BODY_SECONDS)
+                raise Refused(408, told, connection="close") from None
+            read += len(message.get("body", b""))
+            done = not message.get("more_body", False)
+            if read > self._limits.body:
+                told = notice("serve.body", "the request is larger than {most} bytes", most=self._limits.body)
+                raise Refused(413, told, connection="close")
+            return message
+
+        return bounded
+
+    def _telling(self, send: Send, line: Line, origin: str) -> Send:
+        shared = [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin")] if origin in self._origins else []
+        if "*" in self._origins and origin:
+            shared = [(b"access-control-allow-origin", b"*")]
+
+        async def telling(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                line.status = message["status"]
+                own = {name for name, _ in message["headers"]}
+                policy = [] if b"content-security-policy" in own else [(b"content-security-policy", _POLICY)]
+                kept = [] if b"cache-control" in own else [(b"cache-control", b"no-store")]
+                message = {**message, "headers": [*message["headers"], *_ALWAYS, *policy, *kept, *shared]}
+            await send(message)
+
+        return telling
+
+
+class Rates:
+    """A bucket for each caller: it fills with `rate` requests a second, and holds `burst`."""
+
+    _MOST = 10_000  # callers that are remembered
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, burst
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, who: str) -> int:
+        """Take one; if there is none, how many seconds to wait."""
+        now = time.monotonic()
+        left, since = self._buckets.get(who, (float(self._burst), now))
+        left = min(self._burst, left + (now - since) * self._rate)
+        self._buckets[who] = (left - 1 if left >= 1 else left, now)
+        self._buckets.move_to_end(who)
+        if len(self._buckets) > self._MOST:
+            self._buckets.popitem(last=False)
+        return 0 if left >= 1 else max(1, round((1 - left) / self._rate))
+
+
+class Line:
+    """A line of the access log, as JSON. The query is left out: nothing that is secret belongs into a log."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.status, self.user = 0, ""
+        self._scope, self._begun = scope, time.perf_counter()
+
+    def write(self) -> None:
+        if access.isEnabledFor(20):
+            told = {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "method": self._scope["method"],
+                "path": self._scope["path"][:500],
+                "status": self.status,
+                "ms": round((time.perf_counter() - self._begun) * 1000, 1),
+                "client": _address(self._scope),
+                "user": self.user,
+            }
+            access.info(json.dumps(told, ensure_ascii=False))
+
+
+async def _preflight(send: Send) -> None:
+    allowed = b"authorization, content-type, last-event-id, a2a-version, mcp-protocol-version, mcp-session-id, traceparent"
+    headers = [(b"access-control-allow-methods", _METHODS), (b"access-control-allow-headers", allowed)]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """The last of each name. Two hosts, or two origins, are joined and so fit none."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+def _is_json(headers: dict[str, str]) -> bool:
+    empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    custom = empty and not kind and headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+    return kind == "application/json" or kind.endswith("+json") or custom
+
+
+def _address(scope: Scope) -> str:
+    client: Any = scope.get("client")
+    return client[0] if client else ""
+
+
+def _is_local(address: str) -> bool:
+    """A Unix socket has no address; who may use it, its file says."""
+    try:
+        return not address or ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,88 @@
+"""The OpenAPI document of the native addresses, made from the forms that requests are read with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from .. import __version__
+from .forms import Answers, Fork, Rename, Resume, StartRun, StopRun
+
+_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename)
+_RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
+_SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _query(*names: str) -> list[dict[str, Any]]:
+    kinds = {"limit": "integer", "after": "integer", "cascade": "boolean"}
+    return [{"name": name, "in": "query", "schema": {"type": kinds.get(name, "string")}} for name in names]
+
+
+# address, method, what it does, form, parameters, kinds of answers
+_JSON, _EVENTS = "application/json", "text/event-stream"
+_ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[str, ...]], ...] = (
+    ("/healthz", "get", "Whether the server is there", None, [], (_JSON,)),
+    ("/readyz", "get", "Whether it can take work", None, [], (_JSON,)),
+    ("/api/agents", "get", "The agents that are served", None, [], (_JSON,)),
+    ("/api/runs", "get", "List and search runs", None,
+     _query("agent", "session_id", "status", "user_id", "q", "limit"), (_JSON,)),
+    ("/api/runs", "post", "Start a run: wait for it, stream it, or detach", StartRun, [], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}", "get", "A run: how it stands, what came of it", None, [_RUN], (_JSON,)),
+    ("/api/runs/{run_id}", "delete", "Delete a run", None, [_RUN, *_query("cascade")], ()),
+    ("/api/runs/{run_id}/events", "get", "Follow a run, from `Last-Event-ID` or `after` on", None,
+     [_RUN, *_query("after")], (_EVENTS,)),
+    ("/api/runs/{run_id}/story", "get", "The chunks of its facts so far", None, [_RUN, *_query("after", "limit")], (_JSON,)),
+    ("/api/runs/{run_id}/messages", "get", "The conversation, in the OpenAI shapes", None, [_RUN], (_JSON,)),
+    ("/api/runs/{run_id}/stop", "post", "Stop a run, wherever it is executed", StopRun, [_RUN], (_JSON,)),
+    ("/api/runs/{run_id}/answers", "post", "Answer what a run asks; it goes on", Answers, [_RUN], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/resume", "post", "Go on after a crash or a stop", Resume, [_RUN], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/fork", "post", "A new run from a fact of this one", Fork, [_RUN], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/replay", "post", "Run it again offline: same decisions?", None, [_RUN], (_JSON,)),
+    ("/api/questions", "get", "All that waits for an answer", None, _query("limit"), (_JSON,)),
+    ("/api/sessions", "get", "List and search sessions", None, _query("agent", "user_id", "q", "limit"), (_JSON,)),
+    ("/api/sessions/{session_id}", "get", "A session, with all that was said", None, [_SESSION, *_query("agent")], (_JSON,)),
+    ("/api/sessions/{session_id}", "patch", "Rename a session", Rename, [_SESSION, *_query("agent")], (_JSON,)),
+    ("/api/sessions/{session_id}", "delete", "Delete a session and its runs", None, [_SESSION, *_query("agent")], ()),
+)  # fmt: skip
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "run_id": {"type": "string"},
+        "notice": {"type": "object"},
+    },
+}
+
+
+def document(root: str = "") -> dict[str, Any]:
+    _, schemas = msgspec.json.schema_components(_FORMS, ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for path, method, told, form, parameters, kinds in _ADDRESSES:
+        failure = {"description": "a problem", "content": {"application/problem+json": {"schema": _ref("Problem")}}}
+        content: dict[str, Any] = {"content": {kind: {} for kind in kinds}} if kinds else {}
+        entry: dict[str, Any] = {"summary": told, "responses": {"2XX": {"description": told, **content}, "default": failure}}
+        if parameters:
+            entry["parameters"] = parameters
+        if form is not None:
+            entry["requestBody"] = {"content": {_JSON: {"schema": _ref(form.__name__)}}}
+        paths.setdefault(path, {})[method] = entry
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "kaname", "version": __version__},
+        "servers": [{"url": root or "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {**schemas, "Problem": _PROBLEM},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,130 @@
+"""Errors as `application/problem+json` (RFC 9457), with the same words as everywhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..core.errors import (
+    AgentConnectionError,
+    AgentError,
+    ConfigError,
+    InvalidState,
+    JournalError,
+    JournalFull,
+    ModelError,
+    RateLimited,
+    ReplayDiverged,
+    RunBusy,
+    RunExists,
+    RunNotFound,
+    RunStopped,
+    RunSuperseded,
+    SessionBusy,
+    ToolNotFoundError,
+)
+from ..core.notices import Notice, notice, to_json
+
+_STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
+    (RunNotFound, 404),
+    (RunExists, 409),
+    (RunBusy, 409),
+    (SessionBusy, 409),
+    (RunSuperseded, 409),
+    (JournalFull, 507),
+    (JournalError, 503),
+    (ConfigError, 400),
+    (ToolNotFoundError, 400),
+    (InvalidState, 409),
+    (ReplayDiverged, 409),
+    (RunStopped, 409),
+    (RateLimited, 503),
+    (ModelError, 502),
+    (AgentConnectionError, 502),
+)
+
+
+class Refused(AgentError):
+    """A request that is not served. `headers`: what else the answer says."""
+
+    def __init__(self, status: int, told: str, **headers: str) -> None:
+        super().__init__(told)
+        self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def status_of(problem: AgentError) -> int:
+    if isinstance(problem, Refused):
+        return problem.status
+    return next((status for kind, status in _STATUS if isinstance(problem, kind)), 500)
+
+
+def headers_of(problem: AgentError) -> dict[str, str]:
+    if isinstance(problem, Refused):
+        return problem.headers
+    wait = problem.retry_after if isinstance(problem, ModelError) else None
+    return {} if wait is None else {"retry-after": str(max(1, round(wait)))}
+
+
+def as_problem(problem: AgentError) -> dict[str, Any]:
+    """`notice`: the same as a template's code and values, for an edge that speaks another language."""
+    told = str(problem)
+    body: dict[str, Any] = {
+        "type": f"urn:kaname:error:{type(problem).__name__}",
+        "title": type(problem).__name__,
+        "status": status_of(problem),
+        "detail": str.__str__(told),
+    }
+    if problem.run_id:
+        body["run_id"] = problem.run_id
+    if isinstance(told, Notice) and told.code:
+        body["notice"] = to_json(told)
+    return body
+
+
+def answer(problem: AgentError, path: str = "") -> Response:
+    """Under `/v1` it also holds the `error` that OpenAI's clients look for."""
+    body = as_problem(problem)
+    if path.startswith("/v1/"):
+        code = "model_not_found" if body["status"] == 404 and path != "/v1/responses" else body["title"]
+        body["error"] = {
+            "message": body["detail"],
+            "type": _TYPES.get(body["status"], "api_error"),
+            "param": None,
+            "code": code,
+        }
+    return JSONResponse(body, body["status"], headers_of(problem), media_type="application/problem+json")
+
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+async def told(request: Request, problem: Exception) -> Response:
+    """Starlette's handler for every error that was meant for the caller."""
+    path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+    return answer(problem if isinstance(problem, AgentError) else UnknownAddress(request, problem), path)
+
+
+class UnknownAddress(Refused):
+    """No such address, or not with that method."""
+
+    def __init__(self, request: Request, problem: Exception) -> None:
+        status = problem.status_code if isinstance(problem, HTTPException) else 500
+        path, method = request.url.path, request.method
+        if status == 405:
+            text = notice("serve.method", "{method} is not possible at {path}", method=method, path=path)
+        elif status == 404:
+            text = notice("serve.no_address", "there is nothing at {path}; /openapi.json lists what there is", path=path)
+        else:
+            text = notice("serve.unexpected", "something went wrong here; the server's log says what")
+        super().__init__(status, text)
+        if isinstance(problem, HTTPException) and problem.headers:
+            self.headers.update(problem.headers)

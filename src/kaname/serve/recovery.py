@@ -1,0 +1,99 @@
+"""Runs that a crash or a restart left: they are taken up again, a few at a time; what fails again and again is set aside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from logging import getLogger
+from random import random
+from time import time
+from typing import Any
+
+from ..core.errors import AgentError, RunBusy, RunNotFound
+from ..core.events import Event, Opened, Resumed, ToolStarted, Warned
+from ..core.runs import RunInfo
+from ..kernel.load import read_run
+from .service import SERVED, Service
+
+_EVERY = 5.0  # seconds between two looks
+_AT_ONCE = 16
+_MOST = 500  # runs that one look finds
+LIVES = 4  # beginnings without any progress, after which a run is set aside
+log = getLogger("kaname.serve")
+
+
+class Recovery:
+    """Only runs that a server started: a script's own are the script's."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._busy: set[str] = set()
+        self.set_aside: set[str] = set()  # until the next start of the server
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def keep_looking(self) -> None:
+        """At the start, and then again and again: another server on this journal may have died."""
+        while not self._service.closing:
+            try:
+                await self.look()
+            except AgentError as problem:
+                log.warning("looking for interrupted runs: %s", problem)
+            await asyncio.sleep(_EVERY * (0.75 + random() / 2))  # several servers do not look at the same moment
+
+    async def look(self) -> None:
+        for card in await self._service.journal.runs(status="interrupted", limit=_MOST):
+            known = card.run_id in self._busy or card.run_id in self.set_aside
+            if not known and not card.parent and card.agent in self._service.agents and not self._service.here(card.run_id):
+                self._busy.add(card.run_id)
+                task = asyncio.create_task(self._take_up(card))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _take_up(self, card: RunInfo) -> None:
+        try:
+            async with self._room:
+                facts = await read_run(self._service.journal, card.run_id)
+                if not _is_served(facts):
+                    self.set_aside.add(card.run_id)
+                    return
+                lives = fruitless(facts)
+                if lives >= LIVES:
+                    self.set_aside.add(card.run_id)
+                    log.warning("run %s ended %d times without any progress: it is set aside; "
+                                "POST /api/runs/%s/resume tries it again", card.run_id, lives, card.run_id)  # fmt: skip
+                    return
+                due = facts[-1].time + 2.0 ** (lives - 1) - time() if lives > 1 else 0.0
+                if due > 0:
+                    return  # the next look, or the one after it
+                run = self._service.agents[card.agent].resume(card.run_id)
+                await self._service.begin(run)
+                log.info("run %s goes on (life %d)", card.run_id, lives + 1)
+                await run.wait()
+        except (RunBusy, RunNotFound):  # another server was quicker
+            pass
+        except AgentError as problem:
+            log.warning("run %s cannot be taken up: %s", card.run_id, problem)
+        finally:
+            self._busy.discard(card.run_id)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+def fruitless(facts: Sequence[Event]) -> int:
+    """How many lives in a row, the last one among them, have come to nothing: no reply, no result, no question."""
+    lives = 0
+    for fact in reversed(facts):
+        if isinstance(fact.body, Resumed):
+            lives += 1
+        elif not isinstance(fact.body, ToolStarted | Warned):  # a tool that kills the process is started again and again
+            break
+    return lives
+
+
+def _is_served(facts: Sequence[Event]) -> bool:
+    first: Any = facts[0].body
+    origin = first.recipe.get("origin") if isinstance(first, Opened) else None
+    return isinstance(origin, dict) and SERVED in origin

@@ -1,0 +1,247 @@
+"""Runs over HTTP: start, follow, stop, answer, resume, fork, replay, read, list, delete."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..api.attach import batches, batches_of
+from ..api.result import Result
+from ..api.run import Run, find_live
+from ..core.chunks import chunks_of
+from ..core.errors import ConfigError
+from ..core.notices import notice
+from ..core.openai_shape import to_openai
+from ..core.runs import RunInfo
+from ..kernel.load import read_run
+from .forms import Answers, Fork, Resume, StartRun, StopRun, caller_of, number, read
+from .problems import Refused
+from .service import Service
+from .stream import Frames, Stream, Streams, event
+from .users import Caller
+
+_LOOK = 10_000  # runs that a search looks through
+
+
+class Runs:
+    """The addresses under `/api/runs`."""
+
+    def __init__(self, service: Service, streams: Streams) -> None:
+        self._service, self._streams = service, streams
+
+    async def start(self, request: Request) -> Response:
+        caller, form = caller_of(request, "talk"), await read(request, StartRun)
+        agent = self._service.agent(form.agent)
+        run = agent.run(
+            user_input(form.input),
+            session_id=form.session_id,
+            user_id=user_of(caller, form.user_id),
+            run_id=form.run_id,
+            when_busy=form.when_busy,
+        )
+        stops = form.on_disconnect == "stop"
+        return await self._going(request, run, caller, wanted(request, form.mode), status=201, stops=stops)
+
+    async def _going(
+        self, request: Request, run: Run[Any], caller: Caller, mode: str, *, status: int = 200, stops: bool = False
+    ) -> Response:
+        """A run that was started, in the way that was asked for."""
+        reader = run.subscribe(0) if mode == "stream" else None
+        await self._service.begin(run)
+        place = {"location": f"{request.scope.get('root_path', '')}/api/runs/{run.run_id}"}
+        if reader is not None:
+            frames = Frames()
+            left = (lambda: run.abort(notice("serve.left", "its reader went away"))) if stops else None
+            return Stream(
+                self._streams,
+                caller,
+                _framed(batches_of(reader), frames),
+                closing=lambda: _closing(frames),
+                left=left,
+                headers={**place, "x-run-id": run.run_id},
+            )
+        if mode == "detach":
+            return JSONResponse(await self._resource(run.run_id), 202, place)
+        try:
+            await run.wait()
+        finally:
+            if stops and await request.is_disconnected():
+                run.abort(notice("serve.left", "its reader went away"))
+        return JSONResponse(await self._resource(run.run_id), status, place)
+
+    async def _resource(self, run_id: str) -> dict[str, Any]:
+        (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
+        return described(card, await self._service.agent_result(run_id))
+
+    async def all(self, request: Request) -> Response:
+        caller, asked = caller_of(request), request.query_params
+        user = asked.get("user_id") if caller.is_admin else caller.name
+        limit, words = number(request, "limit", 100, 1), asked.get("q", "").casefold()
+        cards = await self._service.journal.runs(
+            session=asked.get("session_id", ""),
+            status=asked.get("status", ""),
+            agent=asked.get("agent", ""),
+            user=user,
+            limit=_LOOK if words else limit,
+        )
+        found = [card for card in cards if words in card.title.casefold() or words in card.run_id]
+        return JSONResponse({"runs": [summary(card) for card in found[:limit]]})
+
+    async def get(self, request: Request) -> Response:
+        card = await self._mine(request, "read")
+        return JSONResponse(described(card, await self._service.agent_result(card.run_id)))
+
+    async def messages(self, request: Request) -> Response:
+        card = await self._mine(request, "read")
+        result = await self._service.agent_result(card.run_id)
+        return JSONResponse({"messages": [to_openai(message) for message in result.history]})
+
+    async def story(self, request: Request) -> Response:
+        """The chunks of its facts so far, in the form of the stream."""
+        card = await self._mine(request, "read")
+        after, limit = number(request, "after", 0, 0, 10**8), number(request, "limit", 1_000, 1)
+        told, last = [], after
+        async for fact in self._service.journal.read(card.run_id, after):
+            told += chunks_of(fact)
+            last = fact.seq
+            if last - after >= limit:
+                break
+        for seq, chunk in enumerate(told, 1):
+            chunk.seq = seq
+        return JSONResponse({"run_id": card.run_id, "last": last, "facts": card.seq, "chunks": [one.copy() for one in told]})
+
+    async def follow(self, request: Request) -> Response:
+        """Server-sent events from a fact on, until the run is over, wherever it is executed."""
+        card = await self._mine(request, "read")
+        frames = Frames(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        stretches = batches(self._service.journal, card.run_id, frames.after)
+        return Stream(self._streams, caller_of(request), _framed(stretches, frames), closing=lambda: _closing(frames))
+
+    async def stop(self, request: Request) -> Response:
+        card, form = await self._mine(request, "talk"), await read(request, StopRun)
+        asked = await self._service.agent().stop(card.run_id, form.reason)
+        return JSONResponse({"run_id": card.run_id, "stopping": asked}, 202 if asked else 200)
+
+    async def answer(self, request: Request) -> Response:
+        card, form = await self._mine(request, "approve"), await read(request, Answers)
+        return await self._resumed(request, card, form.answers, False, form.mode)
+
+    async def resume(self, request: Request) -> Response:
+        card, form = await self._mine(request, "talk"), await read(request, Resume)
+        if form.answers:
+            caller_of(request, "approve")
+        if form.takeover:
+            caller_of(request, "admin")
+        return await self._resumed(request, card, form.answers, form.takeover, form.mode)
+
+    async def _resumed(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
+        caller = caller_of(request)
+        run = self._service.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
+        return await self._going(request, run, caller, wanted(request, mode))
+
+    async def fork(self, request: Request) -> Response:
+        card, form, caller = await self._mine(request, "talk"), await read(request, Fork), caller_of(request)
+        if form.model is not None or form.instructions is not None:
+            caller_of(request, "admin")
+        given = None if form.input is None else user_input(form.input)
+        run = self._service.agent_of(card).fork(
+            card.run_id, form.at, user_input=given, results=form.results, model=form.model, instructions=form.instructions
+        )
+        return await self._going(request, run, caller, wanted(request, form.mode), status=201)
+
+    async def replay(self, request: Request) -> Response:
+        card = await self._mine(request, "talk")
+        replay = await self._service.agent_of(card).replay(card.run_id)
+        return JSONResponse({"run_id": card.run_id, "same": replay.same, "told": str(replay)})
+
+    async def delete(self, request: Request) -> Response:
+        card = await self._mine(request, "talk")
+        if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
+            raise Refused(409, notice("serve.running", "run {run_id} is under way; stop it first", run_id=card.run_id))
+        await self._service.journal.delete(card.run_id, cascade=request.query_params.get("cascade") in ("1", "true"))
+        return Response(status_code=204)
+
+    async def _mine(self, request: Request, role: str) -> RunInfo:
+        caller = caller_of(request, role)
+        return await self._service.card(request.path_params["run_id"], caller)
+
+
+async def _framed(stretches: AsyncGenerator[Any, None], frames: Frames) -> AsyncGenerator[bytes, None]:
+    async for chunks in stretches:
+        yield frames.take(chunks)
+
+
+def _closing(frames: Frames) -> bytes:
+    """The server ends, the run does not: go on from there."""
+    return event({"type": "status", "data": {"status": "closing", "after": frames.after}}, "closing")
+
+
+def wanted(request: Request, mode: str) -> str:
+    """A client that accepts only a stream of events gets one."""
+    return "stream" if request.headers.get("accept", "").startswith("text/event-stream") else mode
+
+
+def user_of(caller: Caller, user_id: str | None) -> str:
+    """Whose run it becomes. Only an administrator starts runs for others."""
+    if user_id is None or user_id == caller.name:
+        return caller.name
+    if not caller.is_admin:
+        raise Refused(403, notice("serve.other_user", "only an administrator may start runs for another user"))
+    return user_id
+
+
+def user_input(given: Any) -> Any:
+    """What came from outside. An address in it is refused: whoever fetches it would do so from inside."""
+    for message in given if isinstance(given, list) else [given]:
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            url = part.get("image_url") if isinstance(part, dict) else None
+            address = url.get("url") if isinstance(url, dict) else url
+            if address is not None and not str(address).startswith("data:"):
+                raise ConfigError(notice("serve.media", "a picture is sent as a data: URL, not by its address"))
+    return given
+
+
+def summary(card: RunInfo) -> dict[str, Any]:
+    return {
+        "run_id": card.run_id,
+        "agent": card.agent,
+        "status": card.status,
+        "title": card.title,
+        "session_id": card.session,
+        "user_id": card.user,
+        "created": card.created,
+        "updated": card.updated,
+        "facts": card.seq,
+        "questions": card.questions,
+        "base": card.base,
+        "parent": card.parent,
+        "usage": {"input_tokens": card.input, "output_tokens": card.output, "cost": card.cost},
+    }
+
+
+def described(card: RunInfo, result: Result[Any]) -> dict[str, Any]:
+    """A run as one thing: its card, how it ended or what it waits for, and what came of it."""
+    stop = result.stop
+    return {
+        **summary(card),
+        "output": result.recorded,
+        "text": result.text,
+        "stop": {"kind": stop.kind, "detail": stop.detail, "error": stop.error},
+        "attempt": result.attempt,
+        "questions": [question(result, key) for key in result.questions],
+    }
+
+
+def question(result: Result[Any], key: str) -> dict[str, Any]:
+    asked = result.questions[key]
+    call = result.state.open.get(asked.call_id)
+    told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
+    return {"key": key, "prompt": asked.prompt, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}
+
+
+async def first_fact(service: Service, run_id: str) -> Any:
+    return (await read_run(service.journal, run_id, 1))[0].body

@@ -1,0 +1,111 @@
+"""The agents that are served on one journal, and the runs that this process is at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from logging import getLogger
+from typing import Any
+
+from ..api.agent import Agent
+from ..api.result import Result
+from ..api.run import Run, find_live
+from ..core.errors import ConfigError, RunNotFound, nearest
+from ..core.notices import notice
+from ..core.runs import RunInfo
+from .problems import Refused
+from .users import Caller
+
+SERVED = "served"  # in a run's origin: a server may take it up again
+_LETTING_GO = 10.0  # seconds for the runs to be written down when the server ends
+log = getLogger("kaname.serve")
+
+
+class Service:
+    """Runs are started detached: they outlive the requests that started them, and are let go when the server ends."""
+
+    def __init__(self, agents: Iterable[Agent[Any]]) -> None:
+        listed = list(agents)
+        self.agents = {agent.name: agent for agent in listed}
+        if not listed or len(self.agents) != len(listed) or len({id(agent.journal) for agent in listed}) != 1:
+            raise ConfigError(
+                notice(
+                    "serve.agents",
+                    "a service has agents of different names that share one journal: Agent(…, name=…, journal=…)",
+                )
+            )
+        self.journal = listed[0].journal
+        for agent in listed:
+            agent.origin = {**agent.origin, SERVED: agent.name}
+        self._runs: dict[str, Run[Any]] = {}
+        self.closing = False
+
+    def agent(self, name: str = "") -> Agent[Any]:
+        """The one of that name; the first, where none is named."""
+        if not name:
+            return next(iter(self.agents.values()))
+        if name not in self.agents:
+            raise Refused(404, notice("serve.no_agent", "there is no agent {name!r}", name=name) + nearest(name, self.agents))
+        return self.agents[name]
+
+    def agent_of(self, card: RunInfo) -> Agent[Any]:
+        """The one that a run belongs to; the run may have been handed to another of its team since."""
+        if card.agent not in self.agents:
+            raise Refused(
+                409, notice("serve.not_ours", "run {run_id} is of agent {agent!r}, which is not served here",
+                            run_id=card.run_id, agent=card.agent)
+            )  # fmt: skip
+        return self.agents[card.agent]
+
+    async def card(self, run_id: str, caller: Caller) -> RunInfo:
+        """The run's card, if the caller may see it. Of others' runs nobody learns whether there are any."""
+        cards = await self.journal.runs(run_id=run_id, limit=1) if run_id else []
+        if not cards or not caller.sees(cards[0].user):
+            raise RunNotFound(run_id)
+        return cards[0]
+
+    async def begin(self, run: Run[Any]) -> Run[Any]:
+        """Start it, and keep it; when this returns, it is on disk."""
+        if self.closing:
+            raise Refused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
+        run.detach()
+        try:
+            await run.begun()
+        except asyncio.CancelledError:  # the client went before it began, perhaps while it waited for its turn
+            run.abort()
+            raise
+        self._runs[run.run_id] = run
+        run.over(lambda: self._forget(run))
+        return run
+
+    def _forget(self, run: Run[Any]) -> None:
+        if self._runs.get(run.run_id) is run:
+            del self._runs[run.run_id]
+
+    def here(self, run_id: str) -> bool:
+        return find_live(self.journal, run_id) is not None
+
+    async def finished(self, run: Run[Any]) -> Result[Any]:
+        """Its result, however it ended; a failure is told in the result's `stop`."""
+        await run.wait()
+        return await self.agent_result(run.run_id)
+
+    async def agent_result(self, run_id: str) -> Result[Any]:
+        cards = await self.journal.runs(run_id=run_id, limit=1)
+        agent = self.agents.get(cards[0].agent) if cards else None
+        return await (agent or self.agent()).result(run_id)
+
+    @property
+    def going(self) -> int:
+        return len(self._runs)
+
+    async def close(self) -> None:
+        """Let the runs go, so that the next server goes on with them; then the agents."""
+        self.closing = True
+        if self._runs:
+            letting_go = [asyncio.ensure_future(run.let_go()) for run in tuple(self._runs.values())]
+            _, late = await asyncio.wait(letting_go, timeout=_LETTING_GO)
+            if late:
+                log.warning("%d runs did not end in time; they are resumed after the restart", len(late))
+        for agent in self.agents.values():
+            await agent.close()

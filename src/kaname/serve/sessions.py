@@ -1,0 +1,90 @@
+"""Sessions, waiting questions, and the agents that are served, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..api.agent import Agent
+from ..api.memory.sessions import Session
+from ..api.memory.sessions import Sessions as Journaled
+from ..core.errors import ConfigError
+from ..core.notices import notice
+from .forms import Rename, caller_of, number, read
+from .problems import Refused
+from .runs import question, summary
+from .service import Service
+
+
+class Sessions:
+    """The addresses under `/api/sessions`, `/api/questions` and `/api/agents`."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._sessions = service, Journaled(service.journal)
+
+    async def all(self, request: Request) -> Response:
+        whose, asked = self._whose(request), request.query_params
+        if words := asked.get("q", ""):
+            found = await self._sessions.search(words, agent=asked.get("agent", ""), user=whose)
+            return JSONResponse(
+                {"sessions": [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]}
+            )
+        every = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=number(request, "limit", 100, 1))
+        return JSONResponse({"sessions": [one.as_json() for one in every]})
+
+    async def get(self, request: Request) -> Response:
+        return JSONResponse(await self._sessions.export(await self._mine(request, "read")))
+
+    async def rename(self, request: Request) -> Response:
+        session, form = await self._mine(request, "talk"), await read(request, Rename)
+        await self._sessions.rename(session, form.title)
+        return JSONResponse({**session.as_json(), "title": form.title})
+
+    async def delete(self, request: Request) -> Response:
+        session = await self._mine(request, "talk")
+        if session.status == "running":
+            raise Refused(409, notice("serve.session_running", "a run of session {session} is under way", session=session.id))
+        await self._sessions.delete(session)
+        return Response(status_code=204)
+
+    async def questions(self, request: Request) -> Response:
+        """All that waits for an answer, with what would happen."""
+        caller = caller_of(request)
+        user = None if caller.is_admin else caller.name
+        cards = await self._service.journal.runs(status="waiting", user=user, limit=number(request, "limit", 100, 1))
+        waiting = []
+        for card in [card for card in cards if not card.parent]:  # a child's questions are asked by its parent
+            result = await self._service.agent_result(card.run_id)
+            waiting += [{**question(result, key), "run": summary(card)} for key in result.questions]
+        return JSONResponse({"questions": waiting})
+
+    async def agents(self, request: Request) -> Response:
+        caller_of(request)
+        return JSONResponse({"agents": [described(agent) for agent in self._service.agents.values()]})
+
+    def _whose(self, request: Request) -> str | None:
+        caller = caller_of(request)
+        return request.query_params.get("user_id") if caller.is_admin else caller.name
+
+    async def _mine(self, request: Request, role: str) -> Session:
+        caller_of(request, role)
+        wanted, asked = request.path_params["session_id"], request.query_params
+        try:
+            found = await self._sessions.get(wanted, agent=asked.get("agent", ""), user=self._whose(request))
+        except ConfigError as problem:
+            raise Refused(404, str(problem)) from None
+        if found.id != wanted:  # the beginning of a name is for people at a terminal
+            raise Refused(404, notice("session.none", "there is no session {session!r}", session=wanted))
+        return found
+
+
+def described(agent: Agent[Any]) -> dict[str, Any]:
+    """What everybody may know of an agent; its instructions are not among it."""
+    return {
+        "name": agent.name,
+        "model": getattr(agent.recipe.model, "name", ""),
+        "tools": sorted(agent.tools),
+        "team": sorted(agent.recipe.team),
+    }

@@ -1,0 +1,210 @@
+"""Server-sent events: frames from chunks, and the streams that are open. A run does not end with its reader.
+
+One sweeper looks after all streams: it keeps idle ones alive, and cuts those whose client has stopped reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from ..core.chunks import Chunk
+from ..core.notices import notice
+from .problems import Refused
+from .users import Caller
+
+_SWEEP = 2.5  # seconds
+_ALIVE = 15.0  # seconds of silence after which a comment is sent
+_PATIENCE = 30.0  # seconds in which a client has to take what it was sent
+_PARTS = ("message", "tool_call")  # chunks of a fact that is told by several; its `usage` is the last
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # a proxy passes them on at once
+]
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def to_json(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:  # half a surrogate pair: as an escape
+        return json.dumps(value, default=str).encode()
+
+
+def event(value: Any, name: str = "") -> bytes:
+    """A frame of a dialect: its name, if it has one, and JSON."""
+    head = b"event: %b\ndata: " % name.encode() if name else b"data: "
+    return b"%b%b\n\n" % (head, to_json(value))
+
+
+class Frames:
+    """A run's chunks as frames, numbered without gaps. The id is the fact's number: the place to go on from. A fact that is
+    told by several chunks has it at the last; before that the id is `7.1`: of fact 7, one was seen."""
+
+    def __init__(self, last_id: str = "") -> None:
+        self.after, self._skip = _place(last_id)
+        self._fact = self.after + 1 if self._skip else 0
+        self._seq = self._told = 0
+
+    def take(self, chunks: list[Chunk]) -> bytes:
+        return b"".join([self._frame(chunk) for chunk in chunks if not self._seen(chunk)])
+
+    def _seen(self, chunk: Chunk) -> bool:
+        if self._skip and chunk.data.get("fact") == self._fact:
+            self._skip -= 1
+            self._told += 1
+            return True
+        return False
+
+    def _frame(self, chunk: Chunk) -> bytes:
+        self._seq += 1
+        body = to_json({"time": chunk.time, "agent": chunk.agent, "type": chunk.type, "data": chunk.data, "seq": self._seq})
+        fact = chunk.data.get("fact")
+        if fact is None:
+            return b"event: %b\ndata: %b\n\n" % (chunk.type.encode(), body)
+        if chunk.type in _PARTS:
+            self._told += 1
+            return b"id: %d.%d\nevent: %b\ndata: %b\n\n" % (fact, self._told, chunk.type.encode(), body)
+        self.after, self._told, self._skip = fact, 0, 0
+        return b"id: %d\nevent: %b\ndata: %b\n\n" % (fact, chunk.type.encode(), body)
+
+
+def _place(last_id: str) -> tuple[int, int]:
+    """The fact after which to go on, and how many chunks of the next one were seen."""
+    whole, dot, part = last_id.strip().partition(".")
+    if not whole:
+        return 0, 0
+    if not whole.isdecimal() or (dot and not part.isdecimal()) or len(last_id) > 20:
+        raise Refused(400, notice("serve.event_id", "Last-Event-ID is the number of a fact, not {last_id!r}", last_id=last_id))
+    return (int(whole) - 1, int(part)) if dot and int(part) and int(whole) else (int(whole), 0)
+
+
+class Streams:
+    """The streams that are open: how many each user has, and who looks after them."""
+
+    def __init__(self, most: int = 5_000, of_each: int = 200) -> None:
+        self.most, self.of_each = most, of_each
+        self.closing = False
+        self._open: set[Stream] = set()
+        self._counts: dict[str, int] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def enter(self, stream: Stream) -> None:
+        who = stream.caller.name
+        if self.closing:
+            raise Refused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
+        if len(self._open) >= self.most or (not stream.caller.is_admin and self._counts.get(who, 0) >= self.of_each):
+            raise Refused(429, notice("serve.streams", "too many open streams; close some first"), retry_after="5")
+        self._open.add(stream)
+        self._counts[who] = self._counts.get(who, 0) + 1
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = asyncio.create_task(self._sweep())
+
+    def leave(self, stream: Stream) -> None:
+        self._open.discard(stream)
+        who = stream.caller.name
+        self._counts[who] -= 1
+        if not self._counts[who]:
+            del self._counts[who]
+
+    async def close(self) -> None:
+        """End all of them, each with a last word that says where to go on."""
+        self.closing = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for stream in tuple(self._open):
+            stream.end()
+
+    async def _sweep(self) -> None:
+        while self._open:
+            await asyncio.sleep(_SWEEP)
+            now = asyncio.get_running_loop().time()
+            for stream in tuple(self._open):
+                stream.look_after(now)
+
+
+class Stream(Response):
+    """An answer that goes on. `frames` makes its bytes; `closing` the last ones, when the server shuts down; `left` is called
+    if the client goes away before the end."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        caller: Caller,
+        frames: AsyncGenerator[bytes, None],
+        *,
+        closing: Callable[[], bytes] = bytes,
+        left: Callable[[], None] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.caller, self.background, self.status_code = caller, None, 200
+        self._streams, self._frames, self._closing, self._left = streams, frames, closing, left
+        self._own = [*HEADERS, *[(name.encode(), value.encode()) for name, value in (headers or {}).items()]]
+        self._sending, self._sent, self._ending, self._gone = 0.0, 0.0, False, False
+        self._task: asyncio.Task[Any] | None = None
+        self._send: Any = None
+        self._abort: Callable[[], None] = self._leave
+        self._comment: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self._streams.enter(self)
+        self._abort = scope.get("kaname.abort", self._leave)
+        loop, self._task, self._send = asyncio.get_running_loop(), asyncio.current_task(), send
+        watching = asyncio.create_task(self._watch(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self._own})
+            async with aclosing(self._frames) as frames:
+                async for data in frames:
+                    if data:
+                        self._sending = self._sent = loop.time()
+                        await send({"type": "http.response.body", "body": data, "more_body": True})
+                        self._sending = 0.0
+            await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            if not self._gone and not self._ending:
+                raise
+            if self._task is not None:
+                self._task.uncancel()
+            if self._ending and not self._gone:
+                await send({"type": "http.response.body", "body": self._closing()})
+        finally:
+            watching.cancel()
+            self._streams.leave(self)
+            if self._gone and self._left is not None:
+                self._left()
+
+    async def _watch(self, receive: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._leave()
+
+    def _leave(self) -> None:
+        self._gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def end(self) -> None:
+        self._ending = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def look_after(self, now: float) -> None:
+        if self._sending and now - self._sending > _PATIENCE:
+            self._abort()
+        elif not self._sending and now - self._sent > _ALIVE:
+            self._sending = self._sent = now
+            self._comment = asyncio.create_task(self._keep_alive())
+
+    async def _keep_alive(self) -> None:
+        await self._send({"type": "http.response.body", "body": b": \n\n", "more_body": True})
+        self._sending = 0.0

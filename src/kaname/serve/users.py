@@ -1,0 +1,139 @@
+"""Who may: users with roles, known by a token of which only the hash is kept."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import ConfigError, nearest
+from ..core.notices import notice
+from ..core.record import record
+
+ROLES = ("read", "talk", "approve", "admin")
+ENVIRONMENT = "KANAME_TOKEN"
+_PREFIX = "kn_"
+_LEAST = 20  # characters of a token that somebody made up
+
+
+@record
+class Caller:
+    """Who makes a request. `read`: see one's own runs; `talk`: start and steer them; `approve`: answer what they ask;
+    `admin`: all of this with everybody's. Without a name and with `admin` it is the person at this machine."""
+
+    name: str
+    roles: frozenset[str]
+
+    @property
+    def is_admin(self) -> bool:
+        return "admin" in self.roles
+
+    def may(self, role: str) -> bool:
+        return self.is_admin or role in self.roles
+
+    def sees(self, user: str) -> bool:
+        return self.is_admin or user == self.name
+
+
+OWNER = Caller("", frozenset(["admin"]))
+
+
+class Users:
+    """The users of a service. They are read from a file, again when it has changed; `token`: of an administrator, beside it."""
+
+    def __init__(self, path: str | Path | None = None, *, token: str = "") -> None:
+        self.path = None if path is None else Path(path).expanduser()
+        if token and len(token) < _LEAST:
+            raise ConfigError(notice("users.short_token", "a token has at least {least} characters", least=_LEAST))
+        self._fixed = {_hash(token): Caller("admin", frozenset(["admin"]))} if token else {}
+        self._seen: tuple[float, int] | None = None
+        self._known: dict[str, Caller] = {}
+
+    @classmethod
+    def from_environment(cls, path: str | Path | None = None) -> Users | None:
+        """The file's users, and `KANAME_TOKEN`; `None` where there are neither."""
+        token = os.environ.get(ENVIRONMENT, "")
+        there = path is not None and Path(path).expanduser().is_file()
+        return cls(path if there else None, token=token) if there or token else None
+
+    def caller(self, token: str) -> Caller | None:
+        """Whose token that is. The hashes are compared one by one in the same time each, whether they fit or not."""
+        given, found = _hash(token), None
+        for known, caller in {**self._load(), **self._fixed}.items():
+            if hmac.compare_digest(known, given):
+                found = caller
+        return found
+
+    def all(self) -> dict[str, list[str]]:
+        """The names and their roles."""
+        return {name: list(one["roles"]) for name, one in sorted(self._read().items())}
+
+    def add(self, name: str, roles: Iterable[str]) -> str:
+        """A new user, or another token and other roles for a known one. The token is told once, here."""
+        wanted = list(dict.fromkeys(roles))
+        if not name or not name.isprintable() or name != name.strip():
+            raise ConfigError(notice("users.name", "a user's name is a text without line breaks, not {name!r}", name=name))
+        for role in wanted:
+            if role not in ROLES:
+                raise ConfigError(notice("users.no_role", "there is no role {role!r}", role=role) + nearest(role, ROLES))
+        token = _PREFIX + secrets.token_urlsafe(32)
+        self._write({**self._read(), name: {"hash": _hash(token), "roles": wanted or ["read", "talk"], "since": time.time()}})
+        return token
+
+    def remove(self, name: str) -> None:
+        known = self._read()
+        if name not in known:
+            raise ConfigError(notice("users.none", "there is no user {name!r}", name=name) + nearest(name, known))
+        self._write({other: entry for other, entry in known.items() if other != name})
+
+    def _load(self) -> dict[str, Caller]:
+        if self.path is None:
+            return {}
+        try:
+            now = self.path.stat()
+        except OSError:  # deleted: nobody is known any more
+            self._known, self._seen = {}, None
+            return {}
+        if (now.st_mtime, now.st_size) != self._seen:
+            entries = self._read()
+            self._known = {one["hash"]: Caller(name, frozenset(one["roles"])) for name, one in entries.items()}
+            self._seen = now.st_mtime, now.st_size
+        return self._known
+
+    def _read(self) -> Mapping[str, Any]:
+        if self.path is None or not self.path.exists():
+            return {}
+        try:
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+            fits = all(isinstance(one["hash"], str) and {*one["roles"]} <= {*ROLES} for one in entries.values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise _unreadable(self.path, str(problem)) from problem
+        if not fits:
+            raise _unreadable(self.path, "a role that there is not")
+        return entries  # type: ignore[no-any-return]
+
+    def _write(self, entries: Mapping[str, Any]) -> None:
+        if self.path is None:
+            raise ConfigError(notice("users.no_file", "these users have no file: Users(path)"))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        new = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            json.dump(entries, file, indent=1, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+
+
+def _unreadable(path: Path, why: str) -> ConfigError:
+    return ConfigError(notice("users.unreadable", "the users in {path} cannot be read: {why}", path=str(path), why=why))
+
+
+def _hash(token: str) -> str:
+    """Tokens are long and random: a fast hash is enough, there is nothing to guess."""
+    return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

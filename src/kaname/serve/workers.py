@@ -1,0 +1,68 @@
+"""Several server processes on one address: started, and started again when they die; a signal ends all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from logging import getLogger
+from socket import socket
+
+SOCKET = "KANAME_SERVE_SOCKET"  # the number of the file that a worker listens on
+_PATIENCE = 20.0  # seconds for the workers to end
+_LONGEST = 30.0  # seconds before one that dies again and again is started once more
+log = getLogger("kaname.serve")
+
+
+def inherited() -> socket | None:
+    """The address that this process was started to serve, if it is a worker."""
+    number = os.environ.get(SOCKET)
+    return socket(fileno=int(number)) if number else None
+
+
+class Workers:
+    """`arguments`: the command line that made this process; a worker has the same."""
+
+    def __init__(self, arguments: Sequence[str], taken: socket, count: int) -> None:
+        self._arguments, self._taken = list(arguments), taken
+        self._running: list[tuple[subprocess.Popen[bytes], float, float]] = []  # with when it began, and how long to wait next
+        self._count, self._ended = count, False
+
+    def run(self) -> int:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._end)
+        self._running = [(self._start(), time.monotonic(), 0.5) for _ in range(self._count)]
+        while not self._ended:
+            time.sleep(0.1)
+            self._running = [self._looked_after(*one) for one in self._running]
+        for worker, _, _ in self._running:
+            worker.terminate()
+        until = time.monotonic() + _PATIENCE
+        for worker, _, _ in self._running:
+            try:
+                worker.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.kill()
+        return 0
+
+    def _looked_after(
+        self, worker: subprocess.Popen[bytes], begun: float, wait: float
+    ) -> tuple[subprocess.Popen[bytes], float, float]:
+        if worker.poll() is None or self._ended:
+            return worker, begun, wait
+        lived = time.monotonic() - begun
+        if lived < wait:  # it died at once: not before a while has passed
+            return worker, begun, wait
+        log.warning("worker %d ended (%s); another is started", worker.pid, worker.returncode)
+        return self._start(), time.monotonic(), 0.5 if lived > _LONGEST else min(_LONGEST, wait * 2)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        number = self._taken.fileno()
+        environment = {**os.environ, SOCKET: str(number)}
+        return subprocess.Popen([sys.executable, "-m", "kaname.cli.main", *self._arguments], env=environment, pass_fds=[number])
+
+    def _end(self, number: int, frame: object) -> None:
+        self._ended = True

@@ -1,0 +1,1 @@
+"""Who listens: sinks get every fact after it became durable, and every delta."""

@@ -1,0 +1,88 @@
+"""Agents that the tests serve: their models follow scripts, so that every answer is known."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from kaname import Agent, Approve, ScriptedModel, SqliteJournal, ToolContext, call, tool
+from kaname.core.errors import ModelUnavailable
+from kaname.core.messages import Message, ModelReply, ModelRequest, Text, Thinking
+
+FOLDER = Path(os.environ.get("KANAME_TEST_FOLDER", "."))
+PACE = float(os.environ.get("KANAME_TEST_PACE", "0.001"))
+
+
+@tool(effect="pure")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def pay(amount: int) -> str:
+    """Pay an amount. Every effect is one line of a file."""
+    with (FOLDER / "paid.txt").open("a") as file:
+        file.write(f"{amount}\n")
+    return f"paid {amount}"
+
+
+@tool(effect="idempotent")
+async def book(context: ToolContext) -> str:
+    """Book something: an effect with a key, which the other side knows again."""
+    with (FOLDER / "booked.txt").open("a") as file:
+        file.write(f"{context.idempotency_key}\n")
+    await asyncio.sleep(PACE)
+    return "booked"
+
+
+@tool
+async def broken() -> str:
+    """Fail."""
+    raise ValueError("it is broken")
+
+
+def replies(request: ModelRequest) -> int:
+    """How many replies the last turn has."""
+    last = max(number for number, message in enumerate(request.messages) if message.role == "user")
+    return sum(message.role == "assistant" for message in request.messages[last:])
+
+
+def asked(request: ModelRequest) -> str:
+    return next(message.text for message in reversed(request.messages) if message.role == "user")
+
+
+def desk(request: ModelRequest) -> object:
+    """`add`: with a tool; `think`; `fail`; `broken`; `history`: how many messages it sees; else it says what it heard."""
+    words, turn = asked(request), replies(request)
+    if "add" in words:
+        return ["Let me see.", call("add", a=3, b=4)] if turn == 0 else "the sum is 7"
+    if "broken" in words:
+        return call("broken") if turn == 0 else "it did not work"
+    if "think" in words:
+        return ModelReply(Message("assistant", (Thinking("hm, well"), Text("thought about it"))), "end_turn")
+    if "fail" in words:
+        raise ModelUnavailable("the provider is down")
+    if "history" in words:
+        return " | ".join(f"{message.role}: {message.text}" for message in request.messages)
+    if "long" in words:
+        return "word " * 400
+    return f"you said: {words}"
+
+
+def cashier(request: ModelRequest) -> object:
+    return call("pay", amount=5) if replies(request) == 0 else "it is done"
+
+
+def worker(request: ModelRequest) -> object:
+    """Three bookings, one after the other."""
+    turn = replies(request)
+    return call("book") if turn < 3 else f"booked {turn} times"
+
+
+journal = SqliteJournal(FOLDER / "journal.db")
+desk_agent = Agent(ScriptedModel(desk, pace=PACE), [add, broken], name="desk", instructions="You are a desk.", journal=journal)
+cashier_agent = Agent(ScriptedModel(cashier, pace=PACE), [pay], name="cashier", journal=journal, policies=[Approve("pay")])
+worker_agent = Agent(ScriptedModel(worker, pace=PACE), [book], name="worker", journal=journal)
+agents = [desk_agent, cashier_agent, worker_agent]

@@ -1,0 +1,168 @@
+"""Runs over HTTP: start, follow, answer, fork, list; what a client sees."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.serve.serving import client, events, serving
+
+
+def _chunks(http: Any, method: str, path: str, **more: Any) -> list[dict[str, Any]]:
+    with http.stream(method, path, **more) as answer:
+        assert answer.status_code == 200, answer.read()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        return list(events(answer.iter_lines()))
+
+
+def test_run_is_waited_for(http):
+    answer = http.post("/api/runs", json={"input": "please add", "agent": "desk", "session_id": "s1"})
+    assert answer.status_code == 201, answer.text
+    run = answer.json()
+    assert (run["status"], run["output"], run["session_id"]) == ("completed", "the sum is 7", "s1")
+    assert http.get(answer.headers["location"]).json()["output"] == "the sum is 7"
+    assert [message["role"] for message in http.get(f"/api/runs/{run['run_id']}/messages").json()["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+
+
+def test_run_is_streamed_in_the_shape_of_the_design(http):
+    told = _chunks(http, "POST", "/api/runs", json={"input": "please add", "mode": "stream"})
+    assert [one["data"]["seq"] for one in told] == list(range(1, len(told) + 1))
+    assert {"delta", "message", "tool_call", "tool_response", "usage", "status"} == {one["event"] for one in told}
+    assert all(set(one["data"]) == {"time", "agent", "type", "data", "seq"} for one in told)
+    assert "".join(one["data"]["data"]["content"] for one in told if one["event"] == "delta") == "Let me see.the sum is 7"
+
+
+def test_follower_that_comes_back_at_any_event_misses_nothing_and_sees_nothing_twice(http):
+    whole = _chunks(http, "POST", "/api/runs", json={"input": "please add", "mode": "stream"})
+    run_id = whole[0]["data"]["data"]["run_id"]
+    facts = [(one["id"], one["event"], one["data"]["data"]) for one in whole if "id" in one]
+    assert len({place for place, *_ in facts}) == len(facts), "each event has a place of its own"
+    for number, (place, *_) in enumerate(facts):
+        rest = _chunks(http, "GET", f"/api/runs/{run_id}/events", headers={"last-event-id": place})
+        assert [(one["id"], one["event"], one["data"]["data"]) for one in rest] == facts[number + 1 :]
+    assert http.get(f"/api/runs/{run_id}/events", headers={"last-event-id": "soon"}).status_code == 400
+
+
+def test_detached_run_goes_on_and_is_followed(http):
+    answer = http.post("/api/runs", json={"input": "long", "mode": "detach"})
+    assert answer.status_code == 202
+    told = _chunks(http, "GET", f"/api/runs/{answer.json()['run_id']}/events")
+    assert told[-1]["data"]["data"]["kind"] == "completed"
+    assert next(one for one in told if one["event"] == "message")["data"]["data"]["content"] == "word " * 400
+
+
+def test_closing_the_tab_does_not_stop_the_work_unless_asked_to(tmp_path):
+    with serving(tmp_path, KANAME_TEST_PACE="0.02") as served, client(served) as http:
+        ids = {}
+        for left in ("continue", "stop"):
+            asked = {"input": "long", "mode": "stream", "on_disconnect": left}
+            with http.stream("POST", "/api/runs", json=asked) as answer:
+                next(answer.iter_raw())
+                ids[left] = answer.headers["x-run-id"]
+        until = time.time() + 5
+        while http.get(f"/api/runs/{ids['stop']}").json()["status"] == "running" and time.time() < until:
+            time.sleep(0.05)
+        assert http.get(f"/api/runs/{ids['stop']}").json()["status"] == "cancelled"
+        assert http.get(f"/api/runs/{ids['continue']}").json()["status"] == "running"
+        assert http.post(f"/api/runs/{ids['continue']}/stop", json={"reason": "enough"}).status_code == 202
+        told = _chunks(http, "GET", f"/api/runs/{ids['continue']}/events")
+        assert told[-1]["data"]["data"]["detail"] == "enough"
+        assert http.post(f"/api/runs/{ids['continue']}/stop").json() == {"run_id": ids["continue"], "stopping": False}
+
+
+def test_question_is_listed_and_answered(http, served):
+    run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+    assert run["status"] == "waiting"
+    (question,) = [one for one in http.get("/api/questions").json()["questions"] if one["run"]["run_id"] == run["run_id"]]
+    assert question["call"] == {"id": question["call"]["id"], "name": "pay", "arguments": {"amount": 5}}
+    assert question["options"] == ["yes", "no"]
+    changed = {"answers": {question["key"]: {"args": {"amount": 3}}}, "mode": "wait"}
+    done = http.post(f"/api/runs/{run['run_id']}/answers", json=changed).json()
+    assert (done["status"], done["output"]) == ("completed", "it is done")
+    assert "3" in (served.folder / "paid.txt").read_text().split()
+    again = http.post(f"/api/runs/{run['run_id']}/answers", json={"answers": {question["key"]: "no"}})
+    assert again.status_code == 409
+
+
+def test_run_is_forked_replayed_and_deleted(http):
+    run = http.post("/api/runs", json={"input": "please add"}).json()
+    fork = http.post(f"/api/runs/{run['run_id']}/fork", json={"input": "history"})
+    assert fork.status_code == 201
+    assert "user: please add" in fork.json()["output"]
+    assert http.post(f"/api/runs/{run['run_id']}/replay").json()["same"] is True
+    story = http.get(f"/api/runs/{run['run_id']}/story", params={"after": 2}).json()
+    assert [one["type"] for one in story["chunks"]][:3] == ["message", "tool_call", "usage"]
+    assert http.delete(f"/api/runs/{run['run_id']}").status_code == 503, "another goes on from it"
+    assert http.delete(f"/api/runs/{run['run_id']}", params={"cascade": "1"}).status_code == 204
+    gone = http.get(f"/api/runs/{run['run_id']}")
+    assert gone.status_code == 404
+    assert gone.headers["content-type"] == "application/problem+json"
+    assert gone.json()["detail"] == f"the journal has no run {run['run_id']!r}"
+    assert gone.json()["notice"]["code"] == "run.not_found"
+
+
+def test_runs_and_sessions_are_listed_searched_renamed(http):
+    http.post("/api/runs", json={"input": "a needle in the hay", "session_id": "hay"})
+    http.post("/api/runs", json={"input": "once more", "session_id": "hay"})
+    (found,) = http.get("/api/runs", params={"q": "NEEDLE"}).json()["runs"]
+    assert found["title"] == "a needle in the hay"
+    assert len(http.get("/api/runs", params={"session_id": "hay", "limit": 1}).json()["runs"]) == 1
+    session = http.get("/api/sessions/hay").json()
+    assert [one["content"] for one in session["messages"]][-1] == "you said: once more"
+    assert http.patch("/api/sessions/hay", json={"title": "stack"}).json()["title"] == "stack"
+    assert any(one["title"] == "stack" for one in http.get("/api/sessions").json()["sessions"])
+    assert http.get("/api/sessions", params={"q": "needle"}).json()["sessions"][0]["id"] == "hay"
+    assert http.delete("/api/sessions/hay").status_code == 204
+    assert http.get("/api/sessions/hay").status_code == 404
+
+
+def test_bad_requests_are_told_and_lose_nothing(http):
+    before = len(http.get("/api/runs").json()["runs"])
+    for body, told in (
+        ({"agent": "desk"}, "required field `input`"),
+        ({"input": "x", "agent": "desc"}, "did you mean 'desk'?"),
+        ({"input": "x", "colour": 1}, "unknown field `colour`"),
+        ({"input": 3}, "Expected `str | array | object`"),
+        ({"input": "x", "mode": "quickly"}, "Invalid enum value 'quickly'"),
+        ({"input": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://10.0.0.1/x.png"}}]}]}, "data: URL"),
+    ):
+        answer = http.post("/api/runs", json=body)
+        assert answer.status_code in (400, 404), (body, answer.text)
+        assert told in answer.json()["detail"]
+    assert http.post("/api/runs", content=b"{", headers={"content-type": "application/json"}).status_code == 400
+    assert http.get("/nowhere").json()["detail"].startswith("there is nothing at /nowhere")
+    assert http.put("/api/runs", json={}).status_code == 405
+    assert len(http.get("/api/runs").json()["runs"]) == before
+
+
+def test_run_id_of_the_client_makes_starting_it_twice_harmless(http):
+    assert http.post("/api/runs", json={"input": "x", "run_id": "order-7"}).status_code == 201
+    again = http.post("/api/runs", json={"input": "x", "run_id": "order-7"})
+    assert (again.status_code, again.json()["run_id"]) == (409, "order-7")
+
+
+def test_failed_run_is_told_as_a_run(http):
+    run = http.post("/api/runs", json={"input": "fail"}).json()
+    assert run["status"] == "failed"
+    assert run["stop"]["error"] == "ModelUnavailable"
+    told = _chunks(http, "POST", "/api/runs", json={"input": "fail", "mode": "stream"})
+    assert told[-1]["event"] == "error"
+
+
+def test_openapi_document_names_the_addresses_that_there_are(http):
+    document = http.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for method in methods:
+            answer = http.request(method, path.replace("{run_id}", "no-such").replace("{session_id}", "no-such"), json={} if method in ("post", "patch") else None)
+            assert answer.status_code not in (404, 405) or "no-such" in answer.text, (method, path, answer.text)
+    assert "input" in document["components"]["schemas"]["StartRun"]["required"]
+
+
+def test_health_is_told_to_anybody(http):
+    assert http.get("/healthz").json() == {"status": "ok"}
+    assert http.get("/readyz").json() == {"status": "ready"}
