@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 class Served:
     """`kaname serve` as users start it. `url` is where it listens."""
 
-    def __init__(self, folder: Path, *options: str, agents: str = "tests/serve/agents.py:agents", port: int = 0, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *options: str, agents: str = "tests/serve/agents.py:agents", port: int = 0, **environment: str
+    ) -> None:
         self.folder = folder
         command = [sys.executable, "-m", "kaname.cli.main", "serve", "-a", str(ROOT / agents), "--port", str(port), *options]
         own = {**os.environ, "KANAME_TEST_FOLDER": str(folder), "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8", **environment}

@@ -127,9 +127,12 @@ def test_bad_requests_are_told_and_lose_nothing(http):
         ({"agent": "desk"}, "required field `input`"),
         ({"input": "x", "agent": "desc"}, "did you mean 'desk'?"),
         ({"input": "x", "colour": 1}, "unknown field `colour`"),
-        ({"input": 3}, "Expected `str | array | object`"),
+        ({"input": 3}, "Expected `str | object | array`"),
         ({"input": "x", "mode": "quickly"}, "Invalid enum value 'quickly'"),
-        ({"input": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://10.0.0.1/x.png"}}]}]}, "data: URL"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://10.0.0.1/x.png"}}]}]},
+            "data: URL",
+        ),
     ):
         answer = http.post("/api/runs", json=body)
         assert answer.status_code in (400, 404), (body, answer.text)
@@ -158,7 +161,11 @@ def test_openapi_document_names_the_addresses_that_there_are(http):
     document = http.get("/openapi.json").json()
     for path, methods in document["paths"].items():
         for method in methods:
-            answer = http.request(method, path.replace("{run_id}", "no-such").replace("{session_id}", "no-such"), json={} if method in ("post", "patch") else None)
+            answer = http.request(
+                method,
+                path.replace("{run_id}", "no-such").replace("{session_id}", "no-such"),
+                json={} if method in ("post", "patch") else None,
+            )
             assert answer.status_code not in (404, 405) or "no-such" in answer.text, (method, path, answer.text)
     assert "input" in document["components"]["schemas"]["StartRun"]["required"]
 

@@ -28,7 +28,14 @@ HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # a proxy passes them on at once
 ]
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def _as_text(value: Any) -> str:
+    """A notice is a text of a class of its own; what JSON does not know is told in words."""
+    return str.__str__(value if isinstance(value, str) else str(value))
+
+
+_encode = msgspec.json.Encoder(enc_hook=_as_text).encode
 
 
 def to_json(value: Any) -> bytes:
