@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from kaname import Agent, Approve, ScriptedModel, SqliteJournal, ToolContext, call, tool
-from kaname.core.errors import ModelUnavailable
+from kaname.core.errors import ModelDenied
 from kaname.core.messages import Message, ModelReply, ModelRequest, Text, Thinking
 
 FOLDER = Path(os.environ.get("KANAME_TEST_FOLDER", "."))
@@ -63,7 +63,7 @@ def desk(request: ModelRequest) -> object:
     if "think" in words:
         return ModelReply(Message("assistant", (Thinking("hm, well"), Text("thought about it"))), "end_turn")
     if "fail" in words:
-        raise ModelUnavailable("the provider is down")
+        raise ModelDenied("the key is wrong")
     if "history" in words:
         return " | ".join(f"{message.role}: {message.text}" for message in request.messages)
     if "long" in words:

@@ -152,7 +152,7 @@ def test_run_id_of_the_client_makes_starting_it_twice_harmless(http):
 def test_failed_run_is_told_as_a_run(http):
     run = http.post("/api/runs", json={"input": "fail"}).json()
     assert run["status"] == "failed"
-    assert run["stop"]["error"] == "ModelUnavailable"
+    assert run["stop"]["error"] == "ModelDenied"
     told = _chunks(http, "POST", "/api/runs", json={"input": "fail", "mode": "stream"})
     assert told[-1]["event"] == "error"
 
