@@ -27,7 +27,7 @@ from .ids import check_ids
 from .input import Input, as_list, as_mapping, as_tuple, as_turn, check_deps, is_config
 from .open_run import Beginnings, Recent, new_run_id
 from .options import AgentOptions
-from .recipe import brought, check_parts, describe, recipe_of
+from .recipe import brought, check_parts, describe, recipe_of, traced_by
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, blocking, find_live, recorded
 from .team.handoff import Team, check_policies, join
@@ -392,7 +392,8 @@ class Agent(Generic[OutputT]):
         async with begin as scope:
             scope.deps = deps
             try:
-                yield scope
+                with traced_by(self.sinks, scope):
+                    yield scope
             finally:
                 if self._conversation and scope.state.session == self._conversation:
                     self._heads[scope.state.user] = (scope.run_id, scope.state)

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from ..core import tracing
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
 from ..core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
@@ -26,7 +27,7 @@ from ..kernel.channel import Channel
 from ..kernel.effects import in_doubt_answer
 from ..kernel.load import keep_snapshot, load, read_run
 from ..kernel.offload import off_loop
-from ..kernel.ports import Journal, Recipe, Sink, Turn
+from ..kernel.ports import Journal, Recalls, Recipe, Sink, Turn
 from ..kernel.replies import must_be_json
 from ..kernel.scope import Scope
 from ..tools.results import to_result
@@ -124,7 +125,7 @@ class Beginnings:
                     before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
                 state = await self.recent.load(self.journal, before[0]) if before else State()
                 onto, facts = (before[0].run_id, state.seq) if before else None, state.facts
-                opened = Opened(session, user, onto, await self._description(), parent)
+                opened = Opened(session, user, onto, await self._description(), parent, tracing.current.get())
                 try:
                     scope = await self._turn(run_id, messages, opened, state, turn, channel)
                     break
@@ -178,6 +179,12 @@ class Beginnings:
         changed = [replace(one, output=looked.text, error=None, shown=None) for one in results]
         return Received(Message(message.role, (*(changed or looked.parts), *(() if looked.calls else calls))))
 
+    async def _recall(self, run_id: str) -> None:
+        """Tell sinks that want to know what the run did before."""
+        sinks: Sequence[object] = self.sinks
+        for sink in [sink for sink in sinks if isinstance(sink, Recalls)]:
+            sink.recall(await read_run(self.journal, run_id))
+
     async def _answer(self, given: Any) -> Any:
         """The words in it are the user's too. What is not words alone is taken as it is, or not at all."""
         message = await self._written_down(user(given if isinstance(given, str) else plain_text(given)))
@@ -223,6 +230,7 @@ class Beginnings:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run_id)
                 known = _check_answers(state, answers)
+            await self._recall(run_id)
         except BaseException:
             await self.journal.release(run_id, lease.epoch)
             raise
@@ -283,7 +291,7 @@ class Beginnings:
                 notice("run.no_such_fact", "run {source} has the facts 1 to {last}, not {at}", source=source, last=last, at=at)
             )
         state = await load(self.journal, source, at)
-        facts: list[Fact] = [Opened("", state.user, (source, at), await self._description())]
+        facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get())]
         for call_id, value in results.items():
             if call_id not in state.open or call_id in state.results:
                 waiting = [call.id for call in state.pending]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..core.codec import digest
 from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.record import replace
+from ..core.tracing import within
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
+from ..kernel.scope import Scope
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
@@ -90,3 +93,9 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
     model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
     return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
+
+
+def traced_by(sinks: Iterable[Any], scope: Scope) -> AbstractContextManager[None]:
+    """Where a sink makes a trace, what the run calls is told where it stands in it."""
+    traces = any(getattr(sink, "traces", False) for sink in sinks)
+    return within(scope.run_id, scope.state.trace) if traces else nullcontext()

@@ -19,7 +19,7 @@ from .messages import say
 from .terminal.screen import Screen
 
 if TYPE_CHECKING:
-    from ..serve.app import Application
+    from ..serve.application import Application
     from ..serve.users import Users
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -64,7 +64,8 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
 
 
 def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users | None, screen: Screen) -> Application:
-    from ..serve.app import app
+    from ..api.config.traces import trace_from
+    from ..serve.application import app
 
     agents: Any = config_for(given) if not given.agent and not given.model else None
     if ":" in (given.agent or ""):
@@ -79,6 +80,7 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users | 
         users=users,
         hosts=hosts,
         origins=[*settings.get("origins", []), *given.allow_origin],
+        sinks=[trace_from(words) for words in given.trace],
         recover=not given.no_recover,
     )
 

@@ -17,7 +17,8 @@ class Opened:
     """A run begins. `base` is the fact of another run that it goes on from: a fork, or a session's next run. `parent` is the
     run and the call that opened this one as a part of their work.
 
-    `recipe` tells what the agent was then (instructions, model, tools), so that a replay can show what changed.
+    `recipe` tells what the agent was then (instructions, model, tools), so that a replay can show what changed. `trace` is the
+    `traceparent` of whoever asked for it.
     """
 
     session: str = ""
@@ -25,6 +26,7 @@ class Opened:
     base: tuple[str, int] | None = None
     recipe: Mapping[str, Any] = field(factory=dict)
     parent: tuple[str, str] | None = None
+    trace: str = ""
 
 
 @record

@@ -53,6 +53,7 @@ class State:
     user: str = ""
     messages: list[Message] = field(factory=list)
     parent: tuple[str, str] | None = None  # the run and the call that opened this one
+    trace: str = ""  # the traceparent that it was started with
     turns: int = 0  # how many there were, this one among them
     turn_start: int = 0  # where this turn's messages begin
     open: dict[str, ToolCall] = field(factory=dict)  # the last reply's calls, in its order, until all are answered
@@ -144,7 +145,7 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 
 def _opened(state: State, body: Opened, event: Event) -> None:
     state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
-    state.usage, state.attempt = Usage(), 1
+    state.usage, state.attempt, state.trace = Usage(), 1, body.trace
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
 

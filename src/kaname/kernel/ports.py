@@ -159,6 +159,14 @@ class Lineage(NamedTuple):
 Sink = Callable[[Event], Any]
 """Who listens. It sees every fact after it became durable, and every delta. It may be async; it can never break a run."""
 
+
+@runtime_checkable
+class Recalls(Protocol):
+    """A sink that wants to know what a run did before it was taken up again here."""
+
+    def recall(self, facts: Sequence[Event]) -> None: ...
+
+
 StopRule = Callable[[State, Step], Stop | None]
 ModelHandler = Callable[[ModelRequest], Awaitable[ModelReply]]
 ToolHandler = Callable[[ToolCall], Awaitable[ToolResult]]

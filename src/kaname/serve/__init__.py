@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .app import app as app
+    from .application import app as app
     from .users import Caller as Caller
     from .users import Users as Users
 
@@ -17,4 +17,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'kaname.serve' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(".app" if name == "app" else ".users", __name__), name)
+    return getattr(import_module(".application" if name == "app" else ".users", __name__), name)

@@ -17,6 +17,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..core import tracing
 from ..core.errors import AgentError
 from ..core.notices import notice
 from ..core.record import record
@@ -78,6 +79,7 @@ class Guard:
         try:
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
             line.user = caller.name
+            tracing.current.set(headers.get("traceparent", "") if tracing.parsed(headers.get("traceparent", "")) else "")
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 return await _preflight(sending)
             await self._inner(scope, self._bounded(receive), sending)

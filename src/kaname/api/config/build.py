@@ -58,6 +58,7 @@ class AgentConfig:
     compact: int = 0
     project: bool | str = False
     providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+    trace: Mapping[str, Any] = field(factory=dict)
     journal: str = ""
     folder: str = "."
     reading: Reading | None = None
@@ -66,6 +67,7 @@ class AgentConfig:
         """All but its team. Tools, policies and model are made; all that is wrong is told at once, with its line."""
         from ...tools.loading import all_tools
         from .policies import policies_of
+        from .traces import traces_of
 
         reading = self.reading or Reading()
         known, where = len(reading.mistakes), ("agents", self.name)
@@ -81,9 +83,11 @@ class AgentConfig:
         except (AgentError, TypeError) as problem:
             reading.wrong((*where, "model"), str(problem))
         context = self._context(lambda name, told: reading.wrong((*where, name), told))
+        sinks = traces_of(self.trace, folder, lambda name, told: reading.wrong(("trace", name), told))
         reading.raise_all(known)
         return {
             "context": context,
+            "sinks": sinks,
             "name": self.name,
             "instructions": self.instructions,
             "tools": tools,
@@ -323,7 +327,7 @@ def _check_servers(servers: Mapping[str, Any], where: tuple[str, ...], reading: 
 
 def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
-    shared = {"journal": value.get("journal", ""), "folder": folder, "reading": reading}
+    shared = {"journal": value.get("journal", ""), "trace": value.get("trace") or {}, "folder": folder, "reading": reading}
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {_SYNONYMS.get(name, name): block for name, block in models.items()}
     made = {}

@@ -154,6 +154,60 @@ _AGENT = _mapping(
         "team": {**_TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
     },
 )
+_LEVEL = _a("string", "debug, info, warning, error", enum=["debug", "info", "warning", "error"])
+_CONTENT = _a("boolean", "also what was said, and what tools got and gave (false)")
+_TRACE = _mapping(
+    "Where it is told what runs do.",
+    {
+        "console": {
+            "description": "on standard error; a level, or a mapping",
+            "anyOf": [_LEVEL, _mapping("", {"level": _LEVEL, "content": _CONTENT})],
+        },
+        "file": {
+            "description": "JSON, a line each; a path from this file's folder, or a mapping",
+            "anyOf": [
+                _a("string"),
+                _mapping(
+                    "",
+                    {
+                        "path": _a("string"),
+                        "level": _LEVEL,
+                        "content": _CONTENT,
+                        "max_bytes": _a("integer", "after which another file is begun (10000000)"),
+                        "keep": _a("integer", "how many old ones stay (5)"),
+                    },
+                    required=["path"],
+                ),
+            ],
+        },
+        "otel": {
+            "description": "OpenTelemetry (OTLP over HTTP); an address such as http://localhost:4318, or a mapping",
+            "anyOf": [
+                _a("string"),
+                _mapping(
+                    "",
+                    {
+                        "endpoint": _a("string"),
+                        "content": _CONTENT,
+                        "headers": _a("object", "HTTP headers", additionalProperties={"type": "string"}),
+                        "service": _a("string", "the name it is known by (kaname)"),
+                    },
+                ),
+            ],
+        },
+    },
+)
+_SERVE = _mapping(
+    "For `kaname serve`; the command line goes over it.",
+    {
+        "host": _a("string", "the address to listen on (127.0.0.1)"),
+        "port": _a("integer", "(8000)"),
+        "workers": _a("integer", "processes (1)"),
+        "users": _a("string", "the file with who may use it, from this file's folder"),
+        "hosts": {**_TEXTS, "description": "names under which it is reached"},
+        "origins": {**_TEXTS, "description": "pages that may use it, as https://example.org"},
+    },
+)
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "kaname.yaml",
@@ -171,6 +225,8 @@ SCHEMA: dict[str, Any] = {
         },
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
+        "serve": _SERVE,
+        "trace": _TRACE,
     },
 }
 

@@ -11,6 +11,7 @@ import msgspec
 
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
+from ...core.tracing import current
 from ...kernel.ports import Emit
 from ..prices import Price, price_of
 from .client import Http, Timeouts
@@ -79,6 +80,11 @@ class ServedModel(ABC):
         """Close the connections of this event loop."""
         await self._http.close()
 
+    def _sent(self) -> Mapping[str, str]:
+        """The headers, with the trace that this call belongs to."""
+        trace = current.get()
+        return {**self._headers, "traceparent": trace} if trace else self._headers
+
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         joiner, ended = await self.exchange(request, emit)
         return joiner.reply(ended=ended)
@@ -86,7 +92,7 @@ class ServedModel(ABC):
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """One request, and all the pieces of its answer; whether the stream said that it was over."""
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
-        async with self._http.post(self._url, self._headers, self.body(request), self.who) as response:
+        async with self._http.post(self._url, self._sent(), self.body(request), self.who) as response:
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _what_came(response), self.who)

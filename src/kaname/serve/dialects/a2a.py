@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
+from urllib.parse import quote
 
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
@@ -60,7 +61,8 @@ def routes(service: Service) -> list[BaseRoute]:
         found.append(Route(f"{base}/.well-known/agent-card.json", _card_of(service, name)))
         for place in (f"{base}/", base):
             found += create_jsonrpc_routes(handler, place, context_builder=Builder())
-        found += create_rest_routes(handler, context_builder=Builder(), path_prefix=base)
+        rest = create_rest_routes(handler, context_builder=Builder(), path_prefix=base)
+        found += [route for route in rest if isinstance(route, Route)]  # and not those of tenants, which would match anything
     return found
 
 
@@ -74,7 +76,7 @@ class Builder(DefaultServerCallContextBuilder):
 def _card_of(service: Service, name: str) -> Any:
     async def card(request: Request) -> Response:
         agent = service.agent(name)
-        url = f"{str(request.base_url).rstrip('/')}/a2a/{agent.name}"
+        url = f"{str(request.base_url).rstrip('/')}/a2a/{quote(agent.name)}"
         kinds = ("JSONRPC", "HTTP+JSON")
         told = pb.AgentCard(
             name=agent.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from logging import getLogger
 from time import monotonic
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from ...core.errors import AgentConnectionError, ConfigError
 from ...core.messages import ToolResult
 from ...core.notices import notice
+from ...core.tracing import current
 from ...kernel.boundary import Failure, attempt
 from ...kernel.ports import ToolContext
 from .config import Entry
@@ -215,7 +217,8 @@ class McpServer:
         try:
             with nullcontext() if self._samples is None else self._samples.on_behalf_of(context):
                 async with self._clock.limit(self.entry.timeout):
-                    return await attempt(connection.client.call_tool_mcp, tool, dict(args), told)
+                    meta = {"traceparent": trace} if (trace := current.get()) else None
+                    return await attempt(partial(connection.client.call_tool_mcp, meta=meta), tool, dict(args), told)
         except TimeoutError:
             after = "" if pure else "; it may or may not have taken effect, so check before you repeat it"
             return ToolResult(error=f"timed out after {self.entry.timeout:g} s{after}")

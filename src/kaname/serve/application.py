@@ -91,8 +91,9 @@ def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
         given = load_config(given)
     if isinstance(given, Config):
         journal = choose(given.agent().journal_path or None)
-        made = [Agent.from_config(given, agent=name, journal=journal, sinks=sinks) for name in given.agents]
+        made = [Agent.from_config(given, agent=name, journal=journal) for name in given.agents]
         for agent in made:
+            agent.sinks = (*agent.sinks, *sinks)
             files = [str(Path(file).resolve()) for file in given.files]
             agent.origin = {"folder": str(Path.cwd()), "config": files, "agent": agent.name}
         return made

@@ -1,0 +1,158 @@
+"""A trace as lines: on the console for people, in a file as JSON. Start and end, tool calls, handoffs, warnings, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from ..core.chunks import chunks_of
+from ..core.errors import ConfigError, nearest
+from ..core.events import Asked, Delta, Event, HandedOff, Opened, Resumed, Stopped, ToolFinished, ToolStarted, Warned
+from ..core.notices import notice
+from ..core.values import plain_text
+
+Level = Literal["debug", "info", "warning", "error"]
+LEVELS = ("debug", "info", "warning", "error")
+_INFO = (Opened, Resumed, ToolStarted, ToolFinished, Asked, HandedOff, Stopped)
+_SHOWN = 120  # characters of a value on the console
+
+
+def level_of(event: Event) -> Level:
+    """`debug`: every fact; `info`: start and end, tool calls, handoffs, questions; `warning`; `error`."""
+    body = event.body
+    if isinstance(body, Stopped) and body.stop.kind == "failed":
+        return "error"
+    if isinstance(body, Warned) or (isinstance(body, ToolFinished) and body.result.is_error):
+        return "warning"
+    return "info" if isinstance(body, _INFO) else "debug"
+
+
+def line_of(event: Event, content: bool) -> dict[str, Any]:
+    """A fact as one object: who, when, what. `content`: also what was said, called and given back."""
+    told: dict[str, Any] = {
+        "time": datetime.fromtimestamp(event.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "level": level_of(event),
+        "run": event.run_id,
+        "fact": event.seq,
+        "agent": event.agent,
+        "event": type(event.body).__name__,
+    }
+    match event.body:
+        case ToolStarted(call=call, attempt=attempt):
+            told |= {"tool": call.name, "call": call.id, "attempt": attempt}
+        case ToolFinished(result):
+            told |= {"tool": result.name, "call": result.call_id, "failed": result.is_error}
+        case Stopped(stop):
+            told |= {"stop": stop.kind, "error": stop.error or None}
+        case HandedOff(to):
+            told["to"] = to
+        case Warned(source):
+            told["source"] = source
+    if content:
+        told["data"] = [{name: value for name, value in chunk.data.items() if name != "fact"} for chunk in chunks_of(event)]
+    return told
+
+
+class Lines:
+    """What both have: a level, and whether content is told."""
+
+    def __init__(self, level: Level, content: bool) -> None:
+        if level not in LEVELS:
+            raise ConfigError(notice("trace.level", "there is no level {level!r}", level=level) + nearest(str(level), LEVELS))
+        self._least, self._content = LEVELS.index(level), content
+
+    def __call__(self, event: Event) -> None:
+        if type(event.body) is not Delta and LEVELS.index(level_of(event)) >= self._least:
+            self.write(event)
+
+    def write(self, event: Event) -> None:
+        raise NotImplementedError
+
+
+class Console(Lines):
+    """One line a fact on standard error, or wherever `write` puts it."""
+
+    def __init__(self, level: Level = "info", *, content: bool = False, write: Callable[[str], Any] | None = None) -> None:
+        super().__init__(level, content)
+        self._write = write
+
+    def write(self, event: Event) -> None:
+        told = line_of(event, self._content)
+        data = told.pop("data", None)
+        head = f"{told.pop('time')[11:23]} {told.pop('level'):7} {told.pop('agent')} {told.pop('run')[-8:]} {told.pop('event')}"
+        rest = " ".join([f"{name}={value}" for name, value in told.items() if value not in (None, "") and name != "fact"])
+        shown = plain_text(data)[:_SHOWN] if data else ""
+        line = " ".join([part for part in (head, rest, shown) if part]).replace("\n", " ")
+        (self._write or _to_stderr)(line)
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+class JsonLines(Lines):
+    """A file with one JSON object a line. It is renamed to `NAME.1` when it is full, and so on up to `keep`."""
+
+    def __init__(
+        self, path: str | Path, level: Level = "info", *, content: bool = False, max_bytes: int = 10_000_000, keep: int = 5
+    ) -> None:
+        super().__init__(level, content)
+        if max_bytes < 1 or keep < 0:
+            raise ConfigError(notice("trace.rotation", "max_bytes is a number from 1 up, keep one from 0 up"))
+        self.path, self._most, self._keep = Path(path).expanduser(), max_bytes, keep
+        self._lock = threading.Lock()
+        self._file: IO[bytes] | None = None
+
+    def write(self, event: Event) -> None:
+        line = json.dumps(line_of(event, self._content), ensure_ascii=False, default=plain_text)
+        data = line.encode("utf-8", "backslashreplace") + b"\n"
+        with self._lock:
+            file = self._opened()
+            if file.tell() and file.tell() + len(data) > self._most:
+                file.close()
+                self._rotate()
+                self._file = None
+                file = self._opened()
+            file.write(data)
+            file.flush()
+
+    def _opened(self) -> IO[bytes]:
+        """The file; anew if another process has renamed it."""
+        if self._file is not None:
+            try:
+                same = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+            except OSError:
+                same = False
+            if same:
+                self._file.seek(0, os.SEEK_END)
+                return self._file
+            self._file.close()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+        self._file.seek(0, os.SEEK_END)
+        return self._file
+
+    def _rotate(self) -> None:
+        if not self._keep:
+            self.path.unlink(missing_ok=True)
+            return
+        for number in range(self._keep - 1, 0, -1):
+            older = self._numbered(number)
+            if older.exists():
+                older.replace(self._numbered(number + 1))
+        if self.path.exists():
+            self.path.replace(self._numbered(1))
+
+    def _numbered(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

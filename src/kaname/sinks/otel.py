@@ -1,0 +1,146 @@
+"""Traces and metrics to OpenTelemetry, by OTLP over HTTP. The packages are loaded with the first run that is traced."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakMethod
+
+from ..core.errors import ConfigError
+from ..core.events import Delta, Event
+from ..core.install import install_command
+from ..core.notices import notice
+from ..core.tracing import parsed
+from .spans import Span, Spans
+
+_SOON = 200  # milliseconds after which spans are sent
+_EVERY = 10_000  # milliseconds between two reports of the metrics
+
+
+class OpenTelemetry:
+    """`endpoint`: of an OTLP receiver, such as http://localhost:4318; without it, what the usual environment variables say.
+
+    `content`: whether what was said is sent, and what tools got and gave; by default it is not.
+    """
+
+    traces = True  # runs pass their trace on to what they call
+
+    def __init__(
+        self,
+        endpoint: str = "",
+        *,
+        content: bool = False,
+        headers: Mapping[str, str] | None = None,
+        service: str = "kaname",
+        metrics: bool = True,
+    ) -> None:
+        if endpoint and not endpoint.startswith(("http://", "https://")):
+            raise ConfigError(notice("trace.endpoint", "an endpoint begins with http:// or https://, not {it!r}", it=endpoint))
+        self._endpoint, self._headers, self._service = endpoint.rstrip("/"), dict(headers or {}), service
+        self._spans, self._metrics = Spans(content), metrics
+        self._sending: Any = None
+        self._measuring: Any = None
+
+    def recall(self, facts: Sequence[Event]) -> None:
+        self._spans.recall(facts)
+
+    def __call__(self, event: Event) -> None:
+        if type(event.body) is Delta:
+            return
+        if self._sending is None:
+            self._open()
+        for span in self._spans.take(event):
+            self._sending.on_end(self._readable(span))
+            if self._measuring is not None:
+                self._measure(span)
+
+    def close(self) -> None:
+        """Send what is left."""
+        for one in (self._sending, self._measuring and self._measuring.provider):
+            if one is not None:
+                one.shutdown()
+        self._sending = self._measuring = None
+
+    def _open(self) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        except ImportError:
+            told = notice("trace.packages", "OpenTelemetry is not installed: {command}", command=install_command("otel"))
+            raise ConfigError(told) from None
+        self._resource = Resource.create({"service.name": self._service})
+        place = f"{self._endpoint}/v1/traces" if self._endpoint else None
+        exporter = OTLPSpanExporter(endpoint=place, headers=self._headers or None)
+        self._sending = BatchSpanProcessor(exporter, schedule_delay_millis=_SOON)
+        if self._metrics:
+            place = f"{self._endpoint}/v1/metrics" if self._endpoint else None
+            self._measuring = _Metrics(place, self._headers, self._resource)
+        atexit.register(_close, WeakMethod(self.close))
+
+    def _readable(self, span: Span) -> Any:
+        from opentelemetry.sdk.trace import Event as Happening
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+
+        links = [_context(*found) for link in span.links if (found := parsed(link)) is not None]
+        return ReadableSpan(
+            span.name,
+            _context(span.trace_id, span.span_id),
+            parent=_context(span.trace_id, span.parent_id) if span.parent_id else None,
+            resource=self._resource,
+            attributes=span.attributes,
+            events=[Happening(one.name, one.attributes, _nanoseconds(one.time)) for one in span.moments],
+            links=[Link(context) for context in links],
+            kind=SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR, span.error) if span.error else Status(StatusCode.UNSET),
+            start_time=_nanoseconds(span.start),
+            end_time=_nanoseconds(span.end),
+            instrumentation_scope=InstrumentationScope("kaname"),
+        )
+
+    def _measure(self, span: Span) -> None:
+        told, metrics = span.attributes, self._measuring
+        named = {name: told[name] for name in _NAMED if name in told}
+        metrics.duration.record(span.end - span.start, named)
+        if told["gen_ai.operation.name"] == "chat":
+            for kind in ("input", "output"):
+                metrics.tokens.record(told[f"gen_ai.usage.{kind}_tokens"], {**named, "gen_ai.token.type": kind})
+            if "kaname.usage.cost" in told:
+                metrics.cost.add(told["kaname.usage.cost"], named)
+
+
+_NAMED = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.request.model", "gen_ai.agent.name", "gen_ai.tool.name",
+          "error.type")  # fmt: skip
+
+
+class _Metrics:
+    def __init__(self, endpoint: str | None, headers: Mapping[str, str], resource: Any) -> None:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+        exporter = OTLPMetricExporter(endpoint=endpoint, headers=dict(headers) or None)
+        reader = PeriodicExportingMetricReader(exporter, export_interval_millis=_EVERY)
+        self.provider = MeterProvider(resource=resource, metric_readers=[reader], shutdown_on_exit=False)
+        meter = self.provider.get_meter("kaname")
+        self.duration = meter.create_histogram("gen_ai.client.operation.duration", "s")
+        self.tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}")
+        self.cost = meter.create_counter("kaname.client.cost", "USD")
+
+
+def _context(trace_id: str, span_id: str) -> Any:
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=False, trace_flags=TraceFlags(1))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)
+
+
+def _close(close: WeakMethod[Any]) -> None:
+    if (still := close()) is not None:
+        still()

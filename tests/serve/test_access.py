@@ -1,0 +1,382 @@
+"""Who may: hosts, origins, tokens, roles, one user's runs and another's; sizes, rates, slow clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+from kaname.core.errors import ConfigError
+from kaname.serve.guard import Rates
+from kaname.serve.users import Users
+from tests.serve.serving import ROOT, Served, client, events, serving
+
+ADDRESSES = (
+    ("GET", "/api/agents"),
+    ("GET", "/api/runs"),
+    ("POST", "/api/runs"),
+    ("GET", "/api/runs/{run}"),
+    ("DELETE", "/api/runs/{run}"),
+    ("GET", "/api/runs/{run}/events"),
+    ("GET", "/api/runs/{run}/story"),
+    ("GET", "/api/runs/{run}/messages"),
+    ("POST", "/api/runs/{run}/stop"),
+    ("POST", "/api/runs/{run}/answers"),
+    ("POST", "/api/runs/{run}/resume"),
+    ("POST", "/api/runs/{run}/fork"),
+    ("POST", "/api/runs/{run}/replay"),
+    ("GET", "/api/questions"),
+    ("GET", "/api/sessions"),
+    ("GET", "/api/sessions/mine"),
+    ("PATCH", "/api/sessions/mine"),
+    ("DELETE", "/api/sessions/mine"),
+    ("GET", "/v1/models"),
+    ("POST", "/v1/chat/completions"),
+    ("POST", "/v1/responses"),
+    ("GET", "/v1/responses/resp_{run}"),
+    ("DELETE", "/v1/responses/resp_{run}"),
+    ("POST", "/v1/responses/resp_{run}/cancel"),
+    ("POST", "/ag-ui/desk"),
+    ("POST", "/vercel/desk"),
+    ("POST", "/mcp"),
+    ("POST", "/a2a/desk"),
+    ("GET", "/a2a/desk/tasks/{run}"),
+    ("GET", "/.well-known/agent-card.json"),
+    ("GET", "/openapi.json"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("users")
+
+
+@pytest.fixture(scope="module")
+def tokens(folder):
+    users = Users(folder / "users.json")
+    return {
+        "ann": users.add("ann", ["read", "talk", "approve"]),
+        "bob": users.add("bob", ["read", "talk", "approve"]),
+        "eve": users.add("eve", ["read"]),
+        "boss": users.add("boss", ["admin"]),
+    }
+
+
+@pytest.fixture(scope="module")
+def guarded(folder, tokens):
+    with serving(folder, "--users", str(folder / "users.json")) as served:
+        yield served
+
+
+def test_tokens_are_kept_hashed_in_a_file_of_the_owner(folder, tokens):
+    held = (folder / "users.json").read_text()
+    assert not any(token in held for token in tokens.values())
+    assert stat.S_IMODE((folder / "users.json").stat().st_mode) == 0o600
+    users = Users(folder / "users.json")
+    assert users.caller(tokens["ann"]).name == "ann"
+    assert users.caller(tokens["ann"] + "x") is None
+    assert users.caller("") is None
+
+
+def test_user_that_is_removed_is_known_no_more(tmp_path):
+    users = Users(tmp_path / "users.json")
+    token = users.add("ann", ["talk"])
+    other = Users(tmp_path / "users.json")
+    assert other.caller(token).name == "ann"
+    users.remove("ann")
+    assert other.caller(token) is None
+    with pytest.raises(ConfigError, match="there is no role 'talks'; did you mean 'talk'"):
+        users.add("bob", ["talks"])
+
+
+@pytest.mark.parametrize(("method", "path"), ADDRESSES)
+def test_nothing_is_answered_without_a_token(guarded, method, path):
+    with client(guarded) as http:
+        for headers in ({}, {"authorization": "Bearer nonsense"}, {"authorization": "Basic YTpi"}, {"cookie": "token=x"}):
+            answer = http.request(
+                method, path.format(run="x"), headers=headers, json={} if method in ("POST", "PATCH") else None
+            )
+            assert answer.status_code == 401, (method, path, answer.text)
+            assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_runs_of_one_user_do_not_exist_for_another(guarded, tokens):
+    with client(guarded, tokens["ann"]) as ann, client(guarded, tokens["bob"]) as bob, client(guarded, tokens["boss"]) as boss:
+        done = ann.post("/api/runs", json={"input": "my secret", "session_id": "mine"}).json()
+        waiting = ann.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+        assert bob.get("/api/runs").json()["runs"] == []
+        assert bob.get("/api/runs", params={"user_id": "ann"}).json()["runs"] == []
+        assert bob.get("/api/questions").json()["questions"] == []
+        assert bob.get("/api/sessions", params={"q": "secret"}).json()["sessions"] == []
+        key = waiting["questions"][0]["key"]
+        bodies = {"answers": {"answers": {key: "yes"}}, "fork": {"input": "x"}}
+        for run in (done["run_id"], waiting["run_id"], "no-such-run"):
+            told = set()
+            for method, path in [one for one in ADDRESSES if "{run}" in one[1]]:
+                body = bodies.get(path.rpartition("/")[2], {}) if method == "POST" else None
+                answer = bob.request(method, path.format(run=run), json=body)
+                assert answer.status_code in (404, 400), (method, path, answer.status_code, answer.text)
+                told.add(answer.text.replace(run, "RUN"))
+            assert "secret" not in str(told)
+        approval = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{waiting['run_id']}:{key}", "approve": True}
+        assert bob.post("/v1/responses", json={"model": "cashier", "input": [approval]}).status_code == 404
+        assert (
+            bob.post(
+                "/v1/responses", json={"model": "desk", "input": "x", "previous_response_id": f"resp_{done['run_id']}"}
+            ).status_code
+            == 404
+        )
+        resume = {
+            "threadId": "t",
+            "runId": "r",
+            "messages": [],
+            "resume": [{"interruptId": f"{waiting['run_id']}:{key}", "status": "resolved"}],
+        }
+        assert bob.post("/ag-ui/cashier", json=resume).status_code == 404
+        for path in ("/api/sessions/mine",):
+            assert [
+                bob.get(path).status_code,
+                bob.patch(path, json={"title": "x"}).status_code,
+                bob.delete(path).status_code,
+            ] == [404] * 3
+        assert ann.get(f"/api/runs/{waiting['run_id']}").json()["status"] == "waiting"
+        assert boss.get(f"/api/runs/{done['run_id']}").json()["user_id"] == "ann"
+        assert boss.get("/api/questions").json()["questions"][0]["run"]["user_id"] == "ann"
+        mine = bob.post("/api/runs", json={"input": "history", "session_id": "mine"}).json()
+        assert "secret" not in mine["output"], "the same session id is another session"
+
+
+def test_roles_allow_what_they_say(guarded, tokens):
+    with client(guarded, tokens["eve"]) as eve, client(guarded, tokens["ann"]) as ann, client(guarded, tokens["boss"]) as boss:
+        for path, body in (
+            ("/api/runs", {"input": "x"}),
+            ("/v1/chat/completions", {"model": "desk", "messages": [{"role": "user", "content": "x"}]}),
+            ("/v1/responses", {"model": "desk", "input": "x"}),
+            ("/ag-ui/desk", {"messages": []}),
+            ("/vercel/desk", {"messages": []}),
+        ):
+            answer = eve.post(path, json=body)
+            assert answer.status_code == 403, path
+            assert "this needs the role 'talk'" in answer.json()["detail"]
+        assert eve.get("/api/runs").status_code == 200
+        run = ann.post("/api/runs", json={"input": "x"}).json()["run_id"]
+        assert ann.post(f"/api/runs/{run}/fork", json={"input": "x", "model": "local//etc/passwd"}).status_code == 403
+        assert ann.post(f"/api/runs/{run}/fork", json={"input": "x", "instructions": "be bad"}).status_code == 403
+        assert ann.post("/api/runs", json={"input": "x", "user_id": "bob"}).status_code == 403
+        assert boss.post("/api/runs", json={"input": "x", "user_id": "bob"}).json()["user_id"] == "bob"
+
+
+def test_another_name_for_this_machine_is_refused(served):
+    """DNS rebinding: a page's own name is made to mean 127.0.0.1."""
+    with client(served) as http:
+        for host in (
+            "evil.example",
+            f"evil.example:{served.port}",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost, evil",
+        ):
+            assert http.get("/api/runs", headers={"host": host}).status_code == 421, host
+        for host in (f"localhost:{served.port}", f"127.0.0.1:{served.port}", "localhost", f"[::1]:{served.port}"):
+            assert http.get("/api/runs", headers={"host": host}).status_code == 200, host
+
+
+def test_page_of_another_site_cannot_use_a_browser_against_it(served):
+    with client(served) as http:
+        for headers in ({"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
+            assert http.post("/api/runs", json={"input": "x"}, headers=headers).status_code == 403, headers
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+            answer = http.post("/api/runs", content=b'{"input": "x"}', headers={"content-type": kind})
+            assert answer.status_code == 415, kind
+        own = {"origin": served.url}
+        assert http.post("/api/runs", json={"input": "x"}, headers=own).status_code == 201
+        preflight = {"origin": "https://evil.example", "access-control-request-method": "POST"}
+        assert http.options("/api/runs", headers=preflight).status_code == 403
+
+
+def test_page_that_is_allowed_gets_the_headers_that_browsers_want(tmp_path):
+    with serving(tmp_path, "--allow-origin", "https://app.example") as served, client(served) as http:
+        own = {"origin": "https://app.example", "access-control-request-method": "POST"}
+        assert http.options("/api/runs", headers=own).headers["access-control-allow-origin"] == "https://app.example"
+        answer = http.post("/api/runs", json={"input": "x"}, headers={"origin": "https://app.example"})
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+        assert http.get("/api/runs", headers={"origin": "https://other.example"}).status_code == 403
+
+
+def test_every_answer_says_how_it_may_be_used(served):
+    with client(served) as http:
+        for path in ("/api/runs", "/healthz", "/nowhere", "/openapi.json"):
+            headers = http.get(path).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert "default-src 'none'" in headers["content-security-policy"]
+            assert headers["cache-control"] == "no-store"
+            assert "server" not in headers
+
+
+def test_server_for_others_does_not_start_without_users(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "kaname.cli.main",
+        "serve",
+        "-a",
+        str(ROOT / "tests/serve/agents.py:agents"),
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "0",
+    ]
+    environment = {**os.environ, "KANAME_TEST_FOLDER": str(tmp_path), "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "make a user first" in done.stderr
+
+
+def test_server_for_others_takes_the_token_of_the_environment(tmp_path):
+    with serving(tmp_path, "--host", "0.0.0.0", KANAME_TOKEN="a-long-token-of-an-administrator") as served:
+        address = f"http://127.0.0.1:{served.port}"
+        assert httpx.get(f"{address}/api/runs", trust_env=False).status_code == 401
+        headers = {"authorization": "Bearer a-long-token-of-an-administrator", "host": "agents.example"}
+        assert httpx.get(f"{address}/api/runs", headers=headers, trust_env=False).status_code == 200
+        assert "a-long-token" not in served.log.read_text()
+
+
+def test_paths_and_headers_lead_nowhere(served):
+    with client(served) as http:
+        for path in (
+            "/api/runs/..%2f..%2f..%2fetc%2fpasswd",
+            "/..%2f..%2fetc/passwd",
+            "/api/runs/%00",
+            "/api/sessions/../../x",
+            "/api/runs/%ff%fe",
+        ):
+            answer = http.get(path)
+            assert answer.status_code in (400, 404), path
+            assert "root:" not in answer.text
+        odd = "x\r\nset-cookie: a=b"
+        for body in ({"input": "x", "run_id": odd}, {"input": "x", "session_id": odd}):
+            answer = http.post("/api/runs", json=body)
+            assert "set-cookie" not in answer.headers
+            assert answer.status_code in (201, 400)
+
+
+def test_giant_body_is_refused_before_it_is_read(served):
+    with client(served) as http:
+        answer = http.post(
+            "/api/runs", content=b'{"input": "' + b"x" * 5_000_000 + b'"}', headers={"content-type": "application/json"}
+        )
+        assert answer.status_code == 413
+
+        def endless():
+            for _ in range(2_000):
+                yield b"x" * 65_536
+
+        try:
+            told = http.post("/api/runs", content=endless(), headers={"content-type": "application/json"})
+            assert told.status_code == 413
+        except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
+            pass  # it was cut off while we still wrote
+        assert http.get("/healthz").status_code == 200
+        deep = b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+        assert http.post("/api/runs", content=deep, headers={"content-type": "application/json"}).status_code == 400
+
+
+def _raw(served: Served, data: bytes) -> socket.socket:
+    one = socket.create_connection(("127.0.0.1", served.port), timeout=20)
+    one.sendall(data)
+    return one
+
+
+def test_giant_head_is_refused(served):
+    one = _raw(served, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + b"x-a: " + b"y" * 70_000)
+    told = one.recv(100)
+    assert told == b"" or b"431" in told
+    one.close()
+
+
+@pytest.mark.slow
+def test_slow_head_and_slow_body_are_cut(served, tmp_path):
+    """Slow loris: a byte now and then keeps no connection."""
+    began = time.monotonic()
+    head = _raw(served, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n")
+    while time.monotonic() - began < 20:
+        time.sleep(1)
+        try:
+            head.sendall(b"x: y\r\n")
+        except OSError:
+            break
+    assert time.monotonic() - began < 15
+    head.close()
+
+
+def test_reader_that_does_not_read_costs_the_others_nothing(tmp_path):
+    """A client that stops reading is left behind: the run goes on, other readers see all of it."""
+    with serving(tmp_path) as served, client(served) as http:
+        request = json.dumps({"input": "long", "mode": "stream"}).encode()
+        head = f"POST /api/runs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(request)}\r\n\r\n"
+        stuck = [_raw(served, head.encode() + request) for _ in range(20)]
+        told = http.post("/api/runs", json={"input": "long"}).json()
+        assert told["status"] == "completed"
+        until = time.time() + 10
+        while any(run["status"] == "running" for run in http.get("/api/runs").json()["runs"]) and time.time() < until:
+            time.sleep(0.05)
+        assert {run["status"] for run in http.get("/api/runs").json()["runs"]} == {"completed"}
+        for one in stuck:
+            one.close()
+
+
+def test_rates_let_through_so_many():
+    rates = Rates(10, 3)
+    assert [rates.wait("ann") for _ in range(4)] == [0, 0, 0, 1]
+    assert rates.wait("bob") == 0
+
+
+def test_too_many_requests_of_a_user_are_told_when_to_come_again(guarded, tokens):
+    with client(guarded, tokens["eve"]) as http:
+        codes = []
+        lock = threading.Lock()
+
+        def ask() -> None:
+            for _ in range(150):
+                code = http.get("/api/agents").status_code
+                with lock:
+                    codes.append(code)
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert {200, 429} >= set(codes)
+        if 429 in codes:
+            answer = http.get("/api/agents")
+            assert answer.status_code == 200 or int(answer.headers["retry-after"]) >= 1
+
+
+def test_secrets_are_neither_in_the_log_nor_in_what_is_told(guarded, tokens):
+    with client(guarded, tokens["ann"]) as http:
+        http.get("/api/runs", params={"token": tokens["ann"]})
+        told = http.get("/api/agents").text + http.get("/openapi.json").text
+    assert "You are a desk" not in told, "instructions are the owner's"
+    log = guarded.log.read_text()
+    assert not any(token in log for token in tokens.values())
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    assert {"time", "method", "path", "status", "ms", "client", "user"} == set(lines[-1])
+    assert any(line["user"] == "ann" for line in lines)
+
+
+def test_stream_of_another_user_is_not_followed(guarded, tokens):
+    with client(guarded, tokens["ann"]) as ann, client(guarded, tokens["bob"]) as bob:
+        run = ann.post("/api/runs", json={"input": "long", "mode": "detach"}).json()["run_id"]
+        with bob.stream("GET", f"/api/runs/{run}/events") as answer:
+            assert answer.status_code == 404
+        with ann.stream("GET", f"/api/runs/{run}/events") as answer:
+            assert list(events(answer.iter_lines()))[-1]["data"]["data"]["kind"] == "completed"
