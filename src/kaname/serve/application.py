@@ -154,7 +154,8 @@ def _mounted(service: Service, mcp: bool | None, a2a: bool | None) -> list[BaseR
     if mcp or (mcp is None and find_spec("fastmcp") is not None):
         from .dialects.mcp import Lazy
 
-        found += [Mount("/mcp", app=Lazy(service))]
+        lazy = Lazy(service)
+        found += [Route("/mcp", lazy), Mount("/mcp", app=lazy)]
     if a2a or (a2a is None and find_spec("a2a") is not None):
         from .dialects.a2a import routes
 

@@ -15,6 +15,7 @@ from .users import Caller
 
 FormT = TypeVar("FormT")
 Name = Annotated[str, Meta(max_length=500)]
+RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:@-]{1,200}\Z")]  # "/" parts a child from its parent
 
 
 class Form(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -29,7 +30,7 @@ class StartRun(Form):
     agent: Name = ""
     session_id: Name | None = None
     user_id: Name | None = None
-    run_id: Name | None = None
+    run_id: RunId | None = None
     mode: Literal["wait", "stream", "detach"] = "wait"
     when_busy: Literal["wait", "refuse"] = "wait"
     on_disconnect: Literal["continue", "stop"] = "continue"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -51,7 +52,7 @@ class Runs:
         """A run that was started, in the way that was asked for."""
         reader = run.subscribe(0) if mode == "stream" else None
         await self._service.begin(run)
-        place = {"location": f"{request.scope.get('root_path', '')}/api/runs/{run.run_id}"}
+        place = {"location": f"{request.scope.get('root_path', '')}/api/runs/{quote(run.run_id)}"}
         if reader is not None:
             frames = Frames()
             left = (lambda: run.abort(notice("serve.left", "its reader went away"))) if stops else None
@@ -61,7 +62,7 @@ class Runs:
                 _framed(batches_of(reader), frames),
                 closing=lambda: _closing(frames),
                 left=left,
-                headers={**place, "x-run-id": run.run_id},
+                headers={**place, "x-run-id": quote(run.run_id)},
             )
         if mode == "detach":
             return JSONResponse(await self._resource(run.run_id), 202, place)

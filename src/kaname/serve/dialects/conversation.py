@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from starlette.requests import Request
 
@@ -47,7 +48,7 @@ class Conversation:
         await self._service.begin(self.run)
 
     def stream(self, writer: Writer, headers: dict[str, str] | None = None) -> Stream:
-        told = {"x-run-id": self.run.run_id, **(headers or {})}
+        told = {"x-run-id": quote(self.run.run_id), **(headers or {})}
         return Stream(self._streams, self._caller, self._written(writer), closing=writer.end, headers=told)
 
     async def whole(self, writer: Writer) -> None:

@@ -44,8 +44,9 @@ class Lazy:
                 self._task = asyncio.create_task(self._live(server(self._service).http_app(path="/", stateless_http=False)))
                 await self._ready.wait()
         assert self._app is not None
-        bare = scope["path"] == scope.get("root_path", "")  # `/mcp` is `/mcp/`: the redirect would lose the body
-        await self._app({**scope, "path": f"{scope['path']}/"} if bare else scope, receive, send)
+        if not scope["path"].endswith("/"):  # `/mcp` is `/mcp/`: a redirect would lose the body
+            scope = {**scope, "root_path": scope["path"], "path": f"{scope['path']}/"}
+        await self._app(scope, receive, send)
 
     async def _live(self, made: Any) -> None:
         """Its lifespan begins and ends in one task."""
@@ -134,7 +135,8 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
         if _asks_by_result(ctx):
             return _input_required(result)
         answers = await _elicited(ctx, result)
-        run = await service.begin(service.agent().resume(run.run_id, answers, by=who.name))
+        card = await service.card(run.run_id, who)
+        run = await service.begin(service.agent_of(card).resume(run.run_id, answers, by=who.name))
         result = await service.finished(run)
     if result.stop.kind not in _ENDED:
         raise Refused(500, f"{result.stop.kind}: {result.stop.detail} (run {result.run_id})")

@@ -1,0 +1,61 @@
+"""The agents as tools of an MCP server, used by FastMCP's own client."""
+
+from __future__ import annotations
+
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp.exceptions import ToolError
+
+from kaname.serve.users import Users
+from tests.serve.serving import client, serving
+
+
+def _client(served, token: str = "", **more):
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    return Client(StreamableHttpTransport(f"{served.url}/mcp", headers=headers), **more)
+
+
+async def test_agents_are_tools(served):
+    async with _client(served) as mcp:
+        assert {tool.name for tool in await mcp.list_tools()} == {"desk", "cashier", "worker"}
+        result = await mcp.call_tool("desk", {"task": "please add"})
+        assert result.content[0].text == "the sum is 7"
+        told = await mcp.call_tool("desk", {"task": "history", "session_id": "m"})
+        assert "user: history" in told.content[0].text
+        again = await mcp.call_tool("desk", {"task": "history once more", "session_id": "m"})
+        assert again.content[0].text.count("user:") > told.content[0].text.count("user:")
+        with pytest.raises(ToolError, match="the key is wrong"):
+            await mcp.call_tool("desk", {"task": "fail"})
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("answer", ["yes", "no"])
+async def test_question_is_asked_by_the_client_in_the_way_of_its_protocol(served, mode, answer):
+    asked = []
+
+    async def elicit(message, response_type, params, context):
+        asked.append(message)
+        return {"answer": answer} if mode == "auto" else {"value": answer}
+
+    paid = served.folder / "paid.txt"
+    before = paid.read_text() if paid.exists() else ""
+    async with _client(served, mode=mode, elicitation_handler=elicit) as mcp:
+        result = await mcp.call_tool("cashier", {"task": "go"})
+    assert result.content[0].text == "it is done"
+    assert asked == ['Run pay({"amount": 5})?']
+    after = paid.read_text() if paid.exists() else ""
+    assert len(after) - len(before) == (2 if answer == "yes" else 0)
+
+
+async def test_state_of_a_question_is_of_no_use_to_another_user(tmp_path):
+    users = Users(tmp_path / "users.json")
+    ann, bob = users.add("ann", ["read", "talk", "approve"]), users.add("bob", ["read", "talk", "approve"])
+    with serving(tmp_path, "--users", str(tmp_path / "users.json")) as served:
+        with client(served, ann) as http:
+            run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+        async with _client(served, bob) as mcp:
+            with pytest.raises(Exception, match="no run|Invalid|request.state|requestState"):
+                await mcp.session.call_tool("cashier", {"task": "x"}, request_state=run["run_id"], input_responses={})
+        with client(served, ann) as http:
+            assert http.get(f"/api/runs/{run['run_id']}").json()["status"] == "waiting"
