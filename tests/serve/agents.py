@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from kaname import Agent, Approve, ScriptedModel, SqliteJournal, ToolContext, call, tool
+from kaname import Agent, Approve, ScriptedModel, SqliteJournal, ToolContext, ToolResult, call, tool
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import Message, ModelReply, ModelRequest, Text, Thinking
 
@@ -29,12 +29,29 @@ async def pay(amount: int) -> str:
 
 
 @tool(effect="idempotent")
-async def book(context: ToolContext) -> str:
+async def book(number: int, context: ToolContext) -> str:
     """Book something: an effect with a key, which the other side knows again."""
     with (FOLDER / "booked.txt").open("a") as file:
         file.write(f"{context.idempotency_key}\n")
     await asyncio.sleep(PACE)
     return "booked"
+
+
+async def found_in_ledger(arguments: object, context: ToolContext) -> ToolResult | None:
+    """After a crash: was it written before?"""
+    ledger = FOLDER / "ledger.txt"
+    written = ledger.exists() and context.idempotency_key in ledger.read_text().split()
+    return ToolResult("transferred") if written else None
+
+
+@tool(reconcile=found_in_ledger)
+async def transfer(number: int, context: ToolContext) -> str:
+    """Transfer something: an effect that must not happen twice, and can be looked up."""
+    await asyncio.sleep(PACE)
+    with (FOLDER / "ledger.txt").open("a") as file:
+        file.write(f"{context.idempotency_key}\n")
+    await asyncio.sleep(PACE)
+    return "transferred"
 
 
 @tool
@@ -76,13 +93,13 @@ def cashier(request: ModelRequest) -> object:
 
 
 def worker(request: ModelRequest) -> object:
-    """Three bookings, one after the other."""
+    """Three bookings and transfers, one after the other."""
     turn = replies(request)
-    return call("book") if turn < 3 else f"booked {turn} times"
+    return [call("book", number=turn), call("transfer", number=turn)] if turn < 3 else f"worked {turn} times"
 
 
 journal = SqliteJournal(FOLDER / "journal.db")
 desk_agent = Agent(ScriptedModel(desk, pace=PACE), [add, broken], name="desk", instructions="You are a desk.", journal=journal)
 cashier_agent = Agent(ScriptedModel(cashier, pace=PACE), [pay], name="cashier", journal=journal, policies=[Approve("pay")])
-worker_agent = Agent(ScriptedModel(worker, pace=PACE), [book], name="worker", journal=journal)
+worker_agent = Agent(ScriptedModel(worker, pace=PACE), [book, transfer], name="worker", journal=journal)
 agents = [desk_agent, cashier_agent, worker_agent]

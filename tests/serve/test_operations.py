@@ -1,0 +1,129 @@
+"""A server that ends, dies, or is one of several: no run is lost, no effect happens twice, followers catch up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from kaname.core.events import Event, ModelReplied, Opened, Received, Resumed, ToolStarted
+from kaname.core.messages import ModelReply, ToolCall, assistant, user
+from kaname.core.steps import CallModel
+from kaname.serve.recovery import LIVES, fruitless
+from tests.serve.killing import killing
+from tests.serve.serving import client, events, serving
+
+
+def _until(there, seconds: float = 30.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := there():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+def test_ending_server_parks_its_runs_and_the_next_goes_on_with_them(tmp_path):
+    with serving(tmp_path, KANAME_TEST_PACE="0.05") as served, client(served) as http:
+        run = http.post("/api/runs", json={"input": "long", "mode": "detach"}).json()["run_id"]
+        told: list[dict] = []
+
+        def follow() -> None:
+            with client(served) as own, own.stream("GET", f"/api/runs/{run}/events") as answer:
+                told.extend(events(answer.iter_lines()))
+
+        following = threading.Thread(target=follow)
+        following.start()
+        time.sleep(0.5)
+        began = time.monotonic()
+        served.process.send_signal(signal.SIGTERM)
+        served.process.wait(20)
+        assert time.monotonic() - began < 10
+        following.join()
+        assert told[-1]["event"] == "closing"
+        after = told[-1]["data"]["data"]["after"]
+        assert after == int(told[-2]["id"]) if "id" in told[-2] else after >= 2
+    with serving(tmp_path, KANAME_TEST_PACE="0.001") as served, client(served) as http:
+        with http.stream("GET", f"/api/runs/{run}/events", headers={"last-event-id": str(after)}) as answer:
+            rest = list(events(answer.iter_lines()))
+        assert rest[-1]["data"]["data"]["kind"] == "completed"
+        assert next(one["data"]["data"]["status"] for one in rest if one["event"] == "status") == "restarted"
+        assert next(one for one in rest if one["event"] == "message")["data"]["data"]["content"] == "word " * 400
+
+
+@pytest.mark.slow
+async def test_server_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(tmp_path):
+    told = await killing(tmp_path, kills=6, runs=12)
+    assert told["kills"] >= 2
+    assert told["statuses"] == {"completed": 12}
+    assert (told["transfers"], told["transfers twice"]) == (36, 0)
+    assert told["bookings"] == 36
+    assert (told["events twice"], told["followers to the end"]) == (0, 12)
+
+
+@pytest.mark.slow
+def test_run_of_a_server_that_died_is_taken_up_and_followed_at_another(tmp_path):
+    with serving(tmp_path, KANAME_TEST_PACE="0.3") as first, serving(tmp_path, KANAME_TEST_PACE="0.001") as second:
+        with client(first) as http:
+            run = http.post("/api/runs", json={"input": "work", "agent": "worker", "mode": "detach"}).json()["run_id"]
+        with client(second) as http, http.stream("GET", f"/api/runs/{run}/events") as answer:
+            lines = events(answer.iter_lines())
+            assert next(lines)["data"]["data"]["status"] == "started", "another process is at it"
+            first.kill()
+            rest = list(lines)
+        assert rest[-1]["data"]["data"]["output"] == "worked 3 times"
+    assert len((tmp_path / "ledger.txt").read_text().split()) == 3
+
+
+@pytest.mark.slow
+def test_workers_share_an_address_and_one_that_dies_is_replaced(tmp_path):
+    with serving(tmp_path, "--workers", "2") as served, client(served) as http:
+        _until(lambda: http.get("/readyz").status_code == 200)
+
+        def workers() -> set[int]:
+            told = os.popen(f"pgrep -P {served.process.pid}").read().split()
+            return {int(one) for one in told}
+
+        before = _until(lambda: workers() if len(workers()) == 2 else None)
+        os.kill(min(before), signal.SIGKILL)
+        _until(lambda: len(workers()) == 2 and workers() != before)
+        for _ in range(10):
+            assert http.post("/api/runs", json={"input": "x"}).json()["output"] == "you said: x"
+    assert all(not os.path.exists(f"/proc/{one}") for one in before)
+
+
+def _facts(*bodies) -> list[Event]:
+    return [Event("r", number, float(number), "a", body) for number, body in enumerate(bodies, 1)]
+
+
+def test_run_that_kills_every_server_is_set_aside():
+    call = ToolCall("c1", "poison", {})
+    began = [Opened(), Received(user("x")), ModelReplied(ModelReply(assistant("", call)), CallModel()), ToolStarted(call)]
+    assert fruitless(_facts(*began)) == 0
+    died = [*began, *[fact for life in range(2, 2 + LIVES) for fact in (Resumed(life), ToolStarted(call, attempt=life))]]
+    assert fruitless(_facts(*died)) == LIVES
+    moved = [*died, ModelReplied(ModelReply(assistant("better")), CallModel()), Resumed(9)]
+    assert fruitless(_facts(*moved)) == 1
+
+
+def test_script_that_died_is_not_taken_up_by_a_server(tmp_path):
+    """Its runs are the script's: the server's agent of the same name may have other tools."""
+    import subprocess
+    import sys
+
+    from tests.serve.serving import ROOT
+
+    program = "import asyncio, os, tests.serve.agents as a\nasync def go():\n r = a.worker_agent.run('work').start()\n await asyncio.sleep(.3)\n os._exit(9)\nasyncio.run(go())"
+    environment = {**os.environ, "KANAME_TEST_FOLDER": str(tmp_path), "PYTHONPATH": str(ROOT), "KANAME_TEST_PACE": "0.5"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=False, timeout=30)
+    with serving(tmp_path) as served, client(served) as http:
+        (run,) = http.get("/api/runs").json()["runs"]
+        assert run["status"] == "interrupted"
+        mine = http.post("/api/runs", json={"input": "x"}).json()
+        assert mine["status"] == "completed"
+        assert http.get(f"/api/runs/{run['run_id']}").json()["status"] == "interrupted"
+        done = http.post(f"/api/runs/{run['run_id']}/resume", json={}).json()
+        assert done["output"] == "worked 3 times", "by hand it is"
