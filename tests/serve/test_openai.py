@@ -122,8 +122,9 @@ def test_unknown_agent_is_not_found(client):
     with pytest.raises(openai.NotFoundError, match="there is no agent 'desc'; did you mean 'desk'\\?") as refused:
         client.chat.completions.create(model="desc", messages=[{"role": "user", "content": "hi"}])
     assert refused.value.code == "model_not_found"
-    with pytest.raises(openai.NotFoundError, match="there is no agent 'desc'"):
+    with pytest.raises(openai.NotFoundError, match="there is no agent 'desc'") as refused:
         client.responses.create(model="desc", input="hi")
+    assert refused.value.code == "model_not_found"
 
 
 def test_key_is_checked(tmp_path):
@@ -340,4 +341,4 @@ def test_response_that_is_not_there_is_not_found(client):
     for ask in (client.responses.retrieve, client.responses.cancel, client.responses.delete):
         with pytest.raises(openai.NotFoundError) as refused:
             ask("resp_none")
-        assert refused.value.type == "not_found_error"
+        assert (refused.value.type, refused.value.code) == ("not_found_error", "RunNotFound")
