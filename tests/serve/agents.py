@@ -89,7 +89,9 @@ def desk(request: ModelRequest) -> object:
 
 
 def cashier(request: ModelRequest) -> object:
-    return call("pay", amount=5) if replies(request) == 0 else "it is done"
+    """It pays once, or `twice`."""
+    amounts = [5, 6] if "twice" in asked(request) else [5]
+    return [call("pay", amount=amount) for amount in amounts] if replies(request) == 0 else "it is done"
 
 
 def worker(request: ModelRequest) -> object:

@@ -27,7 +27,13 @@ class Served:
     ) -> None:
         self.folder = folder
         command = [sys.executable, "-m", "kaname.cli.main", "serve", "-a", str(ROOT / agents), "--port", str(port), *options]
-        own = {**os.environ, "KANAME_TEST_FOLDER": str(folder), "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8", **environment}
+        own = {
+            **os.environ,
+            "KANAME_TEST_FOLDER": str(folder),
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            "LANG": "C.UTF-8",
+            **environment,
+        }
         own.pop("KANAME_TOKEN", None) if "KANAME_TOKEN" not in environment else None
         self.log = folder / f"server-{time.time_ns()}.log"
         with self.log.open("w") as log:

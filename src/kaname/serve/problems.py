@@ -88,7 +88,7 @@ def answer(problem: AgentError, path: str = "") -> Response:
     """Under `/v1` it also holds the `error` that OpenAI's clients look for."""
     body = as_problem(problem)
     if path.startswith("/v1/"):
-        code = "model_not_found" if body["status"] == 404 and path != "/v1/responses" else body["title"]
+        code = "model_not_found" if body["status"] == 404 and type(problem) is Refused else body["title"]
         body["error"] = {
             "message": body["detail"],
             "type": _TYPES.get(body["status"], "api_error"),

@@ -107,9 +107,9 @@ class AgUiWriter:
     def __init__(self, run_id: str, thread: str, named: str) -> None:
         self._run_id, self._thread, self._named = run_id, thread, named or run_id
         self._words, self._message, self._thinking, self._count = Words(), "", "", 0
+        self._parent = ""  # the message that calls the tools
         self._used = Usage(cost=None)
         self._interrupts: list[dict[str, Any]] = []
-        self._calls: dict[str, Any] = {}
         self._outcome: dict[str, Any] | None = None
         self._result: Any = None
         self._problem: dict[str, Any] | None = None
@@ -127,15 +127,16 @@ class AgUiWriter:
             case "message":
                 return self._no_thinking() + self._text(self._words.rest(data["content"])) + self._no_message()
             case "tool_call":
-                self._calls[data["id"]] = data
-                start = _event("TOOL_CALL_START", toolCallId=data["id"], toolCallName=data["name"])
-                args = _event("TOOL_CALL_ARGS", toolCallId=data["id"], delta=data["function"]["arguments"])
-                return self._no_thinking() + start + args + _event("TOOL_CALL_END", toolCallId=data["id"])
+                call, parent = self._call_id(data["id"]), {"parentMessageId": self._parent} if self._parent else {}
+                start = _event("TOOL_CALL_START", toolCallId=call, toolCallName=data["name"], **parent)
+                args = _event("TOOL_CALL_ARGS", toolCallId=call, delta=data["function"]["arguments"])
+                return self._no_thinking() + start + args + _event("TOOL_CALL_END", toolCallId=call)
             case "tool_response":
                 told = plain_text(data["content"])
-                call = data["tool_call_id"]
+                call = self._call_id(data["tool_call_id"])
                 return _event("TOOL_CALL_RESULT", messageId=f"{call}-result", toolCallId=call, content=told, role="tool")
             case "usage":
+                self._parent = ""
                 self._used += Usage(data["prompt_tokens"], data["completion_tokens"], data["cached_tokens"])
             case "error":
                 self._problem = {"message": data["message"], "code": data["type"]}
@@ -152,7 +153,7 @@ class AgUiWriter:
                         "id": f"{self._run_id}{SEPARATOR}{data['key']}",
                         "reason": "tool_approval" if data["options"] else "input_required",
                         "message": data["content"],
-                        **({"toolCallId": data["tool_call_id"]} if data["tool_call_id"] else {}),
+                        **({"toolCallId": self._call_id(data["tool_call_id"])} if data["tool_call_id"] else {}),
                         "responseSchema": _schema(data["options"]),
                     }
                 )
@@ -175,6 +176,10 @@ class AgUiWriter:
             return closed + _event("RUN_ERROR", **problem, usage=[used])
         return closed + _event("RUN_FINISHED", **ids, result=self._result, outcome=self._outcome, usage=[used])
 
+    def _call_id(self, call: str) -> str:
+        """A page knows a call by its id in the whole thread; a model's may be the same in every run."""
+        return f"{self._run_id}-{call}"
+
     def _text(self, text: str) -> bytes:
         if not text:
             return b""
@@ -187,6 +192,7 @@ class AgUiWriter:
 
     def _no_message(self) -> bytes:
         closed, self._message = self._message, ""
+        self._parent = closed or self._parent
         return _event("TEXT_MESSAGE_END", messageId=closed) if closed else b""
 
     def _think(self, text: str) -> bytes:

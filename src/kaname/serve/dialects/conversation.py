@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from ...api.attach import batches_of
 from ...api.run import Run
-from ...core.chunks import Chunk
+from ...core.chunks import Chunk, chunks_of
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
@@ -39,12 +39,14 @@ class Conversation:
     def __init__(self, service: Service, streams: Streams, caller: Caller, run: Run[Any]) -> None:
         self.run, self._service, self._streams, self._caller = run, service, streams, caller
         self._reader: Reader = run.subscribe(0, wait_for_me=True)
+        self.before: list[Chunk] = []  # of a run that goes on: what it has called and asked so far, and the answers
 
     async def begin(self, after: int | None = None) -> None:
         """Start it. `after`: of a run that goes on, only the facts after that number are told."""
         if after is not None:
             self._reader.close()
             self._reader = self.run.subscribe(after, wait_for_me=True)
+            self.before = await called_and_asked(self._service, self.run.run_id, after)
         await self._service.begin(self.run)
 
     def stream(self, writer: Writer, headers: dict[str, str] | None = None) -> Stream:
@@ -60,7 +62,30 @@ class Conversation:
         yield writer.begin()
         async for chunks in batches_of(self._reader):
             yield b"".join([writer.take(chunk) for chunk in chunks if is_own(chunk, self.run.run_id)])
+        for chunk in await self._still_asked():
+            yield writer.take(chunk)
         yield writer.end()
+
+    async def _still_asked(self) -> list[Chunk]:
+        """The questions of before that are open, where only some were answered: they are told again."""
+        if not self.before:
+            return []
+        questions = (await self._service.agent_result(self.run.run_id)).questions
+        return [chunk for chunk in self.before if is_question(chunk) and chunk.data["key"] in questions]
+
+
+async def called_and_asked(service: Service, run_id: str, until: int) -> list[Chunk]:
+    """The calls, questions and answers of a run up to a fact."""
+    told: list[Chunk] = []
+    async for fact in service.journal.read(run_id, 0):
+        if fact.seq > until:
+            break
+        told += [one for one in chunks_of(fact) if one.type == "tool_call" or one.data.get("status") in ("waiting", "answered")]
+    return told
+
+
+def is_question(chunk: Chunk) -> bool:
+    return chunk.type == "status" and chunk.data["status"] == "waiting"
 
 
 def is_own(chunk: Chunk, run_id: str) -> bool:

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from ...api.run import Run
 from ...core.chunks import chunks_of
 from ...core.errors import ConfigError, RunNotFound
+from ...core.events import Answered, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.values import plain_text
@@ -25,7 +26,7 @@ from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams
 from .chat import model_of, unsupported
-from .conversation import Conversation, answer_for, asked_by, is_own
+from .conversation import Conversation, answer_for, asked_by, called_and_asked, is_own, is_question
 from .responses_writer import APPROVAL, PREFIX, ResponsesWriter
 
 
@@ -41,7 +42,7 @@ class Responses:
         run, after = await self._run(request, asked)
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after)
-        writer = ResponsesWriter(run.run_id, after, asked)
+        writer = ResponsesWriter(run.run_id, after, asked, conversation.before)
         if asked.get("stream"):
             return conversation.stream(writer)
         if asked.get("background"):
@@ -103,23 +104,41 @@ class Responses:
 
     async def _recorded(self, card: RunInfo, after: int | None) -> ResponsesWriter:
         """A response made again from the run's facts."""
-        writer = ResponsesWriter(card.run_id, after, {"model": card.agent})
+        before = [] if after is None else await called_and_asked(self._service, card.run_id, after)
+        facts, followed = await self._facts(card.run_id, after)
+        asked = {"model": card.agent, "conversation": card.session or None}
+        writer = ResponsesWriter(card.run_id, after, asked, before, created=facts[0].time if facts else None)
         writer.begin()
-        async for fact in self._service.journal.read(card.run_id, after or 0):
-            for chunk in chunks_of(fact):
-                if is_own(chunk, card.run_id):
+        told = [chunk for fact in facts for chunk in chunks_of(fact) if is_own(chunk, card.run_id)]
+        for chunk in told:
+            writer.take(chunk)
+        if followed or card.status == "waiting":
+            answered = {chunk.data["key"] for chunk in [*before, *told] if chunk.data.get("status") == "answered"}
+            for chunk in before:
+                if is_question(chunk) and chunk.data["key"] not in answered:
                     writer.take(chunk)
-            if writer.asked:  # what came after the answer is another response
-                break
         if writer.over:
             writer.end()
         return writer
 
+    async def _facts(self, run_id: str, after: int | None) -> tuple[list[Event], bool]:
+        """The facts of one response, and whether another follows: one begins with each answer, or with several at once."""
+        facts: list[Event] = []
+        begun = 0 if after is None else -1
+        async for fact in self._service.journal.read(run_id, after or 0):
+            if isinstance(fact.body, Answered) and not (facts and isinstance(facts[-1].body, Answered)):
+                begun += 1
+                if begun > 0:
+                    return facts, True
+            facts.append(fact)
+        return facts, False
+
     async def cancel(self, request: Request) -> Response:
         caller_of(request, "talk")
         card, after = await self._found(request, request.path_params["response_id"])
-        await self._service.agent().stop(card.run_id)
-        return JSONResponse({**(await self._recorded(card, after)).response(), "status": "cancelled"})
+        stopping = await self._service.agent().stop(card.run_id)
+        recorded = (await self._recorded(card, after)).response()
+        return JSONResponse({**recorded, "status": "cancelled"} if stopping else recorded)
 
     async def delete(self, request: Request) -> Response:
         caller_of(request, "talk")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import time
 from typing import Any
 
 from ...core.chunks import Chunk
 from ...core.values import plain_text
 from ..stream import event
-from .conversation import INTERRUPTED, SEPARATOR, Words, last_words
+from .conversation import INTERRUPTED, SEPARATOR, Words, is_question, last_words
 
 PREFIX, APPROVAL, SERVER = "resp_", "mcpr_", "kaname"
 _INCOMPLETE = {"blocked": "content_filter"}
@@ -28,23 +29,33 @@ _ECHOED: dict[str, Any] = {
     "frequency_penalty": 0.0,
     "top_logprobs": 0,
 }
+_NEVER = ("prompt", "moderation", "prompt_cache_options", "prompt_cache_retention")
 
 
 class ResponsesWriter:
-    """`after`: the fact after which it begins, for a run that went on. `asked`: the request, of which some is told again."""
+    """`after`: the fact after which it begins, for a run that went on; `before`: what that run had called and asked by then.
+    `asked`: the request, of which some is told again."""
 
-    def __init__(self, run_id: str, after: int | None, asked: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        after: int | None,
+        asked: dict[str, Any],
+        before: Iterable[Chunk] = (),
+        created: float | None = None,
+    ) -> None:
         self._run_id, self._asked = run_id, asked
         self._id = f"{PREFIX}{run_id}" if after is None else f"{PREFIX}{run_id}.{after}"
-        self._created, self._number, self._count = int(time()), 0, 0
+        self._created, self._number, self._count = int(created or time()), 0, 0
         self._output: list[dict[str, Any]] = []
         self._words, self._message, self._thought = Words(), -1, -1  # where the open ones are in the output
-        self._calls: dict[str, dict[str, Any]] = {}
+        self._calls: dict[str, dict[str, Any]] = {one.data["id"]: one.data for one in before if one.type == "tool_call"}
+        self._requests = {one.data["tool_call_id"]: self._request_id(one.data["key"]) for one in before if is_question(one)}
         self._places: dict[str, int] = {}  # of calls that are being made
         self._input = self._produced = self._cached = self._reasoned = 0
         self._kind, self._detail = "", ""
         self._completed: int | None = None
-        self.asked = self.over = False
+        self.over = False
 
     # Events
 
@@ -74,6 +85,7 @@ class ResponsesWriter:
                 return self._thought_over()
             case "error":
                 self.over, self._kind, self._detail = True, "failed", data["message"]
+                self._completed = int(chunk.stamp)
             case "status":
                 return self._status(chunk)
         return b""
@@ -84,17 +96,17 @@ class ResponsesWriter:
             case "tool_started":
                 return self._call_started(data["tool_call_id"], data["name"])
             case "waiting":
-                self.asked = self.over = True
-                self._kind = "completed"
+                self.over = True
+                self._kind, self._completed = "completed", int(chunk.stamp)
                 return self._ask(data)
             case "stopped":
                 self.over, self._kind, self._detail = True, data["kind"], data["detail"]
+                self._completed = int(chunk.stamp)
                 return self._say(last_words(chunk, self._words)) + self._said()
         return b""
 
     def end(self) -> bytes:
         closed = self._thought_over() + self._said()
-        self._completed = int(time())
         if not self.over:
             told = {"code": "interrupted", "message": INTERRUPTED, "param": None}
             return closed + self._event("error", **told) + b"data: [DONE]\n\n"
@@ -189,7 +201,7 @@ class ResponsesWriter:
             "arguments": "",
             "output": None,
             "error": None,
-            "approval_request_id": None,
+            "approval_request_id": self._requests.get(call_id),
         }
         place, told = self._add(item)
         self._places[call_id] = place
@@ -213,7 +225,7 @@ class ResponsesWriter:
         said = b"" if data["options"] else self._say(data["content"]) + self._said()
         asked = self._calls.get(data["tool_call_id"])
         item = {
-            "id": f"{APPROVAL}{self._run_id}{SEPARATOR}{data['key']}",
+            "id": self._request_id(data["key"]),
             "type": "mcp_approval_request",
             "server_label": SERVER,
             "name": asked["name"] if asked else data["content"],
@@ -221,6 +233,9 @@ class ResponsesWriter:
         }
         place, told = self._add(item)
         return said + told + self._done(place)
+
+    def _request_id(self, key: str) -> str:
+        return f"{APPROVAL}{self._run_id}{SEPARATOR}{key}"
 
     # The whole
 
@@ -239,7 +254,7 @@ class ResponsesWriter:
         session = asked.get("conversation")
         used = {
             "input_tokens": self._input,
-            "input_tokens_details": {"cached_tokens": self._cached},
+            "input_tokens_details": {"cached_tokens": self._cached, "cache_write_tokens": 0},
             "output_tokens": self._produced,
             "output_tokens_details": {"reasoning_tokens": self._reasoned},
             "total_tokens": self._input + self._produced,
@@ -264,6 +279,7 @@ class ResponsesWriter:
             "tool_choice": "auto",
             "tools": [],
             "max_tool_calls": None,
+            **dict.fromkeys(_NEVER),
             "usage": used if self.over else None,
             **{name: usual if asked.get(name) is None else asked[name] for name, usual in _ECHOED.items()},
         }

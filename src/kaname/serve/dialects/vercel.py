@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from starlette.requests import Request
@@ -30,20 +31,20 @@ class Vercel:
     async def run(self, request: Request) -> Response:
         caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
         agent = self._service.agent(request.path_params.get("agent", ""))
-        messages, after, message_id = asked.get("messages"), None, ""
+        messages, after, message_id, denied = asked.get("messages"), None, "", set[str]()
         if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
             raise ConfigError(notice("serve.messages", "messages is a list that ends with the user's message"))
         if answered := _answered(messages[-1]):
             run_id, answers = await self._answers(request, answered)
             card = await self._service.card(run_id, caller)
             run, after = self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
-            message_id = str(messages[-1].get("id", ""))
+            message_id, denied = str(messages[-1].get("id", "")), _denied(messages[-1])
         else:
             said = [one for message in messages for one in _plain(message)]
             run = agent.run(user_input(said), user_id=user_of(caller, None))
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after)
-        return conversation.stream(VercelWriter(run.run_id, message_id), _HEADERS)
+        return conversation.stream(VercelWriter(run.run_id, message_id, denied), _HEADERS)
 
     async def _answers(self, request: Request, answered: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         run_id, answers = "", {}
@@ -68,6 +69,12 @@ def _answered(message: dict[str, Any]) -> dict[str, Any]:
         part["approval"] for part in _parts(message) if part.get("state") == "approval-responded" and part.get("approval")
     ]
     return {str(one.get("id", "")): one for one in decided} if message.get("role") == "assistant" else {}
+
+
+def _denied(message: dict[str, Any]) -> set[str]:
+    """The calls that the user does not allow."""
+    refused = [part for part in _parts(message) if part.get("state") == "approval-responded" and part.get("approval")]
+    return {str(part.get("toolCallId", "")) for part in refused if part["approval"].get("approved") is not True}
 
 
 def _plain(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -97,12 +104,13 @@ def _joined(content: list[dict[str, Any]]) -> str:
 
 
 class VercelWriter:
-    """`message_id`: of the message that goes on after an approval."""
+    """`message_id`: of the message that goes on after an approval; `denied`: the calls that were not allowed."""
 
-    def __init__(self, run_id: str, message_id: str = "") -> None:
+    def __init__(self, run_id: str, message_id: str = "", denied: Set[str] = frozenset()) -> None:
         self._run_id, self._message_id = run_id, message_id or f"msg-{run_id}"
         self._words, self._count, self._text_id, self._thinking_id = Words(), 0, "", ""
         self._in_step = self._over = False
+        self._denied = denied
         self._calls: dict[str, dict[str, Any]] = {}
         self._problem = ""
 
@@ -131,6 +139,8 @@ class VercelWriter:
             case "usage":
                 return self._closed()
             case "tool_response":
+                if data["is_error"] and data["tool_call_id"] in self._denied:
+                    return _part("tool-output-denied", toolCallId=data["tool_call_id"]) + self._step_over()
                 told = {"toolCallId": data["tool_call_id"], "dynamic": True}
                 if data["is_error"]:
                     return _part("tool-output-error", **told, errorText=plain_text(data["content"])) + self._step_over()
