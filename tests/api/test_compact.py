@@ -3,13 +3,14 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, Compact, ConfigError, Memory, ModelError, ScriptedModel, Window, call, cost, max_steps, tool
 from kaname.core.events import Compacted, Warned
 from kaname.core.messages import ModelReply, Usage, assistant
 from tests.parts import assert_valid_history
+from tests.properties import tries
 
 LONG = "word " * 200  # about 250 tokens
 
@@ -261,7 +262,7 @@ async def test_looking_back_finds_the_last_step_that_was_summed_up_and_the_middl
         assert f"codeword{number}" in json.dumps(output), number
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(st.lists(st.lists(st.sampled_from(["say", "one", "three"]), max_size=4), min_size=1, max_size=6), st.integers(40, 400))
 async def test_no_result_is_ever_sent_without_its_call(turns, tokens):
     """Whatever the conversation, and wherever it is cut: `noting` checks every request."""

@@ -1,13 +1,14 @@
 """The window on a long conversation: within its limits, and never a result without its call."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, ConfigError, ScriptedModel, call, max_steps, tool
 from kaname.context.window import Window, tokens_of
 from kaname.core.messages import Message, ToolCall, ToolResult, assistant, system, user
 from tests.parts import assert_valid_history
+from tests.properties import tries
 
 
 @st.composite
@@ -27,7 +28,7 @@ def histories(draw):
     return messages
 
 
-@settings(max_examples=300, deadline=None)
+@tries(300)
 @given(histories(), st.none() | st.integers(1, 12), st.none() | st.integers(1, 120))
 def test_window_never_parts_a_call_from_its_results(messages, most, tokens):
     if most is None and tokens is None:

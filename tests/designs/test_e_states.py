@@ -7,7 +7,6 @@ from contextlib import closing
 from functools import reduce
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
@@ -20,6 +19,7 @@ from kaname.core.state import State, evolve
 from kaname.kernel.load import read_run
 from kaname.strategies.orchestrate import phase_of
 from tests.parts import Died, MortalJournal
+from tests.properties import tries
 
 ARROWS = {
     ("planning", "execution"),
@@ -233,7 +233,7 @@ class Task(RuleBasedStateMachine):
 
 
 TestTask = Task.TestCase
-TestTask.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+TestTask.settings = tries(100, stateful_step_count=20)
 
 
 def run_of(*answers):

@@ -2,11 +2,12 @@
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, Approve, ScriptedModel, ToolContext, call, max_steps, no_repeats, per_tool, tool
 from tests.parts import Died, MortalJournal, assert_valid_history
+from tests.properties import tries
 
 calls = st.tuples(st.sampled_from(["pure", "once", "again", "fails", "guarded", "missing", "badly"]), st.integers(0, 9))
 turns = st.lists(st.lists(calls, min_size=1, max_size=4), max_size=4)
@@ -101,7 +102,7 @@ def what_counts(result):
 
 
 @given(turns, deaths)
-@settings(max_examples=120, deadline=None)
+@tries(120)
 def test_any_script_with_any_deaths_reaches_the_same_final_state(script, when_to_die):
     async def go():
         peaceful, mortal = World(script), World(script)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, MemoryJournal, ScriptedModel, tool
@@ -12,6 +12,7 @@ from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, 
 from kaname.models.prompted.react.model import TextOnly, reply_by_text
 from kaname.models.prompted.react.parse import Reading, read, reading_of
 from kaname.models.prompted.react.sections import Sections
+from tests.properties import tries
 
 CASES = [
     json.loads(line) for line in (Path(__file__).parents[1] / "corpora" / "react_replies.jsonl").read_text("utf-8").splitlines()
@@ -74,7 +75,7 @@ def is_beginning(stream, shown, reading, tools, careful=()):
 
 
 @given(st.sampled_from(CASES), st.lists(st.integers(1, 9), max_size=200))
-@settings(max_examples=500, deadline=None)
+@tries(500)
 def test_what_streams_is_the_beginning_of_the_answer(case, sizes):
     reading = read(case["reply"], tools_of(case), careful_of(case))
     assert is_beginning(*streamed(case["reply"], sizes), reading, tools_of(case), careful_of(case))
@@ -166,7 +167,7 @@ PIECES = st.sampled_from([*LABELS, *MARKS, *WORDS])
 @given(
     st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=40).map("".join)), st.sampled_from([TOOLS, {}]), st.booleans()
 )
-@settings(max_examples=1500, deadline=None)
+@tries(1500)
 def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text, tools, careful):
     reading = read(text, tools, tools if careful else ())
     assert [bool(reading.action), bool(reading.answer), bool(reading.problem)].count(True) == 1

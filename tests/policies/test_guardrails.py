@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import (
@@ -24,6 +24,7 @@ from kaname import (
 )
 from kaname.core.messages import Message, Text, Thinking
 from kaname.policies.guardrails.escapes import Spelt
+from tests.properties import tries
 
 
 class Slices:
@@ -67,7 +68,7 @@ def shown(seen, kind="delta"):
     st.text(max_size=20),
     st.lists(st.integers(1, 7), max_size=60),
 )
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @pytest.mark.requirement("A5", "D4")
 async def test_nothing_of_what_is_blocked_leaves_however_it_is_sliced(before, digits, after, sizes):
     text = f"{before}secret-{digits}{after}"
@@ -366,7 +367,7 @@ def spelt(draw, text):
     return made
 
 
-@settings(deadline=None, max_examples=150)
+@tries(150)
 @given(st.data(), st.text("ab 😀日", max_size=12), st.lists(st.integers(1, 9), max_size=40))
 async def test_an_escape_hides_nothing_while_it_streams(data, before, sizes):
     pieces = [*data.draw(spelt(before)), *data.draw(spelt("s3cr3t"))]
@@ -378,7 +379,7 @@ async def test_an_escape_hides_nothing_while_it_streams(data, before, sizes):
     assert json.dumps(text)[1:-1] not in "".join(facts)
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), st.lists(st.integers(1, 9), max_size=30), st.booleans())
 def test_json_is_read_while_it_arrives_as_it_is_read_when_it_is_whole(text, sizes, plain):
     written = json.dumps(text, ensure_ascii=plain)

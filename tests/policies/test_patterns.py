@@ -3,11 +3,12 @@
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kaname import ConfigError
 from kaname.policies.guardrails.patterns import Pattern, Scan
+from tests.properties import tries
 
 ATOMS = st.sampled_from(
     [
@@ -68,7 +69,7 @@ def compiled(pattern: str) -> Pattern | None:
 @example("a(?=$)", "a\n", "").via("the same, where the line ends the text")
 @example("s", "ſ", "(?i)").via("a letter that has two small ones")
 @example("iban", "İBAN", "(?i)").via("a letter that has no single small letter")
-@settings(max_examples=1500, deadline=None)
+@tries(1500)
 def test_finds_what_python_finds(pattern: str, text: str, flags: str) -> None:
     ours, theirs = compiled(flags + pattern), re.compile(flags + pattern)
     if ours is None:
@@ -80,7 +81,7 @@ def test_finds_what_python_finds(pattern: str, text: str, flags: str) -> None:
 
 
 @given(PATTERNS, TEXTS, st.lists(st.integers(1, 5), max_size=40))
-@settings(max_examples=600, deadline=None)
+@tries(600)
 def test_slicing_changes_nothing_and_what_was_let_go_is_never_part_of_a_match(
     pattern: str, text: str, sizes: list[int]
 ) -> None:
@@ -102,7 +103,7 @@ def test_slicing_changes_nothing_and_what_was_let_go_is_never_part_of_a_match(
 
 
 @given(PATTERNS, TEXTS)
-@settings(max_examples=600, deadline=None)
+@tries(600)
 def test_a_whole_text_fits_or_does_not(pattern: str, text: str) -> None:
     try:
         ours = Pattern(pattern, whole=True)

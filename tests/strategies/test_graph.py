@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname.core.messages import ToolResult
@@ -12,6 +12,7 @@ from kaname.strategies.graph.check import problems
 from kaname.strategies.graph.expression import BadExpression, Expression, filled, template
 from kaname.strategies.graph.progress import Progress
 from kaname.strategies.graph.task import ALWAYS, ON_FAILURE, Graph, Task, Use
+from tests.properties import tries
 
 
 @st.composite
@@ -40,7 +41,7 @@ def graphs(draw):
     return Graph("g", tuple(tasks), max_parallel=draw(st.integers(1, 5)), params=("yes",))
 
 
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(graphs(), st.booleans(), st.data())
 def test_graph_always_ends_and_keeps_its_promises(graph, yes, data):
     """Whatever fails, in whatever order things are done, and wherever it dies."""
@@ -102,7 +103,7 @@ def _may_start(call_id, graph, progress):
         assert len(good) == len(states)
 
 
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(graphs(), st.data())
 def test_graph_undoes_what_was_done_in_reverse_and_nothing_else(graph, data):
     progress, results, finished, undone = Progress(graph, {"yes": True}), {}, [], []
@@ -214,7 +215,7 @@ def test_template_is_filled_in():
     assert filled(made, DATA) == {"a": [1, 2, 3], "b": "n = 1, ${x}", "c": ["Ann"], "d": 5}
 
 
-@settings(max_examples=300, deadline=None)
+@tries(300)
 @given(st.text(max_size=60))
 def test_any_text_is_an_expression_or_refused(text):
     with suppress(BadExpression):

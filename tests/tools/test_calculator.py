@@ -6,13 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import AgentRuntime, CalculatorTool, ReActPlanner, ScriptedModel
 from kaname.tools.calculator.arithmetic import evaluate
 from kaname.tools.calculator.exact import Unsolvable
 from kaname.tools.calculator.tool import written
+from tests.properties import tries
 
 CORPORA = Path(__file__).parents[1] / "corpora"
 
@@ -67,7 +68,7 @@ def test_hostile_input_is_answered_or_refused():
 
 
 @given(st.text(alphabet="0123456789.,+-*/%^()eEπ×÷ x²⁻_ \t=", max_size=60))
-@settings(max_examples=1000, deadline=None)
+@tries(1000)
 def test_anything_is_a_number_or_a_clear_error(text):
     with suppress(Unsolvable):
         assert written(evaluate(text))
@@ -84,7 +85,7 @@ def test_anything_is_a_number_or_a_clear_error(text):
         max_leaves=12,
     )
 )
-@settings(max_examples=500, deadline=None)
+@tries(500)
 def test_whole_numbers_as_python_has_them(text):
     assert written(evaluate(text)) == str(eval(text))
 

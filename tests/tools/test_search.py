@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel, SearchTool, call
@@ -17,6 +17,7 @@ from kaname.tools.search.chunk import LARGEST, chunked, query_terms, terms, widt
 from kaname.tools.search.embed import ServedEmbeddings
 from kaname.tools.search.readers.base import Block
 from kaname.tools.search.readers.by_ending import read_blocks
+from tests.properties import tries
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "search"
 QUESTIONS = [json.loads(line) for line in (CORPUS / "questions.jsonl").read_text("utf-8").splitlines()]
@@ -152,7 +153,7 @@ def test_an_index_belongs_to_its_embeddings(tmp_path):
 
 
 @given(st.lists(st.tuples(st.text(alphabet="ab. 。あ漢\n|", max_size=1500), st.sampled_from(["", "A", "A > B"])), max_size=6))
-@settings(max_examples=200, deadline=None)
+@tries(200)
 def test_chunks_lose_nothing_and_stay_small(blocks):
     given_ = [Block(text, heading, "line 1") for text, heading in blocks if text.strip()]
     made = list(chunked(given_))
