@@ -12,6 +12,7 @@ from kaname.testing.wire import reply
 from tests.mcp_servers.everyday import make
 from tests.parts import add
 from tests.tools.test_mcp import STDIO, alive
+from tests.tools.test_mcp_in_use import raw
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -24,9 +25,10 @@ def agent(script, servers, tools=()):
 @pytest.mark.parametrize("ending", ["exit", "error", "cancel"])
 async def test_servers_connect_once_on_entry_and_are_gone_however_it_ends(ending):
     pids = []
+    served = STDIO if ending == "exit" else raw("calm")  # a real one once; the others start faster
 
     async def use():
-        async with agent(lambda request: "hi", {"everyday": STDIO}) as made:
+        async with agent(lambda request: "hi", {"everyday": served}) as made:
             server = made.servers.servers[0]
             pids.append(server.pid)
             await made.run("one")

@@ -213,7 +213,7 @@ async def test_many_tools_are_looked_for():
 
 
 async def test_resources_and_prompts():
-    entry = {**STDIO, "library": True}
+    entry = {"server": make(), "library": True}
     script = [call("list_resources"), call("read_resource", uri="shop://hours"), call("read_resource", uri="shop://no"), "ok"]
     async with agent(script, {"everyday": entry}) as made:
         assert {(one.kind, one.name) for one in await made.servers.library()} == {("resource", "hours"), ("prompt", "greet")}

@@ -173,7 +173,7 @@ async def test_own_tools_are_never_replaced():
         assert all(made.tools[one.name] is one for one in own)
         assert {"s__get_time", "s__add_2", "mcp_find_tools", "use_tool", "s_tool_1"} <= set(made.tools)
         assert made.tools["s_tool_1"].description.startswith("天気: ")
-    async with agent(["x"], {"s": {**STDIO, "library": True}}, own) as made:
+    async with agent(["x"], {"s": {"server": make(), "library": True}}, own) as made:
         assert made.tools["read_resource"] is own[-1]
         assert {"mcp_read_resource", "list_resources", "list_prompts", "get_prompt"} <= set(made.tools)
 
@@ -425,9 +425,9 @@ async def test_results_lose_nothing():
 
 
 async def test_two_servers_with_the_same_are_told_apart():
-    entry = {**STDIO, "library": True}
+    one, other = ({"server": make(), "library": True} for _ in range(2))
     script = [call("list_prompts"), call("get_prompt", name="greet", arguments={"name": "Ann"}, server="b"), "x"]
-    async with agent(script, {"a": entry, "b": entry}) as made:
+    async with agent(script, {"a": one, "b": other}) as made:
         listed, prompt = [one.output for one in await answers(made)]
         assert [(one["server"], one["name"]) for one in listed] == [("a", "greet"), ("b", "greet")]
         assert prompt == "Greet Ann kindly."
@@ -533,7 +533,7 @@ async def test_a_persons_time_is_not_the_calls():
         await asyncio.sleep(1)
         return {"date": "today", "seats": 2}
 
-    limited = {"form": {**_FORM, "timeout": 0.5}}
+    limited = {"form": {"server": asking_server(), "protocol": "legacy", "timeout": 0.5}}
     async with agent([call("book"), "x"], limited, elicit=slowly) as made:
         assert (await answers(made))[0].output.startswith("accept date='today' seats=2")
     async with agent([call("book"), "x"], limited) as made:
