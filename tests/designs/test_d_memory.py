@@ -16,12 +16,23 @@ from tests.parts import assert_valid_history
 FACTS, TURNS = 20, 1_000
 
 
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """The labelled set, written down once: of each user the file, and which memory is which."""
+    folder, names = tmp_path_factory.mktemp("labelled"), {}
+    for user in USERS:
+        store, names[user] = written(folder, user)
+        store.close()
+    return {user: (folder / f"{user}.db", names[user]) for user in USERS}
+
+
 @pytest.mark.requirement("D3")
-def test_the_right_memory_is_in_the_top_three_and_nothing_replaced_is_told_as_holding(tmp_path):
+def test_the_right_memory_is_in_the_top_three_and_nothing_replaced_is_told_as_holding(labelled):
     """The labelled set: 20 sessions, half Japanese, 167 facts of which 55 replace another, 103 questions."""
     asked, right, outdated = Counter(), Counter(), 0
     for user in USERS:
-        store, names = written(tmp_path, user)
+        file, names = labelled[user]
+        store = Memories(file, user)
         of_user = judged(store, names, user)
         asked, right, outdated = asked + of_user[0], right + of_user[1], outdated + of_user[2]
         store.close()
@@ -41,12 +52,11 @@ def test_without_a_model_the_users_words_are_found_and_claim_nothing(tmp_path):
 
 
 @pytest.mark.requirement("D3")
-def test_words_and_meaning_together_find_no_less_than_either_alone(tmp_path):
+def test_words_and_meaning_together_find_no_less_than_either_alone(labelled):
     hits = {"both": Counter(), "words": Counter(), "meaning": Counter()}
     for user in USERS:
-        store, names = written(tmp_path, user)
-        store.close()
-        index = Memories(tmp_path / f"{user}.db")
+        file, names = labelled[user]
+        index = Memories(file)
         pipeline = RAGPipeline(index)
         for question in [one for one in lines("questions.jsonl") if one["user"] == user]:
             vector = pipeline.embedded([question["question"]])[0]

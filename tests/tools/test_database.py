@@ -110,8 +110,9 @@ async def test_hostile_statements_are_all_stopped(sources, engine):
     """Nothing is written, nothing outside is read, and whatever was let through has ended within its limits."""
     tool, before = tool_for(sources, engine, timeout=0.15, comments="refuse"), contents(sources, engine)
     all_, answered = list(statements(f"hostile_{engine}.txt")), []
-    bombs = [one for one in all_ if one[0].startswith("bomb")]
-    for label, sql in [*[one for one in all_ if one not in bombs], *bombs[::3]]:  # each of these takes its full time
+    bombs = {label: [one for one in all_ if one[0] == label] for label, _ in all_ if label.startswith("bomb")}
+    few = [one for kind in bombs.values() for one in dict.fromkeys([kind[0], kind[-1]])]  # each of these takes its full time
+    for label, sql in [*[one for one in all_ if one[0] not in bombs], *few]:
         result = await tool.execute(sql)
         if result.error is None and not label.startswith("bomb"):
             answered.append((label, sql[:200], str(result.output)[:200]))
