@@ -66,29 +66,37 @@ _SLOW += (
     "policies/test_patterns.py",
 )
 
+# What takes minutes begins first, so that no process is left with it at the end. The local model before all.
+_LONGEST = ("designs/test_d_models.py", "e2e/test_crash.py", "tools/test_database", "tools/test_mcp")
+
 
 def pytest_xdist_make_scheduler(config, log):
-    """The tests of a file stay in one process, and so do all that use the local model; the long ones of `test_crash.py` are
-    spread. (The marks of pytest-xdist 3.8 do nothing under pytest 9.2, and say nothing about it.)"""
+    """The tests of a file stay in one process, and so do all that use the local model, and all that use LiteLLM, whose import
+    takes ten seconds; the long ones of `test_crash.py` are spread. (The marks of pytest-xdist 3.8 do nothing under pytest 9.2,
+    and say nothing about it.)"""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             if "local_model" in nodeid:
                 return "the local model"
+            if "litellm" in nodeid.lower():
+                return "LiteLLM"
             return nodeid if "test_crash.py" in nodeid else nodeid.split("::")[0]
 
-    config.option.loadscopereorder = False  # as they are collected: the longest are not at the end
+    config.option.loadscopereorder = False  # as they are collected
     return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(items):
+    places = {item: item.path.relative_to(TESTS).as_posix() for item in items}
+    items.sort(key=lambda item: (not places[item].startswith(_LONGEST), "local_model" not in item.fixturenames))
     for item in items:
         if "local_model" in item.fixturenames:
             item.add_marker(pytest.mark.model)
         elif "postgres" in item.name:
             item.add_marker(pytest.mark.postgres)
-        if item.path.relative_to(TESTS).as_posix().startswith(_SLOW) or "litellm" in item.nodeid.lower():
+        if places[item].startswith(_SLOW) or "litellm" in item.nodeid.lower():
             item.add_marker(pytest.mark.slow)
 
 
@@ -110,4 +118,5 @@ def local_model():
         except OSError as problem:
             pytest.skip(f"THE LOCAL MODEL WAS NOT TRIED: the registry cannot be reached ({problem})")
         weights.pull()
-    return Local(context=4096)
+    beside_others = "PYTEST_XDIST_WORKER" in os.environ  # then two threads wait for each other, at the others' cost
+    return Local(context=4096, threads=1 if beside_others else None)
