@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 def test_killed_at_every_fact(agent, deaths):
     if deaths == 1:
         report = crash.check(f"{AGENTS}:{agent}", "go", random_kills=4)
-    else:  # right after a fact is right before the next, but for the first death; and that is what deaths=1 tries
+    else:  # both moments of the first death are what deaths=1 tries
         report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, moments=("before",))
     assert report.kills >= 20, "eleven of these and a workflow make the 300 that are promised"
     assert report.problems == ()
