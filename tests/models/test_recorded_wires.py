@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from kaname import Agent, ModelRequest, tool
+from kaname import Agent, ModelRequest
 from kaname.core import errors
 from kaname.core.messages import Media, Message, ToolCall, ToolResult, user
 from kaname.models import Anthropic, LiteLLM, OpenAI, OpenAIResponses
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, anthropic_reply, reply, responses_reply, status
+from tests.parts import add
 
 GROQ = {
     "message": "Failed to call a function. Please adjust your prompt.",
@@ -191,13 +192,13 @@ async def test_thought_signature_of_gemini_survives_litellm():
     def script(body):
         return gemini(called) if len(body["contents"]) == 1 else gemini({"text": "3"})
 
-    own = tool(effect="pure", name="add")(lambda a, b: a + b)  # LiteLLM changes the schema that it is given for Gemini
-
+    before = json.dumps(add.parameters)
     async with WireServer(script) as server:
         model = LiteLLM("gemini/gemini-3-pro-preview", base_url=server.url, api_key="k")
-        agent = Agent(model, [own], journal="memory")
+        agent = Agent(model, [add], journal="memory")
         assert (await agent.run("1 + 2?")).output == "3"
         await agent.close()
+    assert json.dumps(add.parameters) == before, "LiteLLM changes what it is given"
     (back,) = [part for part in server.requests[1]["contents"][1]["parts"] if "function_call" in part or "functionCall" in part]
     assert back["thoughtSignature"] == "c2lnbmVk"
 

@@ -37,7 +37,7 @@ async def book(number: int, context: ToolContext) -> str:
     return "booked"
 
 
-async def found_in_ledger(arguments: object, context: ToolContext) -> ToolResult | None:
+async def found_in_ledger(number: int, context: ToolContext) -> ToolResult | None:
     """After a crash: was it written before?"""
     ledger = FOLDER / "ledger.txt"
     written = ledger.exists() and context.idempotency_key in ledger.read_text().split()

@@ -47,7 +47,7 @@ class Served:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.end()
 
     def end(self) -> int:
         if self.process.poll() is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -14,7 +16,7 @@ from kaname.core.messages import ModelReply, ToolCall, assistant, user
 from kaname.core.steps import CallModel
 from kaname.serve.recovery import LIVES, fruitless
 from tests.serve.killing import killing
-from tests.serve.serving import client, events, serving
+from tests.serve.serving import ROOT, client, events, serving
 
 
 def _until(there, seconds: float = 30.0):
@@ -84,15 +86,17 @@ def test_workers_share_an_address_and_one_that_dies_is_replaced(tmp_path):
         _until(lambda: http.get("/readyz").status_code == 200)
 
         def workers() -> set[int]:
-            told = os.popen(f"pgrep -P {served.process.pid}").read().split()
-            return {int(one) for one in told}
+            told = subprocess.run(["pgrep", "-P", str(served.process.pid)], capture_output=True, text=True, check=False).stdout
+            return {int(one) for one in told.split()}
 
         before = _until(lambda: workers() if len(workers()) == 2 else None)
         os.kill(min(before), signal.SIGKILL)
         _until(lambda: len(workers()) == 2 and workers() != before)
         for _ in range(10):
             assert http.post("/api/runs", json={"input": "x"}).json()["output"] == "you said: x"
-    assert all(not os.path.exists(f"/proc/{one}") for one in before)
+        last = workers()
+        served.kill()
+        _until(lambda: not any(os.path.exists(f"/proc/{one}") for one in last))
 
 
 def _facts(*bodies) -> list[Event]:
@@ -111,11 +115,6 @@ def test_run_that_kills_every_server_is_set_aside():
 
 def test_script_that_died_is_not_taken_up_by_a_server(tmp_path):
     """Its runs are the script's: the server's agent of the same name may have other tools."""
-    import subprocess
-    import sys
-
-    from tests.serve.serving import ROOT
-
     program = "import asyncio, os, tests.serve.agents as a\nasync def go():\n r = a.worker_agent.run('work').start()\n await asyncio.sleep(.3)\n os._exit(9)\nasyncio.run(go())"
     environment = {**os.environ, "KANAME_TEST_FOLDER": str(tmp_path), "PYTHONPATH": str(ROOT), "KANAME_TEST_PACE": "0.5"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=False, timeout=30)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from logging import getLogger
@@ -20,7 +21,17 @@ log = getLogger("kaname.serve")
 def inherited() -> socket | None:
     """The address that this process was started to serve, if it is a worker."""
     number = os.environ.get(SOCKET)
-    return socket(fileno=int(number)) if number else None
+    if not number:
+        return None
+    threading.Thread(target=_end_with_parent, args=[os.getppid()], daemon=True).start()
+    return socket(fileno=int(number))
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker whose supervisor was killed is not left over."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Workers:

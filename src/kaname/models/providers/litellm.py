@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from copy import deepcopy
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -121,7 +122,7 @@ class LiteLLM:
         settings = {**self.settings, **request.settings}
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
-        tools = [*tool_shapes(request.tools), *(settings.pop("tools", None) or [])]
+        tools = [*deepcopy(tool_shapes(request.tools)), *(settings.pop("tools", None) or [])]  # for Gemini they are changed
         if tools:
             settings["tools"] = tools
         else:
