@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from logging import getLogger
 from socket import socket
 
-SOCKET = "KANAME_SERVE_SOCKET"  # the number of the file that a worker listens on
+SOCKET = "KANAME_SERVE_SOCKET"  # the number of the file that a worker listens on, and its supervisor's
 _PATIENCE = 20.0  # seconds for the workers to end
 _LONGEST = 30.0  # seconds before one that dies again and again is started once more
 log = getLogger("kaname.serve")
@@ -20,10 +20,10 @@ log = getLogger("kaname.serve")
 
 def inherited() -> socket | None:
     """The address that this process was started to serve, if it is a worker."""
-    number = os.environ.get(SOCKET)
+    number, _, parent = os.environ.get(SOCKET, "").partition(":")
     if not number:
         return None
-    threading.Thread(target=_end_with_parent, args=[os.getppid()], daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=[int(parent)], daemon=True).start()
     return socket(fileno=int(number))
 
 
@@ -72,7 +72,7 @@ class Workers:
 
     def _start(self) -> subprocess.Popen[bytes]:
         number = self._taken.fileno()
-        environment = {**os.environ, SOCKET: str(number)}
+        environment = {**os.environ, SOCKET: f"{number}:{os.getpid()}"}
         return subprocess.Popen([sys.executable, "-m", "kaname.cli.main", *self._arguments], env=environment, pass_fds=[number])
 
     def _end(self, number: int, frame: object) -> None:
