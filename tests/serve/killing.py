@@ -1,6 +1,6 @@
 """Kill a server again and again while it works, and look at what became of the work.
 
-python -m tests.serve.killing 50 100     # kills, runs
+python -m tests.serve.killing 50 100 0.4     # kills, runs, seconds that a piece of work takes
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import httpx
 
 from tests.serve.serving import Served
 
-_BETWEEN = (0.15, 0.6)  # seconds that a server lives under load
+_BETWEEN = (0.05, 0.4)  # seconds that a server lives under load
 
 
 class Follower:
@@ -53,6 +53,16 @@ async def start(url: str, run_id: str) -> None:
                 await asyncio.sleep(0.1)
 
 
+async def ready(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as http:
+        while True:
+            try:
+                if (await http.get("/readyz")).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                await asyncio.sleep(0.02)
+
+
 async def killing(folder: Path, kills: int, runs: int, pace: float = 0.05) -> dict[str, object]:
     served = await asyncio.to_thread(Served, folder, KANAME_TEST_PACE=str(pace))
     names = [f"run-{number}" for number in range(runs)]
@@ -63,6 +73,7 @@ async def killing(folder: Path, kills: int, runs: int, pace: float = 0.05) -> di
             group.create_task(start(served.url, name))
         following = [group.create_task(one.follow(served.url)) for one in followers]
         for _ in range(kills):
+            await ready(served.url)
             await asyncio.sleep(random.uniform(*_BETWEEN))
             if all(task.done() for task in following):
                 break
@@ -90,6 +101,6 @@ async def killing(folder: Path, kills: int, runs: int, pace: float = 0.05) -> di
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        told = asyncio.run(killing(Path(place), int(sys.argv[1]), int(sys.argv[2])))
+        told = asyncio.run(killing(Path(place), int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
     for name, value in told.items():
         print(f"{name:40} {value}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
@@ -362,7 +362,7 @@ class Agent(Generic[OutputT]):
 
     # Inside
 
-    @cached_property
+    @property
     def _begin(self) -> Beginnings:
         return Beginnings(self.recipe, self.journal, self.sinks, partial(self._description, self.recipe), self._recent)
 

@@ -180,6 +180,7 @@ class Spans:
 
     def _finished(self, run: _Run, event: Event, body: ToolFinished) -> None:
         result = body.result
+        run.usage += result.usage
         begun, started = run.started.pop(result.call_id, (run.last, None))
         attributes = {
             "gen_ai.operation.name": "execute_tool",

@@ -1,0 +1,221 @@
+"""Traces: console, file and a real OTLP receiver; one tree, nothing twice, completed after a crash."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from kaname import Agent, ConfigError, ScriptedModel, ToolContext, call, load_config, tool
+from kaname.core.tracing import current, parsed
+from kaname.models import OpenAI
+from kaname.sinks import Console, JsonLines, OpenTelemetry
+from kaname.testing import WireServer
+from kaname.testing.wire import reply
+from tests.parts import add, adding, fail
+from tests.serve.serving import client, serving
+
+
+class Receiver:
+    """An OTLP receiver: spans and metrics as they came over HTTP."""
+
+    def __init__(self) -> None:
+        self.spans, self.metrics = [], []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+                receiver.take(self.path, body)
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *told: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self._thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def take(self, path: str, body: bytes) -> None:
+        if path == "/v1/traces":
+            for held in ExportTraceServiceRequest.FromString(body).resource_spans:
+                self.spans += [span for scope in held.scope_spans for span in scope.spans]
+        else:
+            for held in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+                self.metrics += [metric for scope in held.scope_metrics for metric in scope.metrics]
+
+    def __enter__(self) -> Receiver:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *of: object) -> None:
+        self.server.shutdown()
+        self._thread.join()
+        self.server.server_close()
+
+    def tree(self) -> dict[str, str]:
+        """The names of the spans, each with its parent's."""
+        names = {span.span_id: span.name for span in self.spans}
+        assert len(names) == len(self.spans), "a span came twice"
+        return {span.name: names.get(span.parent_span_id, "") for span in self.spans}
+
+
+def attributes(span) -> dict[str, object]:
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
+
+
+@pytest.fixture
+def receiver():
+    with Receiver() as made:
+        yield made
+
+
+def team(journal, sinks, inner=None) -> Agent:
+    child = Agent(ScriptedModel([call("add", a=1, b=2), "three"]), [add], name="child", sinks=sinks, journal=journal)
+
+    @tool(effect="idempotent")
+    async def ask_child(context: ToolContext) -> str:
+        """Ask the child."""
+        result = await context.run_child(child, "add")
+        if inner is not None:
+            await inner()
+        return result.output
+
+    return Agent(ScriptedModel([call("ask_child"), "done"]), [ask_child], name="lead", sinks=sinks, journal=journal)
+
+
+@pytest.mark.requirement("D5")
+async def test_trace_is_one_tree_with_tokens_and_no_content(receiver, tmp_path):
+    sink = OpenTelemetry(receiver.url)
+    agent = team(tmp_path / "j.db", [sink])
+    result = await agent.run("a secret question", session_id="s", user_id="ann")
+    sink.close()
+    tree = receiver.tree()
+    assert tree.pop("chat scripted") in ("invoke_agent lead", "invoke_agent child")
+    assert tree == {
+        "invoke_agent lead": "",
+        "execute_tool ask_child": "invoke_agent lead",
+        "invoke_agent child": "execute_tool ask_child",
+        "execute_tool add": "invoke_agent child",
+    }
+    assert len(receiver.spans) == 8
+    assert len({span.trace_id for span in receiver.spans}) == 1
+    root = next(span for span in receiver.spans if span.name == "invoke_agent lead")
+    told = attributes(root)
+    assert (told["kaname.run.id"], told["gen_ai.conversation.id"], told["enduser.id"]) == (result.run_id, "s", "ann")
+    assert told["gen_ai.usage.input_tokens"] == result.usage.input
+    assert "secret" not in str(receiver.spans)
+    assert {metric.name for metric in receiver.metrics} >= {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"}
+    for span in receiver.spans:
+        assert root.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano <= root.end_time_unix_nano
+
+
+@pytest.mark.requirement("D5")
+async def test_trace_of_a_run_that_crashed_is_completed_by_whoever_resumes_it(receiver, tmp_path):
+    first, second = OpenTelemetry(receiver.url), OpenTelemetry(receiver.url)
+
+    class Killed(BaseException):
+        pass
+
+    async def die() -> None:
+        raise Killed
+
+    agent = team(tmp_path / "j.db", [first], die)
+    run = agent.run("go")
+    with pytest.raises(BaseException):  # noqa: B017
+        await run
+    first.close()
+    assert {span.name for span in receiver.spans} == {"invoke_agent child", "chat scripted", "execute_tool add"}, (
+        "what had ended"
+    )
+    await agent.journal.close()
+    again = team(tmp_path / "j.db", [second])
+    result = await again.resume(run.run_id)
+    assert result.output == "done"
+    second.close()
+    tree = receiver.tree()
+    assert len(receiver.spans) == 8, "all of it, and nothing twice"
+    assert tree["invoke_agent child"] == "execute_tool ask_child"
+    assert tree["execute_tool ask_child"] == "invoke_agent lead"
+    assert len({span.trace_id for span in receiver.spans}) == 1
+    root = next(span for span in receiver.spans if span.name == "invoke_agent lead")
+    assert "resumed" in [event.name for event in root.events]
+    assert all(span.start_time_unix_nano >= root.start_time_unix_nano for span in receiver.spans)
+
+
+async def test_trace_goes_on_from_the_callers_and_is_passed_on_to_the_provider(receiver, tmp_path):
+    sink, theirs = OpenTelemetry(receiver.url, content=True), "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
+    async with WireServer(lambda body: reply("hello")) as server:
+        agent = Agent(OpenAI("m", base_url=server.url, api_key="k"), name="desk", sinks=[sink], journal=tmp_path / "j.db")
+        token = current.set(theirs)
+        await agent.run("hi there")
+        current.reset(token)
+        await agent.close()
+    sink.close()
+    root = next(span for span in receiver.spans if span.name == "invoke_agent desk")
+    assert (root.trace_id.hex(), root.parent_span_id.hex()) == ("ab" * 16, "cd" * 8)
+    assert parsed(server.headers[0]["traceparent"]) == ("ab" * 16, root.span_id.hex())
+    assert "hi there" in str(receiver.spans), "content was asked for"
+
+
+def test_trace_of_a_served_run_begins_with_the_request(receiver, tmp_path):
+    theirs = "00-" + "12" * 16 + "-" + "34" * 8 + "-01"
+    with serving(tmp_path, "--trace", f"otel={receiver.url}", "--trace", "trace.jsonl") as served, client(served) as http:
+        http.post("/api/runs", json={"input": "please add"}, headers={"traceparent": theirs})
+        http.post("/api/runs", json={"input": "x"}, headers={"traceparent": "nonsense"})
+    roots = [span for span in receiver.spans if span.name == "invoke_agent desk"]
+    assert [span.trace_id.hex() == "12" * 16 for span in sorted(roots, key=lambda one: one.start_time_unix_nano)] == [
+        True,
+        False,
+    ]
+    lines = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines][:4] == ["Opened", "ToolStarted", "ToolFinished", "Stopped"]
+
+
+@pytest.mark.requirement("D5")
+async def test_console_tells_by_level_what_happens():
+    lines: list[str] = []
+    agent = Agent(ScriptedModel([call("fail", why="rain"), "well"]), [fail], name="desk", journal="memory")
+    for level, wanted in (("error", 0), ("warning", 1), ("info", 4), ("debug", 7)):
+        lines.clear()
+        agent.sinks = (Console(level, write=lines.append),)
+        await agent.run("go")
+        assert len(lines) == wanted, (level, lines)
+    assert "rain" not in str(lines)
+    agent.sinks = (Console("warning", content=True, write=lines.append),)
+    await agent.run("go")
+    assert "rain" in lines[-1]
+    with pytest.raises(ConfigError, match="there is no level 'loud'"):
+        Console("loud")
+
+
+async def test_file_is_rotated_and_private(tmp_path):
+    sink = JsonLines(tmp_path / "logs" / "trace.jsonl", "debug", max_bytes=1_500, keep=2)
+    agent = Agent(adding(), [add], journal="memory", sinks=[sink])
+    for _ in range(4):
+        await agent.run("go")
+    sink.close()
+    files = sorted((tmp_path / "logs").iterdir())
+    assert [file.name for file in files] == ["trace.jsonl", "trace.jsonl.1", "trace.jsonl.2"]
+    assert all(file.stat().st_size <= 1_500 and file.stat().st_mode & 0o077 == 0 for file in files)
+    assert all("run" in json.loads(line) for file in files for line in file.read_text().splitlines())
+
+
+def test_trace_is_set_up_in_the_file(tmp_path):
+    file = tmp_path / "kaname.yaml"
+    file.write_text(
+        "agents: {desk: {model: openai/x}}\nmodels: {openai: {api_key: k}}\ntrace: {file: {path: t.jsonl, level: debug}, console: warning, otel: http://x:4318}\n"
+    )
+    agent = Agent.from_config(load_config(file))
+    assert [type(sink).__name__ for sink in agent.sinks] == ["JsonLines", "Console", "OpenTelemetry"]
+    file.write_text("agents: {desk: {model: openai/x}}\nmodels: {openai: {api_key: k}}\ntrace: {otel: localhost, console: loud}\n")
+    with pytest.raises(ConfigError, match="'loud' is not among the choices"):
+        load_config(file)
