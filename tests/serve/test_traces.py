@@ -216,6 +216,8 @@ def test_trace_is_set_up_in_the_file(tmp_path):
     )
     agent = Agent.from_config(load_config(file))
     assert [type(sink).__name__ for sink in agent.sinks] == ["JsonLines", "Console", "OpenTelemetry"]
-    file.write_text("agents: {desk: {model: openai/x}}\nmodels: {openai: {api_key: k}}\ntrace: {otel: localhost, console: loud}\n")
+    file.write_text(
+        "agents: {desk: {model: openai/x}}\nmodels: {openai: {api_key: k}}\ntrace: {otel: localhost, console: loud}\n"
+    )
     with pytest.raises(ConfigError, match="'loud' is not among the choices"):
         load_config(file)

@@ -9,6 +9,7 @@ from random import random
 from time import time
 from typing import Any
 
+from ..api.run import Run
 from ..core.errors import AgentError, RunBusy, RunNotFound
 from ..core.events import Event, Opened, Resumed, ToolStarted, Warned
 from ..core.runs import RunInfo
@@ -19,6 +20,8 @@ _EVERY = 5.0  # seconds between two looks
 _AT_ONCE = 16
 _MOST = 500  # runs that one look finds
 LIVES = 4  # beginnings without any progress, after which a run is set aside
+_SUSPECT = 2  # such a run may be what kills the server: it is tried alone, so that the others are not blamed
+_MOVES = ("message", "tool_call", "tool_response", "usage", "error")
 log = getLogger("kaname.serve")
 
 
@@ -27,7 +30,7 @@ class Recovery:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room, self._alone = asyncio.Semaphore(_AT_ONCE), asyncio.Semaphore(1)
         self._busy: set[str] = set()
         self.set_aside: set[str] = set()  # until the next start of the server
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,10 +57,11 @@ class Recovery:
         try:
             async with self._room:
                 facts = await read_run(self._service.journal, card.run_id)
-                if not _is_served(facts):
-                    self.set_aside.add(card.run_id)
-                    return
-                lives = fruitless(facts)
+            if not _is_served(facts):
+                self.set_aside.add(card.run_id)
+                return
+            lives = fruitless(facts)
+            async with self._alone if lives >= _SUSPECT else self._room:
                 if lives >= LIVES:
                     self.set_aside.add(card.run_id)
                     log.warning("run %s ended %d times without any progress: it is set aside; "
@@ -69,7 +73,7 @@ class Recovery:
                 run = self._service.agents[card.agent].resume(card.run_id)
                 await self._service.begin(run)
                 log.info("run %s goes on (life %d)", card.run_id, lives + 1)
-                await run.wait()
+                await _moving(run)
         except (RunBusy, RunNotFound):  # another server was quicker
             pass
         except AgentError as problem:
@@ -80,6 +84,16 @@ class Recovery:
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+
+async def _moving(run: Run[Any]) -> None:
+    """Until it has come further than it was, or is not executed any more."""
+    reader = run.subscribe()
+    try:
+        while (chunk := await reader.get()) is not None and chunk.type not in _MOVES:
+            pass
+    finally:
+        reader.close()
 
 
 def fruitless(facts: Sequence[Event]) -> int:

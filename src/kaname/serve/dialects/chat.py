@@ -77,8 +77,9 @@ def _messages(asked: dict[str, Any]) -> list[Any]:
 
 
 def unsupported(name: str) -> ConfigError:
-    told = "{name} is not supported: an agent has its own tools and its own form of answer"
-    return ConfigError(notice("serve.unsupported", told, name=name))
+    return ConfigError(
+        notice("serve.unsupported", "{name} is not supported: an agent has its own tools and its own form of answer", name=name)
+    )
 
 
 def _plain(message: Any) -> Any:

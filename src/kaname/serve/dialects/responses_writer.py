@@ -68,11 +68,11 @@ class ResponsesWriter:
         data = chunk.data
         match chunk.type:
             case "delta":
-                return self._thought_over() + self._say(self._words.delta(data["content"]))
+                return self._thought_over() + self._speak(self._words.delta(data["content"]))
             case "thinking":
                 return self._think(data["content"])
             case "message":
-                return self._thought_over() + self._say(self._words.rest(data["content"])) + self._said()
+                return self._thought_over() + self._speak(self._words.rest(data["content"])) + self._said()
             case "tool_call":
                 self._calls[data["id"]] = data
             case "tool_response":
@@ -102,7 +102,7 @@ class ResponsesWriter:
             case "stopped":
                 self.over, self._kind, self._detail = True, data["kind"], data["detail"]
                 self._completed = int(chunk.stamp)
-                return self._say(last_words(chunk, self._words)) + self._said()
+                return self._speak(last_words(chunk, self._words)) + self._said()
         return b""
 
     def end(self) -> bytes:
@@ -132,7 +132,7 @@ class ResponsesWriter:
 
     # Messages
 
-    def _say(self, text: str) -> bytes:
+    def _speak(self, text: str) -> bytes:
         if not text:
             return b""
         opened = b""
@@ -222,7 +222,7 @@ class ResponsesWriter:
 
     def _ask(self, data: dict[str, Any]) -> bytes:
         """A question: what would be called, if it is about a call; in words, if an answer in words is wanted."""
-        said = b"" if data["options"] else self._say(data["content"]) + self._said()
+        said = b"" if data["options"] else self._speak(data["content"]) + self._said()
         asked = self._calls.get(data["tool_call_id"])
         item = {
             "id": self._request_id(data["key"]),
