@@ -41,13 +41,20 @@ _READY_SECONDS = 2.0
 
 
 class Application:
-    """An ASGI application. `closing()` ends its streams and lets its runs go: before the server waits for its connections."""
+    """An ASGI application. Mounted in another one, `lifespan` is for that one: it goes on with interrupted runs, and lets runs go
+    at the end. `closing()` ends its streams and lets its runs go: before a server waits for its connections."""
 
-    def __init__(self, service: Service, guarded: Callable[..., Awaitable[None]], streams: Streams) -> None:
-        self.service, self._guarded, self._streams = service, guarded, streams
+    def __init__(self, service: Service, guarded: Callable[..., Awaitable[None]], streams: Streams, inner: Starlette) -> None:
+        self.service, self._guarded, self._streams, self._inner = service, guarded, streams, inner
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._guarded(scope, receive, send)
+
+    @asynccontextmanager
+    async def lifespan(self, outer: Any = None) -> AsyncIterator[None]:
+        async with self._inner.router.lifespan_context(self._inner):
+            yield
+            await self._streams.close()
 
     async def closing(self) -> None:
         await self._streams.close()
@@ -83,7 +90,7 @@ def app(
     inner.router.redirect_slashes = False
     known = Users(users) if isinstance(users, str | Path) else users
     guarded = Guard(inner, users=known, who=who, hosts=hosts, origins=origins, limits=limits)
-    return Application(service, guarded, streams)
+    return Application(service, guarded, streams, inner)
 
 
 def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:

@@ -19,8 +19,9 @@ from .service import SERVED, Service
 _EVERY = 5.0  # seconds between two looks
 _AT_ONCE = 16
 _MOST = 500  # runs that one look finds
-LIVES = 4  # beginnings without any progress, after which a run is set aside
+LIVES = 10  # beginnings without any progress, after which a run is set aside
 _SUSPECT = 2  # such a run may be what kills the server: it is tried alone, so that the others are not blamed
+_LONGEST = 60.0  # seconds between two of its lives
 _MOVES = ("message", "tool_call", "tool_response", "usage", "error")
 log = getLogger("kaname.serve")
 
@@ -67,7 +68,7 @@ class Recovery:
                     log.warning("run %s ended %d times without any progress: it is set aside; "
                                 "POST /api/runs/%s/resume tries it again", card.run_id, lives, card.run_id)  # fmt: skip
                     return
-                due = facts[-1].time + 2.0 ** (lives - 1) - time() if lives > 1 else 0.0
+                due = facts[-1].time + min(2.0 ** (lives - 1), _LONGEST) - time() if lives > 1 else 0.0
                 if due > 0:
                     return  # the next look, or the one after it
                 run = self._service.agents[card.agent].resume(card.run_id)

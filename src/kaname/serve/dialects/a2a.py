@@ -76,7 +76,8 @@ class Builder(DefaultServerCallContextBuilder):
 def _card_of(service: Service, name: str) -> Any:
     async def card(request: Request) -> Response:
         agent = service.agent(name)
-        url = f"{str(request.base_url).rstrip('/')}/a2a/{quote(agent.name)}"
+        place = f"{request.url.scheme}://{request.headers['host']}{request.scope.get('root_path', '')}"
+        url = f"{place}/a2a/{quote(agent.name)}"
         kinds = ("JSONRPC", "HTTP+JSON")
         told = pb.AgentCard(
             name=agent.name,
