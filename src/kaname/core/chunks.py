@@ -21,6 +21,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
 from datetime import UTC, datetime
+from functools import lru_cache
+from math import modf
 from typing import Any
 
 from .events import (
@@ -67,7 +69,9 @@ class Chunk(dict[str, Any]):
 
     @property
     def time(self) -> str:
-        return datetime.fromtimestamp(self.stamp, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        rest, second = modf(self.stamp)
+        micros = round(rest * 1_000_000)
+        return f"{_second(int(second))}.{micros // 1000:03}Z" if micros < 1_000_000 else f"{_second(int(second) + 1)}.000Z"
 
     def __getitem__(self, key: str) -> Any:
         if key in _KEYS:
@@ -132,6 +136,12 @@ class Chunk(dict[str, Any]):
         """As an event of a text/event-stream; its id is the fact's number, for `Last-Event-ID`."""
         fact = self.data.get("fact")
         return f"{f'id: {fact}{chr(10)}' if fact is not None else ''}event: {self.type}\ndata: {self.to_json()}\n\n"
+
+
+@lru_cache(maxsize=16)
+def _second(stamp: int) -> str:
+    """To say it anew for each chunk would be the dearest part of one."""
+    return datetime.fromtimestamp(stamp, UTC).isoformat()[:19]
 
 
 def chunks_of(event: Event) -> list[Chunk]:

@@ -77,6 +77,8 @@ class Reader(AsyncIterator[Chunk]):
                 self._fall_behind()
                 return None
             entry = channel.ring[place % SIZE]
+            if channel.alone:  # nobody else will read it
+                channel.ring[place % SIZE] = None
             self.place = place + 1
             if self.waits:
                 channel.make_room()
@@ -172,6 +174,7 @@ class Channel:
         self.ending = False  # the run is ending: nobody is waited for any more
         self.closed = False
         self.sleeping: set[asyncio.Future[None]] = set()  # readers who have read everything
+        self.alone = True  # there was never more than one reader
         self._many = False
         self._joined: list[str] = []  # the text of deltas of one kind, for many readers
         self._kind = ("", "", "")
@@ -187,6 +190,8 @@ class Channel:
     def reader(self, reread: Reread, after: int | None = None, *, waits: bool = False) -> Reader:
         if self._readers is None:
             self._readers, self.ring = WeakSet(), [None] * SIZE
+        else:
+            self.alone = False
         if self._joined:
             self._write_joined()  # it was said before this one came
         reader = Reader(self, reread, after, waits and not self.ending)

@@ -77,6 +77,7 @@ class Guard:
         headers = _headers(scope)
         sending = self._telling(send, line, headers.get("origin", ""))
         try:
+            scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
             line.user = caller.name
             tracing.current.set(headers.get("traceparent", "") if tracing.parsed(headers.get("traceparent", "")) else "")

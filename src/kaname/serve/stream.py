@@ -166,10 +166,11 @@ class Stream(Response):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self._streams.enter(self)
         self._abort = scope.get("kaname.abort", self._leave)
+        whole, send = send, scope.get("kaname.send", send)  # past the middleware, which has to do with the head only
         loop, self._task, self._send = asyncio.get_running_loop(), asyncio.current_task(), send
         watching = asyncio.create_task(self._watch(receive))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self._own})
+            await whole({"type": "http.response.start", "status": 200, "headers": self._own})
             async with aclosing(self._frames) as frames:
                 async for data in frames:
                     if data:
