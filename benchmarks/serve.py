@@ -2,6 +2,7 @@
 the run's own), memory a stream, time to the first word over the model's, and what readers that do not read cost the others.
 
     python benchmarks/serve.py                 kaname
+    python benchmarks/serve.py bare            an ASGI function that only sends: what the server and the kernel take
     python benchmarks/serve.py pydantic-ai     a peer's AG-UI server, if it is installed here (pydantic-ai-slim[ag-ui])
 """
 
@@ -29,21 +30,41 @@ PEER = """
 import asyncio, uvicorn
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.ui.ag_ui.app import AGUIApp
+from pydantic_ai.ui.ag_ui import AGUIAdapter
+from starlette.applications import Starlette
+from starlette.routing import Route
 async def stream(messages, info):
     for _ in range(int(messages[-1].parts[-1].content)):
         await asyncio.sleep({pace})
         yield "word of "
-app = AGUIApp(Agent(FunctionModel(stream_function=stream)))
+agent = Agent(FunctionModel(stream_function=stream))
+async def run(request):
+    return await AGUIAdapter.dispatch_request(request, agent=agent)
+app = Starlette(routes=[Route("/", run, methods=["POST"])])
 print("http://127.0.0.1:8765", flush=True)
 uvicorn.run(app, port=8765, log_level="error", loop="uvloop", http="httptools")
+"""
+BARE = """
+import asyncio, json, uvicorn
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    pieces = int(json.loads((await receive())["body"])["messages"][0]["content"])
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+    for number in range(pieces):
+        await asyncio.sleep({pace})
+        await send({"type": "http.response.body", "body": b'data: {"delta":"word of ","n":%d}\\n\\n' % number, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+print("http://127.0.0.1:8765", flush=True)
+uvicorn.run(app, port=8765, log_level="error", loop="uvloop", http="httptools", lifespan="off")
 """
 AG_UI = {"threadId": "t", "runId": "r", "tools": [], "context": [], "state": {}, "forwardedProps": {}}
 
 
 class Server:
     def __init__(self, peer: str, folder: Path) -> None:
-        (folder / "served.py").write_text((PEER if peer else KANAME).replace("{pace}", str(PACE)))
+        program = {"": KANAME, "bare": BARE}.get(peer, PEER)
+        (folder / "served.py").write_text(program.replace("{pace}", str(PACE)))
         own = ["-m", "kaname.cli.main", "serve", "-a", "served.py:agents", "--port", "0", "--log-level", "error"]
         command = [sys.executable, *(["served.py"] if peer else own)]
         self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, preexec_fn=_many_files)
