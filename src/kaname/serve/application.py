@@ -41,8 +41,8 @@ _READY_SECONDS = 2.0
 
 
 class Application:
-    """An ASGI application. Mounted in another one, `lifespan` is for that one: it goes on with interrupted runs, and lets runs go
-    at the end. `closing()` ends its streams and lets its runs go: before a server waits for its connections."""
+    """An ASGI application. Mounted in another one, `lifespan` is for that one: it goes on with interrupted runs, and lets runs
+    go at the end. `closing()` ends its streams and lets its runs go: before a server waits for its connections."""
 
     def __init__(self, service: Service, guarded: Callable[..., Awaitable[None]], streams: Streams, inner: Starlette) -> None:
         self.service, self._guarded, self._streams, self._inner = service, guarded, streams, inner
