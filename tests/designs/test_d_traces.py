@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -18,7 +19,7 @@ from kaname.sinks import Console, JsonLines, OpenTelemetry
 from kaname.testing import WireServer
 from kaname.testing.wire import reply
 from tests.parts import add, adding, fail
-from tests.serve.serving import client, serving
+from tests.serve.serving import client, events, serving
 
 
 class Receiver:
@@ -78,15 +79,13 @@ def receiver():
         yield made
 
 
-def team(journal, sinks, inner=None) -> Agent:
+def team(journal, sinks) -> Agent:
     child = Agent(ScriptedModel([call("add", a=1, b=2), "three"]), [add], name="child", sinks=sinks, journal=journal)
 
     @tool(effect="idempotent")
     async def ask_child(context: ToolContext) -> str:
         """Ask the child."""
         result = await context.run_child(child, "add")
-        if inner is not None:
-            await inner()
         return result.output
 
     return Agent(ScriptedModel([call("ask_child"), "done"]), [ask_child], name="lead", sinks=sinks, journal=journal)
@@ -119,28 +118,19 @@ async def test_trace_is_one_tree_with_tokens_and_no_content(receiver, tmp_path):
 
 
 @pytest.mark.requirement("D5")
-async def test_trace_of_a_run_that_crashed_is_completed_by_whoever_resumes_it(receiver, tmp_path):
-    first, second = OpenTelemetry(receiver.url), OpenTelemetry(receiver.url)
-
-    class Killed(BaseException):
-        pass
-
-    async def die() -> None:
-        raise Killed
-
-    agent = team(tmp_path / "j.db", [first], die)
-    run = agent.run("go")
-    with pytest.raises(BaseException):  # noqa: B017
-        await run
-    first.close()
+def test_trace_of_a_run_that_was_killed_is_completed_by_whoever_goes_on_with_it(receiver, tmp_path):
+    trace = ("--trace", f"otel={receiver.url}")
+    with serving(tmp_path, *trace, KANAME_TEST_PACE="0.05") as served, client(served) as http:
+        run = http.post("/api/runs", json={"input": "go", "agent": "lead", "mode": "detach"}).json()["run_id"]
+        until = time.monotonic() + 20
+        while len(receiver.spans) < 4 and time.monotonic() < until:
+            time.sleep(0.02)
+        served.kill()
     assert {span.name for span in receiver.spans} == {"invoke_agent child", "chat scripted", "execute_tool add"}, (
         "what had ended"
     )
-    await agent.journal.close()
-    again = team(tmp_path / "j.db", [second])
-    result = await again.resume(run.run_id)
-    assert result.output == "done"
-    second.close()
+    with serving(tmp_path, *trace) as served, client(served) as http, http.stream("GET", f"/api/runs/{run}/events") as answer:
+        assert list(events(answer.iter_lines()))[-1]["data"]["data"]["output"] == "done"
     tree = receiver.tree()
     assert len(receiver.spans) == 8, "all of it, and nothing twice"
     assert tree["invoke_agent child"] == "execute_tool ask_child"

@@ -100,8 +100,18 @@ def worker(request: ModelRequest) -> object:
     return [call("book", number=turn), call("transfer", number=turn)] if turn < 3 else f"worked {turn} times"
 
 
+@tool(effect="idempotent")
+async def ask_child(context: ToolContext) -> str:
+    """Ask another agent, and take a while over its answer."""
+    result = await context.run_child(child_agent, "add")
+    await asyncio.sleep(PACE * 100)
+    return result.output
+
+
 journal = SqliteJournal(FOLDER / "journal.db")
 desk_agent = Agent(ScriptedModel(desk, pace=PACE), [add, broken], name="desk", instructions="You are a desk.", journal=journal)
 cashier_agent = Agent(ScriptedModel(cashier, pace=PACE), [pay], name="cashier", journal=journal, policies=[Approve("pay")])
 worker_agent = Agent(ScriptedModel(worker, pace=PACE), [book, transfer], name="worker", journal=journal)
-agents = [desk_agent, cashier_agent, worker_agent]
+child_agent = Agent(ScriptedModel([call("add", a=1, b=2), "three"]), [add], name="child", journal=journal)
+lead_agent = Agent(ScriptedModel([call("ask_child"), "done"]), [ask_child], name="lead", journal=journal)
+agents = [desk_agent, cashier_agent, worker_agent, lead_agent]

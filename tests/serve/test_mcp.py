@@ -18,7 +18,7 @@ def _client(served, token: str = "", **more):
 
 async def test_agents_are_tools(served):
     async with _client(served) as mcp:
-        assert {tool.name for tool in await mcp.list_tools()} == {"desk", "cashier", "worker"}
+        assert {tool.name for tool in await mcp.list_tools()} == {"desk", "cashier", "worker", "lead"}
         result = await mcp.call_tool("desk", {"task": "please add"})
         assert result.content[0].text == "the sum is 7"
         told = await mcp.call_tool("desk", {"task": "history", "session_id": "m"})

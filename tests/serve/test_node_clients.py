@@ -88,7 +88,7 @@ def _paid(served: Any) -> list[str]:
 
 
 def test_openai_chat_lists_the_agents(told):
-    assert told("chat", "models") == ["desk", "cashier", "worker"]
+    assert told("chat", "models") == ["desk", "cashier", "worker", "lead"]
 
 
 def test_openai_chat_answers(told):

@@ -46,7 +46,7 @@ def fits(response: dict[str, Any]) -> types.Response:
 
 
 def test_models_are_the_agents(client):
-    assert [one.id for one in client.models.list()] == ["desk", "cashier", "worker"]
+    assert [one.id for one in client.models.list()] == ["desk", "cashier", "worker", "lead"]
     assert client.models.retrieve("desk").owned_by == "kaname"
 
 

@@ -275,9 +275,9 @@ class Agent(Generic[OutputT]):
         self, journal: Journal, recipe: Recipe, run_id: str, given: Input, answers: Mapping[str, Any], parent: Parent
     ) -> Run[OutputT]:
         """Start or resume a run inside another's tool call, on its journal: what `ToolContext.run_child` does."""
-        beginning = Beginnings(recipe, journal, self.sinks, partial(self._description, recipe), Recent())
-        opened_by = (parent.run_id, parent.call_id)
-        messages = as_turn(given)
+        sinks = (*self.sinks, *[sink for sink in parent.sinks if sink not in self.sinks])
+        beginning = Beginnings(recipe, journal, sinks, partial(self._description, recipe), Recent())
+        opened_by, messages = (parent.run_id, parent.call_id), as_turn(given)
         begin: Begin = partial(beginning.new, run_id, messages, "", parent.user, None, parent=opened_by)
         if not parent.first:
             begin = partial(beginning.either, run_id, messages, "", parent.user, answers, False, parent=opened_by)
@@ -392,7 +392,7 @@ class Agent(Generic[OutputT]):
         async with begin as scope:
             scope.deps = deps
             try:
-                with traced_by(self.sinks, scope):
+                with traced_by(scope):
                     yield scope
             finally:
                 if self._conversation and scope.state.session == self._conversation:

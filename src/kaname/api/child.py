@@ -12,7 +12,7 @@ from ..core.messages import NOTHING
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import Step, Stop
-from ..kernel.ports import Journal, Recipe, StopRule, ToolContext
+from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Parent(NamedTuple):
     deps: Any
     user: str = ""
     first: bool = False  # the call is tried for the first time: there can be no such child yet
+    sinks: tuple[Sink, ...] = ()  # those that tell of the children too
 
 
 class Runnable(Protocol):
@@ -57,7 +58,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     limits = (*_shared_limits(scope, child_id), *agent.recipe.stops)
     recipe = replace(agent.recipe, stops=limits)  # with its memo: what the model is told is the same
     first = not answers and context.attempt == 1
-    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first)
+    sinks = tuple([sink for sink in scope.sinks if getattr(sink, "with_children", False)])
+    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks)
     known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
     run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).detach()
     try:

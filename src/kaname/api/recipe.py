@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -95,7 +95,7 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
 
 
-def traced_by(sinks: Iterable[Any], scope: Scope) -> AbstractContextManager[None]:
+def traced_by(scope: Scope) -> AbstractContextManager[None]:
     """Where a sink makes a trace, what the run calls is told where it stands in it."""
-    traces = any(getattr(sink, "traces", False) for sink in sinks)
+    traces = any(getattr(sink, "traces", False) for sink in scope.sinks)
     return within(scope.run_id, scope.state.trace) if traces else nullcontext()

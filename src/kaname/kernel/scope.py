@@ -62,6 +62,10 @@ class Scope:
         """Who is at work: the root, or the agent it was handed to."""
         return self.recipe(self.state.agent)
 
+    @property
+    def sinks(self) -> Sequence[Sink]:
+        return self._sinks
+
     def member(self, name: str) -> Recipe:
         if name != self.root.name and name not in self.root.team:
             raise UnexpectedError(

@@ -62,6 +62,8 @@ def line_of(event: Event, content: bool) -> dict[str, Any]:
 class Lines:
     """What both have: a level, and whether content is told."""
 
+    with_children = True
+
     def __init__(self, level: Level, content: bool) -> None:
         if level not in LEVELS:
             raise ConfigError(notice("trace.level", "there is no level {level!r}", level=level) + nearest(str(level), LEVELS))

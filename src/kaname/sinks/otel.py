@@ -25,6 +25,7 @@ class OpenTelemetry:
     """
 
     traces = True  # runs pass their trace on to what they call
+    with_children = True
 
     def __init__(
         self,
