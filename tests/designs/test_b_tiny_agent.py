@@ -41,7 +41,7 @@ async def test_one_turn_streams_text_tool_input_and_results():
     model = ScriptedModel([["let me see", call("add", a=3, b=4)], "the sum is 7"])
     seen = await chunks(Agent(model, [add], journal="memory").run("go"))
     shown = [(c["type"], c.get("content") or c.get("arguments")) for c in seen if c["type"] not in ("status", "usage")]
-    assert shown[:3] == [("delta", "let me s"), ("delta", "ee"), ("tool_call", {"a": 3, "b": 4})]
+    assert shown[:4] == [("delta", "let me s"), ("delta", "ee"), ("message", "let me see"), ("tool_call", {"a": 3, "b": 4})]
     assert ("tool_response", 7) in shown
     assert "".join(c["content"] for c in seen if c["type"] == "delta") == "let me seethe sum is 7"
     tool_input = next(c for c in seen if c["type"] == "tool_call")

@@ -58,7 +58,7 @@ def test_ending_server_parks_its_runs_and_the_next_goes_on_with_them(tmp_path):
 
 @pytest.mark.slow
 async def test_server_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(tmp_path):
-    told = await killing(tmp_path, kills=6, runs=12)
+    told = await killing(tmp_path, kills=4, runs=12, pace=0.2)
     assert told["kills"] >= 2
     assert told["statuses"] == {"completed": 12}
     assert (told["transfers"], told["transfers twice"]) == (36, 0)

@@ -6,10 +6,11 @@ import json
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from ..core.chunks import chunks_of
 from ..core.errors import ConfigError, nearest
@@ -109,36 +110,33 @@ class JsonLines(Lines):
             raise ConfigError(notice("trace.rotation", "max_bytes is a number from 1 up, keep one from 0 up"))
         self.path, self._most, self._keep = Path(path).expanduser(), max_bytes, keep
         self._lock = threading.Lock()
-        self._file: IO[bytes] | None = None
+        self._file = -1  # its number
+        self._closing: weakref.finalize[[int], JsonLines] | None = None
 
     def write(self, event: Event) -> None:
         line = json.dumps(line_of(event, self._content), ensure_ascii=False, default=plain_text)
         data = line.encode("utf-8", "backslashreplace") + b"\n"
         with self._lock:
-            file = self._opened()
-            if file.tell() and file.tell() + len(data) > self._most:
-                file.close()
+            size = self._opened()
+            if size and size + len(data) > self._most:
                 self._rotate()
-                self._file = None
-                file = self._opened()
-            file.write(data)
-            file.flush()
+                self._opened()
+            os.write(self._file, data)
 
-    def _opened(self) -> IO[bytes]:
-        """The file; anew if another process has renamed it."""
-        if self._file is not None:
+    def _opened(self) -> int:
+        """Open the file, anew if another process has renamed it; how long it is."""
+        if self._file >= 0:
+            held = os.fstat(self._file)
             try:
-                same = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
-            except OSError:
-                same = False
-            if same:
-                self._file.seek(0, os.SEEK_END)
-                return self._file
-            self._file.close()
+                if os.path.samestat(held, self.path.stat()):
+                    return held.st_size
+            except OSError:  # it was deleted
+                pass
+            self.close()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
-        self._file.seek(0, os.SEEK_END)
-        return self._file
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._closing = weakref.finalize(self, os.close, self._file)
+        return os.fstat(self._file).st_size
 
     def _rotate(self) -> None:
         if not self._keep:
@@ -155,6 +153,6 @@ class JsonLines(Lines):
         return self.path.with_name(f"{self.path.name}.{number}")
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._closing is not None:
+            self._closing()
+        self._file, self._closing = -1, None
