@@ -173,3 +173,12 @@ def test_openapi_document_names_the_addresses_that_there_are(http):
 def test_health_is_told_to_anybody(http):
     assert http.get("/healthz").json() == {"status": "ok"}
     assert http.get("/readyz").json() == {"status": "ready"}
+
+
+def test_half_a_surrogate_pair_is_written_and_read_back(http):
+    raw = b'{"input": "half \\ud83d of it", "session_id": "pair"}'
+    answer = http.post("/api/runs", content=raw, headers={"content-type": "application/json"})
+    assert answer.status_code in (201, 400), answer.text
+    if answer.status_code == 201:
+        assert http.get(f"/api/runs/{answer.json()['run_id']}").status_code == 200
+        assert http.get("/api/runs").status_code == 200

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
 
@@ -24,6 +24,7 @@ from .dialects.ag_ui import AgUi
 from .dialects.chat import Chat
 from .dialects.responses import Responses
 from .dialects.vercel import Vercel
+from .encoding import Json
 from .guard import Guard, Limits, Who
 from .openapi import document
 from .problems import told
@@ -193,7 +194,7 @@ def _lifespan(service: Service, recover: bool) -> Callable[[Starlette], Any]:
 
 
 async def _healthy(request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
+    return Json({"status": "ok"})
 
 
 def _ready(service: Service) -> Callable[[Request], Awaitable[Response]]:
@@ -203,11 +204,11 @@ def _ready(service: Service) -> Callable[[Request], Awaitable[Response]]:
             async with asyncio.timeout(_READY_SECONDS):
                 await service.journal.runs(limit=1)
         except (JournalError, TimeoutError):
-            return JSONResponse({"status": "the journal does not answer"}, 503)
-        return JSONResponse({"status": "closing"}, 503) if service.closing else JSONResponse({"status": "ready"})
+            return Json({"status": "the journal does not answer"}, 503)
+        return Json({"status": "closing"}, 503) if service.closing else Json({"status": "ready"})
 
     return ready
 
 
 async def _document(request: Request) -> Response:
-    return JSONResponse(document(request.scope.get("root_path", "")))
+    return Json(document(request.scope.get("root_path", "")))

@@ -15,7 +15,9 @@ from .users import Caller
 
 FormT = TypeVar("FormT")
 Name = Annotated[str, Meta(max_length=500)]
-RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:@-]{1,200}\Z")]  # "/" parts a child from its parent
+RunId = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9._@-]{1,200}\Z")
+]  # "/" parts a child from its parent, ":" a question from its run
 
 
 class Form(Struct, forbid_unknown_fields=True, kw_only=True):

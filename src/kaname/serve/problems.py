@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ..core.errors import (
     AgentConnectionError,
@@ -27,6 +27,7 @@ from ..core.errors import (
     ToolNotFoundError,
 )
 from ..core.notices import Notice, notice, to_json
+from .encoding import Json
 
 _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
     (RunNotFound, 404),
@@ -95,7 +96,7 @@ def answer(problem: AgentError, path: str = "") -> Response:
             "param": None,
             "code": code,
         }
-    return JSONResponse(body, body["status"], headers_of(problem), media_type="application/problem+json")
+    return Json(body, body["status"], headers_of(problem), media_type="application/problem+json")
 
 
 _TYPES = {

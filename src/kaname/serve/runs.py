@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ..api.attach import batches, batches_of
 from ..api.result import Result
@@ -18,6 +18,7 @@ from ..core.notices import notice
 from ..core.openai_shape import to_openai
 from ..core.runs import RunInfo
 from ..kernel.load import read_run
+from .encoding import Json
 from .forms import Answers, Fork, Resume, StartRun, StopRun, caller_of, number, read
 from .problems import Refused
 from .service import Service
@@ -50,6 +51,8 @@ class Runs:
         self, request: Request, run: Run[Any], caller: Caller, mode: str, *, status: int = 200, stops: bool = False
     ) -> Response:
         """A run that was started, in the way that was asked for."""
+        if mode == "stream":
+            self._streams.check(caller)
         reader = run.subscribe(0) if mode == "stream" else None
         await self._service.begin(run)
         place = {"location": f"{request.scope.get('root_path', '')}/api/runs/{quote(run.run_id)}"}
@@ -65,13 +68,13 @@ class Runs:
                 headers={**place, "x-run-id": quote(run.run_id)},
             )
         if mode == "detach":
-            return JSONResponse(await self._resource(run.run_id), 202, place)
+            return Json(await self._resource(run.run_id), 202, place)
         try:
             await run.wait()
         finally:
             if stops and await request.is_disconnected():
                 run.abort(notice("serve.left", "its reader went away"))
-        return JSONResponse(await self._resource(run.run_id), status, place)
+        return Json(await self._resource(run.run_id), status, place)
 
     async def _resource(self, run_id: str) -> dict[str, Any]:
         (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
@@ -89,16 +92,16 @@ class Runs:
             limit=_LOOK if words else limit,
         )
         found = [card for card in cards if words in card.title.casefold() or words in card.run_id]
-        return JSONResponse({"runs": [summary(card) for card in found[:limit]]})
+        return Json({"runs": [summary(card) for card in found[:limit]]})
 
     async def get(self, request: Request) -> Response:
         card = await self._mine(request, "read")
-        return JSONResponse(described(card, await self._service.agent_result(card.run_id)))
+        return Json(described(card, await self._service.agent_result(card.run_id)))
 
     async def messages(self, request: Request) -> Response:
         card = await self._mine(request, "read")
         result = await self._service.agent_result(card.run_id)
-        return JSONResponse({"messages": [to_openai(message) for message in result.history]})
+        return Json({"messages": [to_openai(message) for message in result.history]})
 
     async def story(self, request: Request) -> Response:
         """The chunks of its facts so far, in the form of the stream."""
@@ -112,7 +115,7 @@ class Runs:
                 break
         for seq, chunk in enumerate(told, 1):
             chunk.seq = seq
-        return JSONResponse({"run_id": card.run_id, "last": last, "facts": card.seq, "chunks": [one.copy() for one in told]})
+        return Json({"run_id": card.run_id, "last": last, "facts": card.seq, "chunks": [one.copy() for one in told]})
 
     async def follow(self, request: Request) -> Response:
         """Server-sent events from a fact on, until the run is over, wherever it is executed."""
@@ -124,7 +127,7 @@ class Runs:
     async def stop(self, request: Request) -> Response:
         card, form = await self._mine(request, "talk"), await read(request, StopRun)
         asked = await self._service.agent().stop(card.run_id, form.reason)
-        return JSONResponse({"run_id": card.run_id, "stopping": asked}, 202 if asked else 200)
+        return Json({"run_id": card.run_id, "stopping": asked}, 202 if asked else 200)
 
     async def answer(self, request: Request) -> Response:
         card, form = await self._mine(request, "approve"), await read(request, Answers)
@@ -156,7 +159,7 @@ class Runs:
     async def replay(self, request: Request) -> Response:
         card = await self._mine(request, "talk")
         replay = await self._service.agent_of(card).replay(card.run_id)
-        return JSONResponse({"run_id": card.run_id, "same": replay.same, "told": str(replay)})
+        return Json({"run_id": card.run_id, "same": replay.same, "told": str(replay)})
 
     async def delete(self, request: Request) -> Response:
         card = await self._mine(request, "talk")

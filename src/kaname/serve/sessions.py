@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ..api.agent import Agent
 from ..api.memory.sessions import Session
 from ..api.memory.sessions import Sessions as Journaled
 from ..core.errors import ConfigError
 from ..core.notices import notice
+from .encoding import Json
 from .forms import Rename, caller_of, number, read
 from .problems import Refused
 from .runs import question, summary
@@ -28,19 +29,17 @@ class Sessions:
         whose, asked = self._whose(request), request.query_params
         if words := asked.get("q", ""):
             found = await self._sessions.search(words, agent=asked.get("agent", ""), user=whose)
-            return JSONResponse(
-                {"sessions": [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]}
-            )
+            return Json({"sessions": [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]})
         every = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=number(request, "limit", 100, 1))
-        return JSONResponse({"sessions": [one.as_json() for one in every]})
+        return Json({"sessions": [one.as_json() for one in every]})
 
     async def get(self, request: Request) -> Response:
-        return JSONResponse(await self._sessions.export(await self._mine(request, "read")))
+        return Json(await self._sessions.export(await self._mine(request, "read")))
 
     async def rename(self, request: Request) -> Response:
         session, form = await self._mine(request, "talk"), await read(request, Rename)
         await self._sessions.rename(session, form.title)
-        return JSONResponse({**session.as_json(), "title": form.title})
+        return Json({**session.as_json(), "title": form.title})
 
     async def delete(self, request: Request) -> Response:
         session = await self._mine(request, "talk")
@@ -58,11 +57,11 @@ class Sessions:
         for card in [card for card in cards if not card.parent]:  # a child's questions are asked by its parent
             result = await self._service.agent_result(card.run_id)
             waiting += [{**question(result, key), "run": summary(card)} for key in result.questions]
-        return JSONResponse({"questions": waiting})
+        return Json({"questions": waiting})
 
     async def agents(self, request: Request) -> Response:
         caller_of(request)
-        return JSONResponse({"agents": [described(agent) for agent in self._service.agents.values()]})
+        return Json({"agents": [described(agent) for agent in self._service.agents.values()]})
 
     def _whose(self, request: Request) -> str | None:
         caller = caller_of(request)

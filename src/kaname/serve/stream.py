@@ -6,16 +6,15 @@ One sweeper looks after all streams: it keeps idle ones alive, and cuts those wh
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
 from ..core.chunks import Chunk
 from ..core.notices import notice
+from .encoding import to_json
 from .problems import Refused
 from .users import Caller
 
@@ -28,21 +27,6 @@ HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # a proxy passes them on at once
 ]
-
-
-def _as_text(value: Any) -> str:
-    """A notice is a text of a class of its own; what JSON does not know is told in words."""
-    return str.__str__(value if isinstance(value, str) else str(value))
-
-
-_encode = msgspec.json.Encoder(enc_hook=_as_text).encode
-
-
-def to_json(value: Any) -> bytes:
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:  # half a surrogate pair: as an escape
-        return json.dumps(value, default=str).encode()
 
 
 def event(value: Any, name: str = "") -> bytes:
@@ -106,12 +90,16 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def enter(self, stream: Stream) -> None:
-        who = stream.caller.name
+    def check(self, caller: Caller) -> None:
+        """Whether one more may be opened: asked before anything is begun for it."""
         if self.closing:
             raise Refused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
-        if len(self._open) >= self.most or (not stream.caller.is_admin and self._counts.get(who, 0) >= self.of_each):
+        if len(self._open) >= self.most or (not caller.is_admin and self._counts.get(caller.name, 0) >= self.of_each):
             raise Refused(429, notice("serve.streams", "too many open streams; close some first"), retry_after="5")
+
+    def enter(self, stream: Stream) -> None:
+        who = stream.caller.name
+        self.check(stream.caller)
         self._open.add(stream)
         self._counts[who] = self._counts.get(who, 0) + 1
         if self._sweeper is None or self._sweeper.done():

@@ -24,7 +24,7 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import ParseDict
 from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ... import __version__
@@ -38,6 +38,7 @@ from ...core.errors import AgentError, RunNotFound
 from ...core.messages import Message
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
+from ..encoding import Json
 from ..service import Service
 from ..users import Caller
 from .conversation import Words, is_own, last_words
@@ -89,7 +90,7 @@ def _card_of(service: Service, name: str) -> Any:
             default_output_modes=["text/plain", "application/json"],
             skills=[_skill(agent)],
         )
-        return JSONResponse(agent_card_to_dict(told), headers={"cache-control": "private, max-age=60"})
+        return Json(agent_card_to_dict(told), headers={"cache-control": "private, max-age=60"})
 
     return card
 

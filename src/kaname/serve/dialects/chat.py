@@ -7,12 +7,13 @@ from time import time
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ...core.chunks import Chunk
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.values import plain_text
+from ..encoding import Json
 from ..forms import caller_of, read
 from ..runs import user_input, user_of
 from ..service import Service
@@ -32,11 +33,11 @@ class Chat:
 
     async def models(self, request: Request) -> Response:
         caller_of(request)
-        return JSONResponse({"object": "list", "data": [_model(name) for name in self._service.agents]})
+        return Json({"object": "list", "data": [_model(name) for name in self._service.agents]})
 
     async def model(self, request: Request) -> Response:
         caller_of(request)
-        return JSONResponse(_model(self._service.agent(request.path_params["name"]).name))
+        return Json(_model(self._service.agent(request.path_params["name"]).name))
 
     async def complete(self, request: Request) -> Response:
         caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
@@ -51,7 +52,7 @@ class Chat:
         if asked.get("stream"):
             return conversation.stream(writer)
         await conversation.whole(writer)
-        return JSONResponse(writer.whole(), 502 if writer.problem else 200)
+        return Json(writer.whole(), 502 if writer.problem else 200)
 
 
 def model_of(asked: dict[str, Any]) -> str:

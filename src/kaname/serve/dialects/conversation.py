@@ -43,6 +43,7 @@ class Conversation:
 
     async def begin(self, after: int | None = None) -> None:
         """Start it. `after`: of a run that goes on, only the facts after that number are told."""
+        self._streams.check(self._caller)
         if after is not None:
             self._reader.close()
             self._reader = self.run.subscribe(after, wait_for_me=True)

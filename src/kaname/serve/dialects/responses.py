@@ -11,7 +11,7 @@ import asyncio
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ...api.run import Run
 from ...core.chunks import chunks_of
@@ -20,6 +20,7 @@ from ...core.events import Answered, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.values import plain_text
+from ..encoding import Json
 from ..forms import caller_of, read
 from ..problems import Refused
 from ..runs import user_input, user_of
@@ -47,9 +48,9 @@ class Responses:
             return conversation.stream(writer)
         if asked.get("background"):
             await asyncio.sleep(0)
-            return JSONResponse(writer.response())
+            return Json(writer.response())
         await conversation.whole(writer)
-        return JSONResponse(writer.response())
+        return Json(writer.response())
 
     async def _run(self, request: Request, asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
         """The run that answers: a new one, one that goes on from another, or one that waited for this. Of the last, the number
@@ -100,7 +101,7 @@ class Responses:
         if request.query_params.get("stream") in ("true", "1"):
             raise unsupported("stream")
         card, after = await self._found(request, request.path_params["response_id"])
-        return JSONResponse((await self._recorded(card, after)).response())
+        return Json((await self._recorded(card, after)).response())
 
     async def _recorded(self, card: RunInfo, after: int | None) -> ResponsesWriter:
         """A response made again from the run's facts."""
@@ -138,13 +139,13 @@ class Responses:
         card, after = await self._found(request, request.path_params["response_id"])
         stopping = await self._service.agent().stop(card.run_id)
         recorded = (await self._recorded(card, after)).response()
-        return JSONResponse({**recorded, "status": "cancelled"} if stopping else recorded)
+        return Json({**recorded, "status": "cancelled"} if stopping else recorded)
 
     async def delete(self, request: Request) -> Response:
         caller_of(request, "talk")
         card, _ = await self._found(request, request.path_params["response_id"])
         await self._service.journal.delete(card.run_id)
-        return JSONResponse({"id": request.path_params["response_id"], "object": "response", "deleted": True})
+        return Json({"id": request.path_params["response_id"], "object": "response", "deleted": True})
 
     async def _found(self, request: Request, response_id: str) -> tuple[RunInfo, int | None]:
         run_id, dot, fact = response_id.removeprefix(PREFIX).rpartition(".")
