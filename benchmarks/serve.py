@@ -192,14 +192,14 @@ async def main(peer: str) -> None:
         server = Server(peer, Path(place))
         try:
             await load(server, 5, 5)
+            if not peer:
+                print(await following(server, 1_000, 10, 60), flush=True)
             measured = []
             for streams, pieces, stuck in ((1, 10, 0), (1_000, 20, 0), (1_000, 220, 0), (100, 50, 0), (100, 50, 50)):
                 measured.append(await load(server, streams, pieces, stuck=stuck))
                 print(measured[-1], flush=True)
             short, long = measured[1:3]
             slope = (long["CPU, s"] - short["CPU, s"]) / (long["events"] - short["events"]) * 1e6
-            if not peer:
-                print(await following(server, 1_000, 100, 200))
             print(f"CPU a forwarded chunk: {slope:.1f} µs; a short run with its stream: {short['CPU, s']:.2f} ms")
         finally:
             server.process.kill()

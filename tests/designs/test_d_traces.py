@@ -9,6 +9,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from fastmcp import Context, FastMCP
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -154,6 +155,22 @@ async def test_trace_goes_on_from_the_callers_and_is_passed_on_to_the_provider(r
     assert (root.trace_id.hex(), root.parent_span_id.hex()) == ("ab" * 16, "cd" * 8)
     assert parsed(server.headers[0]["traceparent"]) == ("ab" * 16, root.span_id.hex())
     assert "hi there" in str(receiver.spans), "content was asked for"
+
+
+async def test_trace_is_passed_on_to_mcp_servers(receiver):
+    server = FastMCP("inside")
+
+    @server.tool
+    async def where(ctx: Context) -> str:
+        return ctx.request_context.meta["traceparent"]
+
+    sink = OpenTelemetry(receiver.url)
+    agent = Agent(ScriptedModel([call("where"), "done"]), mcp_servers={"inside": server}, journal="memory", sinks=[sink])
+    result = await agent.run("go")
+    await agent.close()
+    sink.close()
+    root = next(span for span in receiver.spans if span.name == "invoke_agent agent")
+    assert parsed(result.steps[0].observation) == (root.trace_id.hex(), root.span_id.hex())
 
 
 def test_trace_of_a_served_run_begins_with_the_request(receiver, tmp_path):

@@ -15,6 +15,7 @@ from ..core.tracing import parsed
 from .spans import Span, Spans
 
 _SOON = 200  # milliseconds after which spans are sent
+_PATIENCE = 3  # seconds for a receiver that does not answer: a program that ends waits for it
 _EVERY = 10_000  # milliseconds between two reports of the metrics
 
 
@@ -73,7 +74,7 @@ class OpenTelemetry:
             raise ConfigError(told) from None
         self._resource = Resource.create({"service.name": self._service})
         place = f"{self._endpoint}/v1/traces" if self._endpoint else None
-        exporter = OTLPSpanExporter(endpoint=place, headers=self._headers or None)
+        exporter = OTLPSpanExporter(endpoint=place, headers=self._headers or None, timeout=_PATIENCE)
         self._sending = BatchSpanProcessor(exporter, schedule_delay_millis=_SOON)
         if self._metrics:
             place = f"{self._endpoint}/v1/metrics" if self._endpoint else None
@@ -123,7 +124,7 @@ class _Metrics:
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-        exporter = OTLPMetricExporter(endpoint=endpoint, headers=dict(headers) or None)
+        exporter = OTLPMetricExporter(endpoint=endpoint, headers=dict(headers) or None, timeout=_PATIENCE)
         reader = PeriodicExportingMetricReader(exporter, export_interval_millis=_EVERY)
         self.provider = MeterProvider(resource=resource, metric_readers=[reader], shutdown_on_exit=False)
         meter = self.provider.get_meter("kaname")
