@@ -56,7 +56,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
     taken, workers = inherited(), given.workers or settings.get("workers", 1)
     if taken is None:
         taken = bound("127.0.0.1" if host == "localhost" else host, port)
-        _tell(given, screen, taken.getsockname(), users)
+        _tell(screen, taken.getsockname(), users)
         if workers > 1:
             return Workers(sys.argv[1:], taken, workers).run()
     serve(_app(given, settings, users, screen), taken)
@@ -97,11 +97,11 @@ def _users_file(given: argparse.Namespace, settings: Mapping[str, Any]) -> Path:
     return Path(journal_place(given)).with_name("users.json")
 
 
-def _tell(given: argparse.Namespace, screen: Screen, address: Any, users: Users | None) -> None:
+def _tell(screen: Screen, address: Any, users: Users | None) -> None:
     host, port = address[0], address[1]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     screen.say(say(f"kaname serves on {place}", f"kaname は {place} で待ち受けています"))
-    screen.note(f"  {place}/openapi.json   {place}/v1 (OpenAI)   {place}/ag-ui   {place}/vercel   {place}/mcp   {place}/a2a")
+    screen.note("  /openapi.json   /v1 (OpenAI)   /ag-ui   /vercel   /mcp   /a2a")
     if users is None:
         screen.note(say("  only this machine is answered; no token is needed", "  このマシンからだけ使えます (トークン不要)"))
 

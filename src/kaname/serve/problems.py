@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -72,9 +73,10 @@ def headers_of(problem: AgentError) -> dict[str, str]:
 def as_problem(problem: AgentError) -> dict[str, Any]:
     """`notice`: the same as a template's code and values, for an edge that speaks another language."""
     told = str(problem)
+    kind = HTTPStatus(problem.status).phrase if isinstance(problem, Refused) else type(problem).__name__
     body: dict[str, Any] = {
-        "type": f"urn:kaname:error:{type(problem).__name__}",
-        "title": type(problem).__name__,
+        "type": f"urn:kaname:error:{kind.replace(' ', '')}",
+        "title": kind,
         "status": status_of(problem),
         "detail": str.__str__(told),
     }

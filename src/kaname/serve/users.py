@@ -24,8 +24,8 @@ _LEAST = 20  # characters of a token that somebody made up
 
 @record
 class Caller:
-    """Who makes a request. `read`: see one's own runs; `talk`: start and steer them; `approve`: answer what they ask;
-    `admin`: all of this with everybody's. Without a name and with `admin` it is the person at this machine."""
+    """Who makes a request. `read`: see one's own runs; `talk`: start and steer them as well; `approve`: answer what they
+    ask; `admin`: all of this with everybody's. Without a name and with `admin` it is the person at this machine."""
 
     name: str
     roles: frozenset[str]
@@ -35,7 +35,7 @@ class Caller:
         return "admin" in self.roles
 
     def may(self, role: str) -> bool:
-        return self.is_admin or role in self.roles
+        return self.is_admin or role in self.roles or (role == "read" and bool(self.roles))
 
     def sees(self, user: str) -> bool:
         return self.is_admin or user == self.name
