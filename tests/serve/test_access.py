@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -16,7 +17,8 @@ import pytest
 
 from kaname.core.errors import ConfigError
 from kaname.serve.guard import Rates
-from kaname.serve.users import Users
+from kaname.serve.stream import Stream, Streams
+from kaname.serve.users import OWNER, Users
 from tests.serve.serving import ROOT, Served, client, events, serving
 
 ADDRESSES = (
@@ -380,3 +382,33 @@ def test_stream_of_another_user_is_not_followed(guarded, tokens):
             assert answer.status_code == 404
         with ann.stream("GET", f"/api/runs/{run}/events") as answer:
             assert list(events(answer.iter_lines()))[-1]["data"]["data"]["kind"] == "completed"
+
+
+async def test_client_that_does_not_take_what_it_is_sent_is_cut_off():
+    """Its stream waits in `send`; the sweeper ends the connection after a while, and leaves a stream that moves alone."""
+    streams, sent, cut = Streams(), [], asyncio.Event()
+    gone = asyncio.Event()
+
+    async def frames():
+        yield b"data: 1\n\n"
+        yield b"data: 2\n\n"
+
+    async def send(message):
+        sent.append(message)
+        if message.get("body") == b"data: 2\n\n":
+            await asyncio.sleep(3600)  # the buffers are full
+
+    async def receive():
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    stream = Stream(streams, OWNER, frames(), left=cut.set)
+    serving_it = asyncio.create_task(stream({"kaname.abort": gone.set}, receive, send))
+    await asyncio.sleep(0.01)
+    now = asyncio.get_running_loop().time()
+    stream.look_after(now + 5)
+    assert not gone.is_set()
+    stream.look_after(now + 31)
+    await serving_it
+    assert cut.is_set()
+    assert len(streams) == 0

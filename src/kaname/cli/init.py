@@ -39,6 +39,8 @@ agents:
 #   web: {url: "http://127.0.0.1:8000/mcp"}
 
 # journal: runs.db                  # where runs are recorded; the default is in .kaname/, beside this file
+# trace: {console: info, file: logs/trace.jsonl}     # what runs do; otel: http://localhost:4318
+# serve: {port: 8000}              # for `kaname serve`
 """
 
 
