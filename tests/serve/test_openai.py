@@ -93,6 +93,16 @@ def test_chat_says_what_the_agent_waits_for(client, served):
     assert _paid(served) == before
 
 
+def test_chat_that_failed_is_not_tried_again_by_the_library(served, http):
+    before = len(http.get("/api/runs", params={"q": "fail at once"}).json()["runs"])
+    with (
+        openai.OpenAI(base_url=f"{served.url}/v1", api_key="none", max_retries=3) as eager,
+        pytest.raises(openai.InternalServerError),
+    ):
+        eager.chat.completions.create(model="desk", messages=[{"role": "user", "content": "fail at once"}])
+    assert len(http.get("/api/runs", params={"q": "fail at once"}).json()["runs"]) == before + 1
+
+
 def test_chat_that_failed_is_an_error(client):
     asked = {"model": "desk", "messages": [{"role": "user", "content": "fail"}]}
     with pytest.raises(openai.InternalServerError, match="the key is wrong") as failed:

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from ..core.errors import (
     AgentConnectionError,
@@ -88,8 +88,10 @@ def as_problem(problem: AgentError) -> dict[str, Any]:
 
 
 def answer(problem: AgentError, path: str = "") -> Response:
-    """Under `/v1` it also holds the `error` that OpenAI's clients look for."""
+    """Under `/v1` it also holds the `error` that OpenAI's clients look for; Vercel's show the body to the user as it is."""
     body = as_problem(problem)
+    if path.startswith("/vercel"):
+        return PlainTextResponse(body["detail"], body["status"], headers_of(problem))
     if path.startswith("/v1/"):
         code = "model_not_found" if body["status"] == 404 and type(problem) is Refused else body["title"]
         body["error"] = {

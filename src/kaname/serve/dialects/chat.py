@@ -23,6 +23,7 @@ from .conversation import INTERRUPTED, Conversation, Words, last_words
 _REFUSED = ("tools", "functions", "audio", "web_search_options")  # what a client would wait for in vain
 _FINISHED = {"max_steps": "length", "budget": "length", "deadline": "length", "blocked": "content_filter"}
 _DONE = b"data: [DONE]\n\n"
+_NOT_AGAIN = {"x-should-retry": "false"}  # its tools may have done something: no library repeats it by itself
 
 
 class Chat:
@@ -52,7 +53,7 @@ class Chat:
         if asked.get("stream"):
             return conversation.stream(writer)
         await conversation.whole(writer)
-        return Json(writer.whole(), 502 if writer.problem else 200)
+        return Json(writer.whole(), 502, _NOT_AGAIN) if writer.problem else Json(writer.whole())
 
 
 def model_of(asked: dict[str, Any]) -> str:
