@@ -81,6 +81,12 @@ def desk(request: ModelRequest) -> object:
         return ModelReply(Message("assistant", (Thinking("hm, well"), Text("thought about it"))), "end_turn")
     if "fail" in words:
         raise ModelDenied("the key is wrong")
+    if "bug" in words:
+        raise RuntimeError("boom sk-SECRET-456 in /etc/secret")
+    if "surrogate" in words:
+        return ["half \ud800 of it", call("add", a=float("nan"), b=1)] if turn == 0 else "half \ud800 of it"
+    if "odd tool" in words:
+        return call('x\n\ndata: {"evil":1}\n\n') if turn == 0 else "done"
     if "history" in words:
         return " | ".join(f"{message.role}: {message.text}" for message in request.messages)
     if "long" in words:

@@ -412,3 +412,50 @@ async def test_client_that_does_not_take_what_it_is_sent_is_cut_off():
     await serving_it
     assert cut.is_set()
     assert len(streams) == 0
+
+
+def test_inside_of_a_failure_is_told_to_the_owner_only(guarded, tokens):
+    with client(guarded, tokens["ann"]) as ann, client(guarded, tokens["boss"]) as boss:
+        run = ann.post("/api/runs", json={"input": "bug"}).json()
+        assert (run["status"], "SECRET" in str(run)) == ("failed", False)
+        name = run["run_id"]
+        told = [
+            ann.get(f"/api/runs/{name}/story").text,
+            ann.get(f"/api/runs/{name}/events").text,
+            ann.get(f"/v1/responses/resp_{name}").text,
+            ann.post("/v1/chat/completions", json={"model": "desk", "messages": [{"role": "user", "content": "bug"}]}).text,
+            ann.post("/v1/responses", json={"model": "desk", "input": "bug"}).text,
+            ann.post("/ag-ui/desk", json={"messages": [{"id": "1", "role": "user", "content": "bug"}]}).text,
+            ann.post("/vercel/desk", json={"messages": [{"role": "user", "parts": [{"type": "text", "text": "bug"}]}]}).text,
+        ]
+        assert all("by a fault of its own" in one and "SECRET" not in one for one in told)
+        assert "SECRET" in boss.get(f"/api/runs/{name}").text
+        assert "SECRET" in guarded.log.read_text()
+
+
+def test_approval_is_not_used_again_by_a_fork_of_one_who_may_not_approve(tmp_path):
+    users = Users(tmp_path / "users.json")
+    eve, boss = users.add("eve", ["read", "talk"]), users.add("boss", ["admin"])
+    with (
+        serving(tmp_path, "--users", str(tmp_path / "users.json")) as served,
+        client(served, eve) as http,
+        client(served, boss) as chief,
+    ):
+        run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+        key, call = run["questions"][0]["key"], run["questions"][0]["call"]["id"]
+        assert http.post(f"/api/runs/{run['run_id']}/fork", json={"results": {call: "paid"}}).status_code == 403
+        chief.post(f"/api/runs/{run['run_id']}/answers", json={"answers": {key: "yes"}, "mode": "wait"})
+        for at in range(1, 12):
+            http.post(f"/api/runs/{run['run_id']}/fork", json={"at": at})
+        assert (tmp_path / "paid.txt").read_text().split() == ["5"], "once, as it was approved"
+
+
+def test_users_that_cannot_be_read_let_nobody_in_and_tell_nobody_why(tmp_path):
+    users = Users(tmp_path / "users.json")
+    token = users.add("ann", ["talk"])
+    with serving(tmp_path, "--users", str(tmp_path / "users.json")) as served, client(served, token) as http:
+        assert http.get("/api/runs").status_code == 200
+        (tmp_path / "users.json").write_text("{ broken")
+        answer = http.get("/api/runs")
+        assert (answer.status_code, "users.json" in answer.text) == (503, False)
+        assert "users.json" in served.log.read_text()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
+
+import httpx
+import pytest
 
 from tests.serve.serving import client, events, serving
 
@@ -182,3 +186,87 @@ def test_half_a_surrogate_pair_is_written_and_read_back(http):
     if answer.status_code == 201:
         assert http.get(f"/api/runs/{answer.json()['run_id']}").status_code == 200
         assert http.get("/api/runs").status_code == 200
+
+
+def test_odd_characters_and_numbers_are_told_everywhere(http):
+    run = http.post("/api/runs", json={"input": "surrogate"})
+    assert run.status_code == 201, run.text
+    name = run.json()["run_id"]
+    for path in (
+        f"/api/runs/{name}",
+        f"/api/runs/{name}/story",
+        f"/api/runs/{name}/messages",
+        f"/v1/responses/resp_{name}",
+        "/api/questions",
+    ):
+        assert http.get(path).status_code == 200, path
+    for path, body in (
+        ("/v1/chat/completions", {"model": "desk", "messages": [{"role": "user", "content": "surrogate"}]}),
+        ("/v1/responses", {"model": "desk", "input": "surrogate"}),
+    ):
+        assert http.post(path, json=body).status_code == 200, path
+        assert "half" in http.post(path, json={**body, "stream": True}).text
+
+
+def test_name_of_a_tool_cannot_write_an_event(http):
+    body = {"model": "desk", "messages": [{"role": "user", "content": "odd tool"}], "stream": True}
+    assert 'data: {"evil"' not in http.post("/v1/chat/completions", json=body).text
+
+
+def test_fork_at_an_open_question_waits_for_its_answer(http):
+    run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+    fork = http.post(f"/api/runs/{run['run_id']}/fork", json={"mode": "wait"}).json()
+    assert (fork["status"], len(fork["questions"])) == ("waiting", 1)
+    done = http.post(
+        f"/api/runs/{fork['run_id']}/answers", json={"answers": {fork["questions"][0]["key"]: "no"}, "mode": "wait"}
+    )
+    assert done.json()["status"] == "completed"
+
+
+def test_waiting_run_is_stopped(http):
+    run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+    assert http.post(f"/api/runs/{run['run_id']}/stop", json={"reason": "not wanted"}).json()["stopping"] is True
+    told = http.get(f"/api/runs/{run['run_id']}").json()
+    assert (told["status"], told["stop"]["detail"], told["questions"]) == ("cancelled", "not wanted", [])
+
+
+def test_leaving_a_run_that_is_waited_for_stops_it_if_asked_to(tmp_path):
+    with serving(tmp_path, KANAME_TEST_PACE="0.05") as served, client(served) as http:
+        with contextlib.suppress(httpx.ReadTimeout):
+            http.post("/api/runs", json={"input": "long", "on_disconnect": "stop"}, timeout=0.5)
+        until = time.time() + 10
+        while http.get("/api/runs").json()["runs"][0]["status"] == "running" and time.time() < until:
+            time.sleep(0.05)
+        assert http.get("/api/runs").json()["runs"][0]["status"] == "cancelled"
+
+
+ILL_TYPED = (
+    ("/v1/chat/completions", {"model": "desk", "messages": [{"role": "user", "content": "x"}], "stream_options": 1}),
+    ("/v1/chat/completions", {"model": "desk", "messages": [{"role": "user", "content": "x"}], "response_format": "x"}),
+    ("/v1/chat/completions", {"model": "desk", "messages": [{"role": "user", "content": 1}]}),
+    (
+        "/v1/chat/completions",
+        {"model": "desk", "messages": [{"role": "assistant", "tool_calls": [1]}, {"role": "user", "content": "x"}]},
+    ),
+    ("/v1/responses", {"model": "desk", "input": "x", "text": "x"}),
+    ("/v1/responses", {"model": "desk", "input": [{"role": "user", "content": [1]}]}),
+    ("/api/runs", {"input": [{"role": "user", "content": 1}]}),
+    ("/api/runs", {"input": [{"role": "assistant", "tool_calls": [{}]}, {"role": "user", "content": "x"}]}),
+    ("/ag-ui/desk", {"messages": 1}),
+    ("/ag-ui/desk", {"resume": "x"}),
+    ("/ag-ui/desk", {"messages": [{"role": "user", "content": [{"type": "image", "source": "x"}]}]}),
+    ("/vercel/desk", {"messages": [{"role": "assistant", "parts": [{"state": "approval-responded", "approval": "x"}]}]}),
+    ("/vercel/desk", {"messages": 1}),
+)
+
+
+@pytest.mark.parametrize(("path", "body"), ILL_TYPED)
+def test_request_of_the_wrong_kind_is_told_so(http, path, body):
+    before = len(http.get("/api/runs", params={"limit": 10_000}).json()["runs"])
+    answer = http.post(path, json=body)
+    assert answer.status_code in (400, 404), answer.text
+    assert len(http.get("/api/runs", params={"limit": 10_000}).json()["runs"]) == before
+
+
+def test_ids_with_a_thousand_digits_are_unknown(http):
+    assert http.get("/v1/responses/resp_x." + "9" * 5_000).status_code == 404

@@ -298,6 +298,8 @@ class Beginnings:
                 raise InvalidState(f"at fact {at} no call {call_id!r} waits for a result{nearest(call_id, waiting)}")
             facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
         facts += [await self._written_down(message) for message in messages]
+        if not messages:  # what is still to be answered is this run's question too
+            facts += [asked for asked in state.questions.values() if asked.call_id not in results]
         yield await self._open(run_id, state, facts, channel)
 
     async def _open(

@@ -335,7 +335,8 @@ def _current_task() -> asyncio.Task[Any] | None:
 def _told(task: asyncio.Task[Any]) -> None:
     """A detached run may have nobody who hears how it failed. The log does; of one that began, the journal too."""
     if not task.cancelled() and (problem := task.exception()) is not None:
-        getLogger("kaname").warning("a detached run failed: %s: %s", type(problem).__name__, problem)
+        told = " | ".join(str(problem).splitlines())  # a line of the log is one line
+        getLogger("kaname").warning("a detached run failed: %s: %s", type(problem).__name__, told)
 
 
 def _heard(task: asyncio.Task[Any]) -> None:

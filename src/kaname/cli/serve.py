@@ -54,16 +54,17 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
         )
     _log(given.log_level)
     taken, workers = inherited(), given.workers or settings.get("workers", 1)
+    made = _app(given, settings, users, host, screen)  # what is wrong with it is told before anything is promised
     if taken is None:
         taken = bound("127.0.0.1" if host == "localhost" else host, port)
         _tell(screen, taken.getsockname(), users)
         if workers > 1:
             return Workers(sys.argv[1:], taken, workers).run()
-    serve(_app(given, settings, users, screen), taken)
+    serve(made, taken)
     return DONE
 
 
-def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users | None, screen: Screen) -> Application:
+def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users | None, host: str, screen: Screen) -> Application:
     from ..api.config.traces import trace_from
     from ..serve.application import app
 
@@ -73,7 +74,7 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users | 
     elif agents is None:
         agents = agent_from(given, screen)
     hosts = [*settings.get("hosts", []), *given.allow_host]
-    if given.host and given.host not in _LOCAL and not hosts:
+    if host not in _LOCAL and not hosts:
         hosts = ["*"]  # a token is needed, so that a foreign name does no harm
     return app(
         agents,
@@ -101,7 +102,8 @@ def _tell(screen: Screen, address: Any, users: Users | None) -> None:
     host, port = address[0], address[1]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     screen.say(say(f"kaname serves on {place}", f"kaname は {place} で待ち受けています"))
-    screen.note("  /openapi.json   /v1 (OpenAI)   /ag-ui   /vercel   /mcp   /a2a")
+    more = [f"   /{name}" for name, package in (("mcp", "fastmcp"), ("a2a", "a2a")) if find_spec(package) is not None]
+    screen.note("  /openapi.json   /v1 (OpenAI)   /ag-ui   /vercel" + "".join(more))
     if users is None:
         screen.note(say("  only this machine is answered; no token is needed", "  このマシンからだけ使えます (トークン不要)"))
 
@@ -137,7 +139,13 @@ def _users(given: argparse.Namespace, screen: Screen) -> int:
         users.remove(names[0])
         screen.note(say(f"{names[0]} is removed", f"{names[0]} を削除しました"))
         return DONE
+    again = names[0] in users.all()
     token = users.add(names[0], given.role)
+    if again:
+        told = say(f"{names[0]} was known: the old token is void, the roles are new", f"{names[0]} の以前のトークンは無効です")
+        screen.note(told, "yellow")
+    listed = ", ".join(users.all()[names[0]])
+    screen.note(say(f"{names[0]} ({listed}) is in {users.path}", f"{names[0]} ({listed}) を {users.path} に書きました"))
     screen.note(say("the token, shown only this once:", "トークン (表示は今回だけです):"))
     screen.say(token)
     return DONE

@@ -7,9 +7,10 @@ from logging import getLogger
 
 from ..core.codec import decode_state, encode_state
 from ..core.errors import ConfigError, JournalError, RunNotFound
-from ..core.events import Custom, Event, Opened
+from ..core.events import Custom, Event, Opened, Stopped
 from ..core.notices import notice
 from ..core.state import FOLD, State, evolve
+from ..core.steps import Stop
 from .offload import off_loop
 from .ports import Journal, Lineage
 
@@ -57,6 +58,18 @@ async def add_fact(journal: Journal, run_id: str, fact: Custom, *, later: bool =
     try:
         when = max(state.time, time.time()) if later else state.time
         await journal.append([Event(run_id, lease.seq + 1, when, state.agent, fact)], lease.epoch)
+    finally:
+        await journal.release(run_id, lease.epoch)
+
+
+async def end_run(journal: Journal, run_id: str, stop: Stop) -> None:
+    """End a run that nobody executes, and that has not ended: it waits, or was interrupted."""
+    lease = await journal.claim(run_id)
+    try:
+        state = await load(journal, run_id)
+        if state.stop is None:
+            ended = Event(run_id, lease.seq + 1, max(state.time, time.time()), state.agent, Stopped(stop))
+            await journal.append([ended], lease.epoch)
     finally:
         await journal.release(run_id, lease.epoch)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -89,6 +91,16 @@ async def read(request: Request, form: type[FormT]) -> FormT:
         raise ConfigError(notice("serve.form", "the request does not fit: {problem}", problem=str(problem))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ConfigError(notice("serve.no_json", "the request is no JSON: {problem}", problem=str(problem))) from None
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """What a client sends in another protocol's form is read without a form of ours: what is of the wrong kind is told so."""
+    try:
+        yield
+    except (TypeError, KeyError, AttributeError, ValueError, IndexError) as problem:
+        told = f"{type(problem).__name__}: {problem}"
+        raise ConfigError(notice("serve.form", "the request does not fit: {problem}", problem=told)) from problem
 
 
 def number(request: Request, name: str, usual: int, least: int = 0, most: int = 10_000) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core import tracing
-from ..core.errors import AgentError
+from ..core.errors import AgentError, ConfigError
 from ..core.notices import notice
 from ..core.record import record
 from .problems import Refused, answer
@@ -82,7 +82,7 @@ class Guard:
             line.user = caller.name
             tracing.current.set(headers.get("traceparent", "") if tracing.parsed(headers.get("traceparent", "")) else "")
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                return await _preflight(sending)
+                return await _preflight(sending, headers.get("access-control-request-headers", ""))
             await self._inner(scope, self._bounded(receive), sending)
         except AgentError as problem:
             if line.status:
@@ -126,7 +126,7 @@ class Guard:
             found = self._who(scope)
         elif self._users is not None:
             kind, _, token = headers.get("authorization", "").partition(" ")
-            found = self._users.caller(token.strip()) if kind.lower() == "bearer" and token.strip() else None
+            found = self._known(token.strip()) if kind.lower() == "bearer" and token.strip() else None
         elif _is_local(_address(scope)):
             return OWNER
         else:
@@ -139,16 +139,24 @@ class Guard:
             raise Refused(401, told, www_authenticate="Bearer")
         return found
 
+    def _known(self, token: str) -> Caller | None:
+        assert self._users is not None
+        try:
+            return self._users.caller(token)
+        except ConfigError as problem:  # where the file is, and what is wrong with it, is the owner's business
+            getLogger("kaname.serve").error("%s", problem)
+            raise Refused(503, notice("serve.users", "nobody can be let in now; the server's log says why")) from None
+
     def _bounded(self, receive: Receive) -> Receive:
         """A body that is too large, or comes too slowly, is not read to its end."""
-        read, done = 0, False
+        read, done, until = 0, False, asyncio.get_running_loop().time() + _BODY_SECONDS
 
         async def bounded() -> Message:
             nonlocal read, done
             if done:
                 return await receive()
             try:
-                async with asyncio.timeout(_BODY_SECONDS):
+                async with asyncio.timeout_at(until):  # for all of it, however it is cut
                     message = await receive()
             except TimeoutError:
                 told = notice("serve.slow_body", "the request did not come within {seconds} s", seconds=_BODY_SECONDS)
@@ -166,6 +174,7 @@ class Guard:
         shared = [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin")] if origin in self._origins else []
         if "*" in self._origins and origin:
             shared = [(b"access-control-allow-origin", b"*")]
+        shared += [(b"access-control-expose-headers", b"location, x-run-id, mcp-session-id, retry-after")] if shared else []
 
         async def telling(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -221,8 +230,9 @@ class Line:
             access.info(json.dumps(told, ensure_ascii=False))
 
 
-async def _preflight(send: Send) -> None:
-    allowed = b"authorization, content-type, last-event-id, a2a-version, mcp-protocol-version, mcp-session-id, traceparent"
+async def _preflight(send: Send, wanted: str) -> None:
+    """The page's origin is allowed: it may send what headers it likes."""
+    allowed = wanted.encode("latin-1", "replace")
     headers = [(b"access-control-allow-methods", _METHODS), (b"access-control-allow-headers", allowed)]
     await send({"type": "http.response.start", "status": 204, "headers": headers})
     await send({"type": "http.response.body", "body": b""})

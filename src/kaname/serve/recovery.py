@@ -75,6 +75,11 @@ class Recovery:
                 await self._service.begin(run)
                 log.info("run %s goes on (life %d)", card.run_id, lives + 1)
                 await _moving(run)
+                if (
+                    not self._service.here(card.run_id)
+                    and (await read_run(self._service.journal, card.run_id))[-1].seq == card.seq
+                ):
+                    self.set_aside.add(card.run_id)  # there was nothing to take up
         except (RunBusy, RunNotFound):  # another server was quicker
             pass
         except AgentError as problem:

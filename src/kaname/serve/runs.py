@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import quote
@@ -17,9 +18,10 @@ from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.openai_shape import to_openai
 from ..core.runs import RunInfo
-from ..kernel.load import read_run
+from ..kernel.load import load
+from .discretion import told_chunks, told_stop
 from .encoding import Json
-from .forms import Answers, Fork, Resume, StartRun, StopRun, caller_of, number, read
+from .forms import Answers, Fork, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
 from .service import Service
 from .stream import Frames, Stream, Streams, event
@@ -37,13 +39,14 @@ class Runs:
     async def start(self, request: Request) -> Response:
         caller, form = caller_of(request, "talk"), await read(request, StartRun)
         agent = self._service.agent(form.agent)
-        run = agent.run(
-            user_input(form.input),
-            session_id=form.session_id,
-            user_id=user_of(caller, form.user_id),
-            run_id=form.run_id,
-            when_busy=form.when_busy,
-        )
+        with fitting():
+            run = agent.run(
+                user_input(form.input),
+                session_id=form.session_id,
+                user_id=user_of(caller, form.user_id),
+                run_id=form.run_id,
+                when_busy=form.when_busy,
+            )
         stops = form.on_disconnect == "stop"
         return await self._going(request, run, caller, wanted(request, form.mode), status=201, stops=stops)
 
@@ -62,23 +65,24 @@ class Runs:
             return Stream(
                 self._streams,
                 caller,
-                _framed(batches_of(reader), frames),
+                _framed(batches_of(reader), frames, caller),
                 closing=lambda: _closing(frames),
                 left=left,
                 headers={**place, "x-run-id": quote(run.run_id)},
             )
         if mode == "detach":
-            return Json(await self._resource(run.run_id), 202, place)
+            return Json(await self._resource(run.run_id, caller), 202, place)
+        leaving = asyncio.create_task(_left(request, run)) if stops else None
         try:
             await run.wait()
         finally:
-            if stops and await request.is_disconnected():
-                run.abort(notice("serve.left", "its reader went away"))
-        return Json(await self._resource(run.run_id), status, place)
+            if leaving is not None:
+                leaving.cancel()
+        return Json(await self._resource(run.run_id, caller), status, place)
 
-    async def _resource(self, run_id: str) -> dict[str, Any]:
+    async def _resource(self, run_id: str, caller: Caller) -> dict[str, Any]:
         (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
-        return described(card, await self._service.agent_result(run_id))
+        return described(card, await self._service.agent_result(run_id), caller)
 
     async def all(self, request: Request) -> Response:
         caller, asked = caller_of(request), request.query_params
@@ -96,7 +100,7 @@ class Runs:
 
     async def get(self, request: Request) -> Response:
         card = await self._mine(request, "read")
-        return Json(described(card, await self._service.agent_result(card.run_id)))
+        return Json(described(card, await self._service.agent_result(card.run_id), caller_of(request)))
 
     async def messages(self, request: Request) -> Response:
         card = await self._mine(request, "read")
@@ -109,7 +113,7 @@ class Runs:
         after, limit = number(request, "after", 0, 0, 10**8), number(request, "limit", 1_000, 1)
         told, last = [], after
         async for fact in self._service.journal.read(card.run_id, after):
-            told += chunks_of(fact)
+            told += told_chunks(chunks_of(fact), caller_of(request))
             last = fact.seq
             if last - after >= limit:
                 break
@@ -122,11 +126,13 @@ class Runs:
         card = await self._mine(request, "read")
         frames = Frames(request.headers.get("last-event-id") or request.query_params.get("after", ""))
         stretches = batches(self._service.journal, card.run_id, frames.after)
-        return Stream(self._streams, caller_of(request), _framed(stretches, frames), closing=lambda: _closing(frames))
+        return Stream(
+            self._streams, caller_of(request), _framed(stretches, frames, caller_of(request)), closing=lambda: _closing(frames)
+        )
 
     async def stop(self, request: Request) -> Response:
         card, form = await self._mine(request, "talk"), await read(request, StopRun)
-        asked = await self._service.agent().stop(card.run_id, form.reason)
+        asked = await self._service.stop(card, form.reason)
         return Json({"run_id": card.run_id, "stopping": asked}, 202 if asked else 200)
 
     async def answer(self, request: Request) -> Response:
@@ -151,10 +157,19 @@ class Runs:
         if form.model is not None or form.instructions is not None:
             caller_of(request, "admin")
         given = None if form.input is None else user_input(form.input)
-        run = self._service.agent_of(card).fork(
-            card.run_id, form.at, user_input=given, results=form.results, model=form.model, instructions=form.instructions
-        )
+        if given is None:
+            await self._check_fork(request, card, form)
+        with fitting():
+            run = self._service.agent_of(card).fork(
+                card.run_id, form.at, user_input=given, results=form.results, model=form.model, instructions=form.instructions
+            )
         return await self._going(request, run, caller, wanted(request, form.mode), status=201)
+
+    async def _check_fork(self, request: Request, card: RunInfo, form: Fork) -> None:
+        """A fork runs the calls that were open there, with the answers that were given then: that is an approval of its own."""
+        state = await load(self._service.journal, card.run_id, form.at)
+        if form.results or (state.pending and state.answers):
+            caller_of(request, "approve")
 
     async def replay(self, request: Request) -> Response:
         card = await self._mine(request, "talk")
@@ -173,9 +188,16 @@ class Runs:
         return await self._service.card(request.path_params["run_id"], caller)
 
 
-async def _framed(stretches: AsyncGenerator[Any, None], frames: Frames) -> AsyncGenerator[bytes, None]:
+async def _framed(stretches: AsyncGenerator[Any, None], frames: Frames, caller: Caller) -> AsyncGenerator[bytes, None]:
     async for chunks in stretches:
-        yield frames.take(chunks)
+        yield frames.take(told_chunks(chunks, caller))
+
+
+async def _left(request: Request, run: Run[Any]) -> None:
+    """Stop the run when its client goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    run.abort(notice("serve.left", "its reader went away"))
 
 
 def _closing(frames: Frames) -> bytes:
@@ -227,16 +249,16 @@ def summary(card: RunInfo) -> dict[str, Any]:
     }
 
 
-def described(card: RunInfo, result: Result[Any]) -> dict[str, Any]:
+def described(card: RunInfo, result: Result[Any], caller: Caller) -> dict[str, Any]:
     """A run as one thing: its card, how it ended or what it waits for, and what came of it."""
-    stop = result.stop
+    stop = told_stop(result.stop, caller)
     return {
         **summary(card),
         "output": result.recorded,
         "text": result.text,
         "stop": {"kind": stop.kind, "detail": stop.detail, "error": stop.error},
         "attempt": result.attempt,
-        "questions": [question(result, key) for key in result.questions],
+        "questions": [question(result, key) for key in result.questions if stop.kind == "waiting"],
     }
 
 
@@ -245,7 +267,3 @@ def question(result: Result[Any], key: str) -> dict[str, Any]:
     call = result.state.open.get(asked.call_id)
     told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
     return {"key": key, "prompt": asked.prompt, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}
-
-
-async def first_fact(service: Service, run_id: str) -> Any:
-    return (await read_run(service.journal, run_id, 1))[0].body

@@ -100,9 +100,10 @@ def bound(host: str, port: int) -> socket.socket:
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         one.bind((host, port))
-    except OSError as problem:
+    except (OSError, OverflowError) as problem:
         one.close()
-        told = notice("serve.bind", "cannot listen on {host}:{port}: {why}", host=host, port=port, why=problem.strerror)
+        why = getattr(problem, "strerror", "") or str(problem)
+        told = notice("serve.bind", "cannot listen on {host}:{port}: {why}", host=host, port=port, why=why)
         raise ConfigError(told) from None
     one.listen(1024)  # who comes while it starts is answered when it has
     one.set_inheritable(True)

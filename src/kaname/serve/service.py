@@ -12,7 +12,9 @@ from ..api.result import Result
 from ..api.run import Run, find_live
 from ..core.errors import ConfigError, RunNotFound, nearest
 from ..core.notices import notice
-from ..core.runs import RunInfo
+from ..core.runs import UNDER_WAY, RunInfo
+from ..core.steps import Stop
+from ..kernel.load import end_run
 from .problems import Refused
 from .users import Caller
 
@@ -94,6 +96,16 @@ class Service:
         cards = await self.journal.runs(run_id=run_id, limit=1)
         agent = self.agents.get(cards[0].agent) if cards else None
         return await (agent or self.agent()).result(run_id)
+
+    async def stop(self, card: RunInfo, reason: str = "") -> bool:
+        """Stop a run wherever it is executed; one that waits, or that nobody executes, is ended here. Whether there was any."""
+        if await self.agent().stop(card.run_id, reason):
+            return True
+        if card.status not in UNDER_WAY:
+            return False
+        told = reason or notice("run.stopped_by_caller", "the run was stopped by the caller")
+        await end_run(self.journal, card.run_id, Stop("cancelled", told))
+        return True
 
     @property
     def going(self) -> int:

@@ -29,7 +29,11 @@ class Sessions:
         whose, asked = self._whose(request), request.query_params
         if words := asked.get("q", ""):
             found = await self._sessions.search(words, agent=asked.get("agent", ""), user=whose)
-            return Json({"sessions": [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]})
+            titled = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=10_000)
+            known = [one for one, _ in found]
+            titled = [one for one in titled if words.casefold() in one.title.casefold() and one not in known]
+            said = [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]
+            return Json({"sessions": [*[{**one.as_json(), "found": []} for one in titled], *said]})
         every = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=number(request, "limit", 100, 1))
         return Json({"sessions": [one.as_json() for one in every]})
 

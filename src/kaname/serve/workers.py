@@ -27,6 +27,11 @@ def inherited() -> socket | None:
     return socket(fileno=int(number))
 
 
+def is_one_of_several() -> bool:
+    """Whether the next request of a client may come to another process."""
+    return bool(os.environ.get(SOCKET))
+
+
 def _end_with_parent(parent: int) -> None:
     """A worker whose supervisor was killed is not left over."""
     while os.getppid() == parent:

@@ -38,6 +38,7 @@ from ...core.errors import AgentError, RunNotFound
 from ...core.messages import Message
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
+from ..discretion import told_stop
 from ..encoding import Json
 from ..service import Service
 from ..users import Caller
@@ -77,7 +78,7 @@ class Builder(DefaultServerCallContextBuilder):
 def _card_of(service: Service, name: str) -> Any:
     async def card(request: Request) -> Response:
         agent = service.agent(name)
-        place = f"{request.url.scheme}://{request.headers['host']}{request.scope.get('root_path', '')}"
+        place = f"{request.url.scheme}://{request.headers.get('host', 'localhost')}{request.scope.get('root_path', '')}"
         url = f"{place}/a2a/{quote(agent.name)}"
         kinds = ("JSONRPC", "HTTP+JSON")
         told = pb.AgentCard(
@@ -112,12 +113,12 @@ class Tasks(RequestHandler):
         run, _ = await self._begun(params, context)
         if not params.configuration.return_immediately:
             await run.wait()
-        return await self._task(run.run_id)
+        return await self._task(run.run_id, _caller(context, "talk"))
 
     async def on_message_send_stream(self, params: Any, context: ServerCallContext) -> AsyncGenerator[Any, None]:
         run, after = await self._begun(params, context)
         stretches = batches_of(run.subscribe(after, wait_for_me=True))
-        async for one in self._told(run.run_id, stretches):
+        async for one in self._told(run.run_id, stretches, _caller(context, "talk")):
             yield one
 
     async def on_subscribe_to_task(self, params: Any, context: ServerCallContext) -> AsyncGenerator[Any, None]:
@@ -125,7 +126,7 @@ class Tasks(RequestHandler):
         if card.status not in UNDER_WAY:
             raise UnsupportedOperationError(message=f"task {card.run_id} is over: {card.status}")
         stretches = batches(self._service.journal, card.run_id, card.seq)
-        async for one in self._told(card.run_id, stretches):
+        async for one in self._told(card.run_id, stretches, _caller(context, "read")):
             yield one
 
     async def _begun(self, params: Any, context: ServerCallContext) -> tuple[Run[Any], int]:
@@ -148,9 +149,11 @@ class Tasks(RequestHandler):
         except AgentError as problem:
             raise InvalidParamsError(message=str(problem)) from None
 
-    async def _told(self, run_id: str, stretches: AsyncGenerator[list[Chunk], None]) -> AsyncGenerator[Any, None]:
+    async def _told(
+        self, run_id: str, stretches: AsyncGenerator[list[Chunk], None], caller: Caller
+    ) -> AsyncGenerator[Any, None]:
         """The task, then its words as one artifact, then how it ended or what it asks."""
-        yield await self._task(run_id, brief=True)
+        yield await self._task(run_id, caller, brief=True)
         (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
         words, begun = Words(), False
         async for chunks in stretches:
@@ -159,14 +162,14 @@ class Tasks(RequestHandler):
                     artifact = pb.Artifact(artifact_id=f"{run_id}-text", name="text", parts=[pb.Part(text=text)])
                     yield pb.TaskArtifactUpdateEvent(task_id=run_id, context_id=card.session, artifact=artifact, append=begun)
                     begun = True
-        task = await self._task(run_id)
+        task = await self._task(run_id, caller)
         yield pb.TaskStatusUpdateEvent(task_id=run_id, context_id=card.session, status=task.status)
 
     # Look
 
     async def on_get_task(self, params: Any, context: ServerCallContext) -> Any:
         card = await self._card(params.id, context)
-        task = await self._task(card.run_id)
+        task = await self._task(card.run_id, _caller(context, "read"))
         if params.HasField("history_length"):
             kept = list(task.history)[-params.history_length :] if params.history_length else []
             del task.history[:]
@@ -178,26 +181,21 @@ class Tasks(RequestHandler):
         user = None if caller.is_admin else caller.name
         cards = await self._service.journal.runs(agent=self._agent.name, session=params.context_id, user=user, limit=1_000)
         cards = [card for card in cards if not card.parent and (not params.status or _state(card.status) == params.status)]
-        first = int(params.page_token) if params.page_token.isdecimal() else 0
+        first = int(params.page_token[:9]) if params.page_token.isdecimal() else 0
         size = params.page_size or _PAGE
         shown = cards[first : first + size]
         following = str(first + size) if first + size < len(cards) else ""
-        tasks = [await self._task(card.run_id, brief=not params.history_length) for card in shown]
+        tasks = [await self._task(card.run_id, caller, brief=not params.history_length) for card in shown]
         return pb.ListTasksResponse(tasks=tasks, next_page_token=following, page_size=size, total_size=len(cards))
 
     async def on_cancel_task(self, params: Any, context: ServerCallContext) -> Any:
         card = await self._card(params.id, context, "talk")
         if card.status not in UNDER_WAY:
             raise TaskNotCancelableError(message=f"task {card.run_id} is over: {card.status}")
-        if not await self._agent.stop(card.run_id):  # it waits, and nobody is at it: take it up to end it
-            run = self._agent.resume(card.run_id, dict.fromkeys((await self._agent.result(card.run_id)).questions, "no"))
-            await self._service.begin(run)
-            run.abort("cancelled by the client")
-            await run.wait()
-        else:
-            async for _ in batches(self._service.journal, card.run_id, card.seq):
-                pass
-        return await self._task(card.run_id)
+        await self._service.stop(card)
+        async for _ in batches(self._service.journal, card.run_id, card.seq):
+            pass
+        return await self._task(card.run_id, _caller(context, "talk"))
 
     async def _card(self, run_id: str, context: ServerCallContext, role: str = "read") -> RunInfo:
         try:
@@ -208,13 +206,13 @@ class Tasks(RequestHandler):
             raise TaskNotFoundError(message=f"there is no task {run_id!r}")
         return card
 
-    async def _task(self, run_id: str, *, brief: bool = False) -> Any:
+    async def _task(self, run_id: str, caller: Caller, *, brief: bool = False) -> Any:
         (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
         result = await self._agent.result(run_id)
         when = Timestamp()
         when.FromNanoseconds(int(card.updated * 1e9))
         status = pb.TaskStatus(state=_state(result.stop.kind), timestamp=when)
-        told = result.stop.detail if result.stop.kind not in ("completed", "degraded") else ""
+        told = told_stop(result.stop, caller).detail if result.stop.kind not in ("completed", "degraded") else ""
         if told:
             status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
         task = pb.Task(id=run_id, context_id=card.session, status=status)

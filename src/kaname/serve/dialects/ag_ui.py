@@ -7,12 +7,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...api.agent import Agent
+from ...api.run import Run
 from ...core.chunks import Chunk
 from ...core.errors import ConfigError
 from ...core.messages import Usage
 from ...core.notices import notice
 from ...core.values import plain_text
-from ..forms import caller_of, read
+from ..forms import caller_of, fitting, read
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
@@ -33,17 +35,21 @@ class AgUi:
         agent = self._service.agent(request.path_params.get("agent", ""))
         if asked.get("tools"):
             raise unsupported("tools")
-        after: int | None = None
-        if resumed := asked.get("resume"):
-            run_id, answers = await self._answers(request, resumed)
-            card = await self._service.card(run_id, caller)
-            run, after = self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
-        else:
-            messages = [one for one in map(_message, asked.get("messages") or []) if one is not None]
-            run = agent.run(user_input(_paired(messages)), user_id=user_of(caller, None))
+        with fitting():
+            run, after = await self._run(request, agent, asked)
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after)
         return conversation.stream(AgUiWriter(run.run_id, str(asked.get("threadId", "")), str(asked.get("runId", ""))))
+
+    async def _run(self, request: Request, agent: Agent[Any], asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
+        """A new run, or the one that an answer was sent for; of that one, the number of its last fact."""
+        caller = caller_of(request)
+        if resumed := asked.get("resume"):
+            run_id, answers = await self._answers(request, resumed)
+            card = await self._service.card(run_id, caller)
+            return self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
+        messages = [one for one in map(_message, asked.get("messages") or []) if one is not None]
+        return agent.run(user_input(_paired(messages)), user_id=user_of(caller, None)), None
 
     async def _answers(self, request: Request, resumed: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         answers: dict[str, Any] = {}
@@ -86,6 +92,8 @@ def _message(given: Any) -> dict[str, Any] | None:
 def _part(part: Any) -> Any:
     if isinstance(part, dict) and part.get("type") in ("binary", "image"):
         held = part.get("source") or part
+        if held.get("type") == "url":
+            held = {"url": held.get("value")}
         data = held.get("data") or held.get("value") or ""
         return {"type": "image_url", "image_url": {"url": held.get("url") or f"data:{held.get('mimeType')};base64,{data}"}}
     return part

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from time import time
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.values import plain_text
 from ..encoding import Json
-from ..forms import caller_of, read
+from ..forms import caller_of, fitting, read
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
@@ -43,17 +44,18 @@ class Chat:
     async def complete(self, request: Request) -> Response:
         caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
         agent = self._service.agent(model_of(asked))
-        messages = _messages(asked)
-        user = asked.get("user") if caller.is_admin else None
-        run = agent.run(user_input(messages), user_id=user_of(caller, user))
+        with fitting():
+            user = asked.get("user") if caller.is_admin else None
+            run = agent.run(user_input(_messages(asked)), user_id=user_of(caller, user))
+            with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin()
-        with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
         writer = ChatWriter(run.run_id, agent.name, with_usage)
         if asked.get("stream"):
             return conversation.stream(writer)
         await conversation.whole(writer)
-        return Json(writer.whole(), 502, _NOT_AGAIN) if writer.problem else Json(writer.whole())
+        told = {"x-run-id": quote(run.run_id)}
+        return Json(writer.whole(), 502, {**_NOT_AGAIN, **told}) if writer.problem else Json(writer.whole(), 200, told)
 
 
 def model_of(asked: dict[str, Any]) -> str:
@@ -122,7 +124,7 @@ class ChatWriter:
                 self._last = chunk.data["content"]
                 return self._text(self._words.rest(self._last), first=first)
             case "tool_call":
-                return b": tool %b\n\n" % chunk.data["name"].encode("ascii", "replace")
+                return b": a tool is called\n\n"  # a comment keeps the connection alive; a name could hold anything
             case "usage":
                 for name in self._usage:
                     self._usage[name] += chunk.data[name]
@@ -168,7 +170,7 @@ class ChatWriter:
     def whole(self) -> dict[str, Any]:
         """The answer without a stream: the last message is the answer."""
         if self.problem is not None:
-            return {"error": self.problem}
+            return {"error": self.problem, "kaname": self._told()}
         message = {"role": "assistant", "content": self._last, "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish}
         return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage, "kaname": self._told()}

@@ -15,6 +15,7 @@ from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.channel import Reader
+from ..discretion import told_chunks
 from ..forms import caller_of
 from ..service import Service
 from ..stream import Stream, Streams
@@ -62,7 +63,8 @@ class Conversation:
     async def _written(self, writer: Writer) -> AsyncGenerator[bytes, None]:
         yield writer.begin()
         async for chunks in batches_of(self._reader):
-            yield b"".join([writer.take(chunk) for chunk in chunks if is_own(chunk, self.run.run_id)])
+            told = told_chunks(chunks, self._caller)
+            yield b"".join([writer.take(chunk) for chunk in told if is_own(chunk, self.run.run_id)])
         for chunk in await self._still_asked():
             yield writer.take(chunk)
         yield writer.end()

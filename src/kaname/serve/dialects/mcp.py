@@ -20,9 +20,11 @@ from ...core.errors import AgentError
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
+from ..discretion import told_stop
 from ..problems import Refused
 from ..service import Service
 from ..users import OWNER, Caller
+from ..workers import is_one_of_several
 from .conversation import answer_for
 
 _ENDED = ("completed", "degraded")
@@ -41,7 +43,9 @@ class Lazy:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._making:
             if self._app is None:
-                self._task = asyncio.create_task(self._live(server(self._service).http_app(path="/", stateless_http=False)))
+                self._task = asyncio.create_task(
+                    self._live(server(self._service).http_app(path="/", stateless_http=is_one_of_several()))
+                )
                 await self._ready.wait()
         assert self._app is not None
         if not scope["path"].endswith("/"):  # `/mcp` is `/mcp/`: a redirect would lose the body
@@ -139,7 +143,7 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
         run = await service.begin(service.agent_of(card).resume(run.run_id, answers, by=who.name))
         result = await service.finished(run)
     if result.stop.kind not in _ENDED:
-        raise Refused(500, f"{result.stop.kind}: {result.stop.detail} (run {result.run_id})")
+        raise Refused(500, f"{result.stop.kind}: {told_stop(result.stop, who).detail} (run {result.run_id})")
     return plain_text(result.recorded)
 
 

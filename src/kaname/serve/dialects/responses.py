@@ -20,12 +20,14 @@ from ...core.events import Answered, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.values import plain_text
+from ..discretion import told_chunks
 from ..encoding import Json
-from ..forms import caller_of, read
+from ..forms import caller_of, fitting, read
 from ..problems import Refused
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams
+from ..users import Caller
 from .chat import model_of, unsupported
 from .conversation import Conversation, answer_for, asked_by, called_and_asked, is_own, is_question
 from .responses_writer import APPROVAL, PREFIX, ResponsesWriter
@@ -39,8 +41,9 @@ class Responses:
 
     async def create(self, request: Request) -> Response:
         caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
-        _check(asked)
-        run, after = await self._run(request, asked)
+        with fitting():
+            _check(asked)
+            run, after = await self._run(request, asked)
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after)
         writer = ResponsesWriter(run.run_id, after, asked, conversation.before)
@@ -101,16 +104,17 @@ class Responses:
         if request.query_params.get("stream") in ("true", "1"):
             raise unsupported("stream")
         card, after = await self._found(request, request.path_params["response_id"])
-        return Json((await self._recorded(card, after)).response())
+        return Json((await self._recorded(caller_of(request), card, after)).response())
 
-    async def _recorded(self, card: RunInfo, after: int | None) -> ResponsesWriter:
+    async def _recorded(self, caller: Caller, card: RunInfo, after: int | None) -> ResponsesWriter:
         """A response made again from the run's facts."""
         before = [] if after is None else await called_and_asked(self._service, card.run_id, after)
         facts, followed = await self._facts(card.run_id, after)
         asked = {"model": card.agent, "conversation": card.session or None}
         writer = ResponsesWriter(card.run_id, after, asked, before, created=facts[0].time if facts else None)
         writer.begin()
-        told = [chunk for fact in facts for chunk in chunks_of(fact) if is_own(chunk, card.run_id)]
+        every = [chunk for fact in facts for chunk in chunks_of(fact) if is_own(chunk, card.run_id)]
+        told = told_chunks(every, caller)
         for chunk in told:
             writer.take(chunk)
         if followed or card.status == "waiting":
@@ -137,8 +141,8 @@ class Responses:
     async def cancel(self, request: Request) -> Response:
         caller_of(request, "talk")
         card, after = await self._found(request, request.path_params["response_id"])
-        stopping = await self._service.agent().stop(card.run_id)
-        recorded = (await self._recorded(card, after)).response()
+        stopping = await self._service.stop(card)
+        recorded = (await self._recorded(caller_of(request), card, after)).response()
         return Json({**recorded, "status": "cancelled"} if stopping else recorded)
 
     async def delete(self, request: Request) -> Response:
@@ -149,7 +153,7 @@ class Responses:
 
     async def _found(self, request: Request, response_id: str) -> tuple[RunInfo, int | None]:
         run_id, dot, fact = response_id.removeprefix(PREFIX).rpartition(".")
-        if not dot or not fact.isdecimal():
+        if not dot or not fact.isdecimal() or len(fact) > 9:
             run_id, fact = response_id.removeprefix(PREFIX), ""
         if not response_id.startswith(PREFIX):
             raise RunNotFound(response_id)

@@ -8,11 +8,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...api.agent import Agent
+from ...api.run import Run
 from ...core.chunks import Chunk
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.values import plain_text
-from ..forms import caller_of, read
+from ..forms import caller_of, fitting, read
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
@@ -31,20 +33,27 @@ class Vercel:
     async def run(self, request: Request) -> Response:
         caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
         agent = self._service.agent(request.path_params.get("agent", ""))
-        messages, after, message_id, denied = asked.get("messages"), None, "", set[str]()
-        if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
-            raise ConfigError(notice("serve.messages", "messages is a list that ends with the user's message"))
-        if answered := _answered(messages[-1]):
-            run_id, answers = await self._answers(request, answered)
-            card = await self._service.card(run_id, caller)
-            run, after = self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
-            message_id, denied = str(messages[-1].get("id", "")), _denied(messages[-1])
-        else:
-            said = [one for message in messages for one in _plain(message)]
-            run = agent.run(user_input(said), user_id=user_of(caller, None))
+        with fitting():
+            run, after, message_id, denied = await self._run(request, agent, asked)
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after)
         return conversation.stream(VercelWriter(run.run_id, message_id, denied), _HEADERS)
+
+    async def _run(
+        self, request: Request, agent: Agent[Any], asked: dict[str, Any]
+    ) -> tuple[Run[Any], int | None, str, set[str]]:
+        """A new run, or the one that was decided on: with its last fact, the message that goes on, and what was denied."""
+        caller, messages = caller_of(request), asked.get("messages")
+        if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+            raise ConfigError(notice("serve.messages", "messages is a list that ends with the user's message"))
+        last = messages[-1]
+        if answered := _answered(last):
+            run_id, answers = await self._answers(request, answered)
+            card = await self._service.card(run_id, caller)
+            run = self._service.agent_of(card).resume(run_id, answers, by=caller.name)
+            return run, card.seq, str(last.get("id", "")), _denied(last)
+        said = [one for message in messages for one in _plain(message)]
+        return agent.run(user_input(said), user_id=user_of(caller, None)), None, "", set()
 
     async def _answers(self, request: Request, answered: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         run_id, answers = "", {}
