@@ -65,9 +65,10 @@ _SLOW += (
     "kernel/test_random",
     "policies/test_patterns.py",
 )
+_SLOW += tuple(f"serve/test_{name}" for name in ("a", "mcp", "node", "op", "runs"))
 
 # What takes minutes begins first, so that no process is left with it at the end. The local model before all.
-_LONGEST = ("designs/test_d_models.py", "e2e/test_crash.py", "tools/test_database", "tools/test_mcp")
+_LONGEST = ("designs/test_d_models.py", "e2e/test_crash.py", "tools/test_database", "tools/test_mcp", "serve/test_access.py")
 
 
 def pytest_xdist_make_scheduler(config, log):
