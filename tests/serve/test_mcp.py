@@ -59,3 +59,17 @@ async def test_state_of_a_question_is_of_no_use_to_another_user(tmp_path):
                 await mcp.session.call_tool("cashier", {"task": "x"}, request_state=run["run_id"], input_responses={})
         with client(served, ann) as http:
             assert http.get(f"/api/runs/{run['run_id']}").json()["status"] == "waiting"
+
+
+async def test_who_may_not_approve_cannot_do_so_by_elicitation(tmp_path):
+    users = Users(tmp_path / "users.json")
+    tom = users.add("tom", ["talk"])
+
+    async def elicit(message, response_type, params, context):
+        return {"value": "yes"}
+
+    with serving(tmp_path, "--users", str(tmp_path / "users.json")) as served:
+        async with _client(served, tom, mode="legacy", elicitation_handler=elicit) as mcp:
+            with pytest.raises(ToolError, match="this needs the role 'approve'"):
+                await mcp.call_tool("cashier", {"task": "go"})
+    assert not (tmp_path / "paid.txt").exists()

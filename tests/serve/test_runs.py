@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from typing import Any
 
@@ -270,3 +271,41 @@ def test_request_of_the_wrong_kind_is_told_so(http, path, body):
 
 def test_ids_with_a_thousand_digits_are_unknown(http):
     assert http.get("/v1/responses/resp_x." + "9" * 5_000).status_code == 404
+
+
+def test_answer_that_comes_after_a_stop_does_not_undo_it(http, served):
+    before = (served.folder / "paid.txt").read_text() if (served.folder / "paid.txt").exists() else ""
+    run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+    name, key = run["run_id"], run["questions"][0]["key"]
+    http.post(f"/api/runs/{name}/stop")
+    late = [
+        http.post(f"/api/runs/{name}/answers", json={"answers": {key: "yes"}}),
+        http.post(f"/api/runs/{name}/resume", json={"answers": {key: "yes"}}),
+        http.post("/ag-ui/cashier", json={"resume": [{"interruptId": f"{name}:{key}", "status": "resolved"}]}),
+        http.post(
+            "/v1/responses",
+            json={
+                "model": "cashier",
+                "input": [{"type": "mcp_approval_response", "approval_request_id": f"mcpr_{name}:{key}", "approve": True}],
+            },
+        ),
+    ]
+    assert [answer.status_code for answer in late] == [409, 409, 400, 400]
+    assert http.get(f"/api/runs/{name}").json()["status"] == "cancelled"
+    assert ((served.folder / "paid.txt").read_text() if (served.folder / "paid.txt").exists() else "") == before
+
+
+def test_fork_at_no_fact_is_told_so(http):
+    run = http.post("/api/runs", json={"input": "x"}).json()["run_id"]
+    for at in (0, -1, 99):
+        answer = http.post(f"/api/runs/{run}/fork", json={"at": at})
+        assert answer.status_code in (400, 409), answer.text
+
+
+def test_story_is_json_whatever_is_in_it(http):
+    run = http.post("/api/runs", json={"input": "surrogate"}).json()["run_id"]
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    json.loads(http.get(f"/api/runs/{run}/story").text, parse_constant=refuse)

@@ -53,7 +53,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
             )
         )
     _log(given.log_level)
-    taken, workers = inherited(), given.workers or settings.get("workers", 1)
+    taken, workers = inherited(), given.workers or max(1, settings.get("workers", 1))
     made = _app(given, settings, users, host, screen)  # what is wrong with it is told before anything is promised
     if taken is None:
         taken = bound("127.0.0.1" if host == "localhost" else host, port)

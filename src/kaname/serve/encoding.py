@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -21,7 +22,16 @@ def to_json(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:  # half a surrogate pair: as an escape
-        return json.dumps(value, default=str).encode()
+        return json.dumps(_finite(value), default=_as_text).encode()
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 class Json(JSONResponse):

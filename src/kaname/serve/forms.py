@@ -58,7 +58,7 @@ class Answers(Form):
 class Fork(Form):
     """`at`: the fact to go on from. `results`: of calls that wait there. `model`, `instructions`: for an administrator."""
 
-    at: int | None = None
+    at: Annotated[int, Meta(ge=1)] | None = None
     input: str | list[Any] | dict[str, Any] | None = None
     results: dict[str, Any] = {}
     model: str | None = None

@@ -174,7 +174,11 @@ class Guard:
         shared = [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin")] if origin in self._origins else []
         if "*" in self._origins and origin:
             shared = [(b"access-control-allow-origin", b"*")]
-        shared += [(b"access-control-expose-headers", b"location, x-run-id, mcp-session-id, retry-after")] if shared else []
+        shared += (
+            [(b"access-control-expose-headers", b"location, x-run-id, mcp-session-id, retry-after, x-should-retry")]
+            if shared
+            else []
+        )
 
         async def telling(message: Message) -> None:
             if message["type"] == "http.response.start":

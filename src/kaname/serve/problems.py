@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from logging import getLogger
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -47,6 +48,9 @@ _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
     (ModelError, 502),
     (AgentConnectionError, 502),
 )
+
+
+log = getLogger("kaname.serve")
 
 
 class Refused(AgentError):
@@ -114,6 +118,12 @@ _TYPES = {
 
 async def told(request: Request, problem: Exception) -> Response:
     """Starlette's handler for every error that was meant for the caller."""
+    caller = request.scope.get("kaname.caller")
+    if isinstance(problem, JournalError) and status_of(problem) >= 500 and not (caller and caller.is_admin):
+        log.error("%s", " | ".join(str(problem).splitlines()))  # where the file is, is the owner's business
+        problem = Refused(
+            status_of(problem), notice("serve.journal", "the journal cannot do it now; the server's log says why")
+        )
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
     return answer(problem if isinstance(problem, AgentError) else UnknownAddress(request, problem), path)
 

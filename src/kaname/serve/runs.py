@@ -17,13 +17,13 @@ from ..core.chunks import chunks_of
 from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.openai_shape import to_openai
-from ..core.runs import RunInfo
+from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
 from .discretion import told_chunks, told_stop
 from .encoding import Json
 from .forms import Answers, Fork, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
-from .service import Service
+from .service import Service, not_waiting
 from .stream import Frames, Stream, Streams, event
 from .users import Caller
 
@@ -149,6 +149,8 @@ class Runs:
 
     async def _resumed(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
         caller = caller_of(request)
+        if answers and card.status not in (*UNDER_WAY, "completed", "degraded"):
+            raise not_waiting(card)
         run = self._service.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
         return await self._going(request, run, caller, wanted(request, mode))
 
@@ -156,20 +158,19 @@ class Runs:
         card, form, caller = await self._mine(request, "talk"), await read(request, Fork), caller_of(request)
         if form.model is not None or form.instructions is not None:
             caller_of(request, "admin")
-        given = None if form.input is None else user_input(form.input)
-        if given is None:
-            await self._check_fork(request, card, form)
+        given, at = None if form.input is None else user_input(form.input), form.at or card.seq
+        if form.results or (given is None and await self._inherits_answers(card, at)):
+            caller_of(request, "approve")
         with fitting():
             run = self._service.agent_of(card).fork(
-                card.run_id, form.at, user_input=given, results=form.results, model=form.model, instructions=form.instructions
+                card.run_id, at, user_input=given, results=form.results, model=form.model, instructions=form.instructions
             )
         return await self._going(request, run, caller, wanted(request, form.mode), status=201)
 
-    async def _check_fork(self, request: Request, card: RunInfo, form: Fork) -> None:
-        """A fork runs the calls that were open there, with the answers that were given then: that is an approval of its own."""
-        state = await load(self._service.journal, card.run_id, form.at)
-        if form.results or (state.pending and state.answers):
-            caller_of(request, "approve")
+    async def _inherits_answers(self, card: RunInfo, at: int) -> bool:
+        """Whether a fork runs calls that were open there with answers that were given then: that is an approval of its own."""
+        state = await load(self._service.journal, card.run_id, min(at, card.seq))
+        return bool(state.pending and state.answers)
 
     async def replay(self, request: Request) -> Response:
         card = await self._mine(request, "talk")

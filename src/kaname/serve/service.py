@@ -121,3 +121,10 @@ class Service:
                 log.warning("%d runs did not end in time; they are resumed after the restart", len(late))
         for agent in self.agents.values():
             await agent.close()
+
+
+def not_waiting(card: RunInfo) -> Refused:
+    """An answer that comes too late does not undo a stop."""
+    return Refused(
+        409, notice("serve.not_waiting", "run {run_id} asks nothing: {status}", run_id=card.run_id, status=card.status)
+    )

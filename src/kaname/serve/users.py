@@ -111,11 +111,11 @@ class Users:
             return {}
         try:
             entries = json.loads(self.path.read_text(encoding="utf-8"))
-            fits = all(isinstance(one["hash"], str) and {*one["roles"]} <= {*ROLES} for one in entries.values())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            fits = all(one["hash"].isascii() and {*one["roles"]} <= {*ROLES} for one in entries.values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             raise _unreadable(self.path, str(problem)) from problem
         if not fits:
-            raise _unreadable(self.path, "a role that there is not")
+            raise _unreadable(self.path, "a role that there is not, or no hash")
         return entries  # type: ignore[no-any-return]
 
     def _write(self, entries: Mapping[str, Any]) -> None:

@@ -45,6 +45,6 @@ def trace_from(words: str) -> Sink:
         return _sink("console", json.dumps(value or "info"), ".")
     if name == "otel":
         return _sink("otel", json.dumps(value), ".")
-    if not any(mark in words for mark in "./\\"):  # a word that is no path
+    if "=" in words or "://" in words or not any(mark in words for mark in "./\\"):  # a word that is no path
         raise ConfigError(notice("trace.place", "a trace goes to console, otel=URL, or a file"))
     return _sink("file", json.dumps(words), str(Path.cwd()))

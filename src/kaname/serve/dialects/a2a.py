@@ -15,6 +15,7 @@ from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
 from a2a.server.routes.common import DefaultServerCallContextBuilder
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import (
+    InternalError,
     InvalidParamsError,
     PushNotificationNotSupportedError,
     TaskNotCancelableError,
@@ -38,9 +39,10 @@ from ...core.errors import AgentError, RunNotFound
 from ...core.messages import Message
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
-from ..discretion import told_stop
+from ...kernel.boundary import Failure, attempt
+from ..discretion import HIDDEN, told_stop
 from ..encoding import Json
-from ..service import Service
+from ..service import Service, log
 from ..users import Caller
 from .conversation import Words, is_own, last_words
 
@@ -136,7 +138,7 @@ class Tasks(RequestHandler):
         if message.task_id:
             card = await self._card(message.task_id, context)
             result = await self._agent.result(card.run_id)
-            if not result.questions:
+            if not result.questions or result.stop.kind != "waiting":
                 raise UnsupportedOperationError(message=f"task {card.run_id} takes no message: {card.status}")
             _caller(context, "approve")
             key, after = next(iter(result.questions)), card.seq
@@ -145,9 +147,13 @@ class Tasks(RequestHandler):
             run_id = new_run_id()
             run = self._agent.run(text, session_id=message.context_id or f"a2a-{run_id}", user_id=caller.name, run_id=run_id)
         try:
-            return await self._service.begin(run), after
+            begun = await attempt(self._service.begin, run, passing=(AgentError,))
         except AgentError as problem:
             raise InvalidParamsError(message=str(problem)) from None
+        if isinstance(begun, Failure):  # the SDK would tell all of it
+            log.warning("a run of %s did not begin: %s", self._agent.name, begun)
+            raise InternalError(message=HIDDEN)
+        return run, after
 
     async def _told(
         self, run_id: str, stretches: AsyncGenerator[list[Chunk], None], caller: Caller
@@ -159,7 +165,7 @@ class Tasks(RequestHandler):
         async for chunks in stretches:
             for chunk in [one for one in chunks if is_own(one, run_id)]:
                 if text := _said(chunk, words):
-                    artifact = pb.Artifact(artifact_id=f"{run_id}-text", name="text", parts=[pb.Part(text=text)])
+                    artifact = pb.Artifact(artifact_id=f"{run_id}-text", name="text", parts=[pb.Part(text=_whole(text))])
                     yield pb.TaskArtifactUpdateEvent(task_id=run_id, context_id=card.session, artifact=artifact, append=begun)
                     begun = True
         task = await self._task(run_id, caller)
@@ -265,9 +271,14 @@ def _text(part: Any) -> str:
     raise InvalidParamsError(message="only text and data parts are understood")
 
 
+def _whole(text: str) -> str:
+    """Half a surrogate pair is no text for protobuf."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _message(run_id: str, message_id: str, session: str, role: str, text: str) -> Any:
     kind = pb.Role.Value("ROLE_USER" if role == "user" else "ROLE_AGENT")
-    return pb.Message(message_id=message_id, task_id=run_id, context_id=session, role=kind, parts=[pb.Part(text=text)])
+    return pb.Message(message_id=message_id, task_id=run_id, context_id=session, role=kind, parts=[pb.Part(text=_whole(text))])
 
 
 def _history(run_id: str, session: str, result: Result[Any]) -> list[Any]:
@@ -277,7 +288,7 @@ def _history(run_id: str, session: str, result: Result[Any]) -> list[Any]:
 
 def _artifact(run_id: str, result: Result[Any]) -> Any:
     output = result.recorded
-    part = pb.Part(text=plain_text(output))
+    part = pb.Part(text=_whole(plain_text(output)))
     if isinstance(output, dict | list):
         part = pb.Part()
         ParseDict(output, part.data)

@@ -49,7 +49,7 @@ class Chat:
             run = agent.run(user_input(_messages(asked)), user_id=user_of(caller, user))
             with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
         conversation = Conversation(self._service, self._streams, caller, run)
-        await conversation.begin()
+        await conversation.begin(streamed=bool(asked.get("stream")))
         writer = ChatWriter(run.run_id, agent.name, with_usage)
         if asked.get("stream"):
             return conversation.stream(writer)

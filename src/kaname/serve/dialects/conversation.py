@@ -42,9 +42,10 @@ class Conversation:
         self._reader: Reader = run.subscribe(0, wait_for_me=True)
         self.before: list[Chunk] = []  # of a run that goes on: what it has called and asked so far, and the answers
 
-    async def begin(self, after: int | None = None) -> None:
+    async def begin(self, after: int | None = None, *, streamed: bool = True) -> None:
         """Start it. `after`: of a run that goes on, only the facts after that number are told."""
-        self._streams.check(self._caller)
+        if streamed:
+            self._streams.check(self._caller)
         if after is not None:
             self._reader.close()
             self._reader = self.run.subscribe(after, wait_for_me=True)
@@ -136,4 +137,4 @@ async def asked_by(service: Service, request: Request, question_id: str) -> tupl
     run_id, _, key = question_id.partition(SEPARATOR)
     card = await service.card(run_id, caller_of(request, "approve"))
     result = await service.agent_result(card.run_id)
-    return run_id, key, result.questions.get(key)
+    return run_id, key, result.questions.get(key) if result.stop.kind == "waiting" else None

@@ -20,9 +20,10 @@ from ...core.errors import AgentError
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
+from ...kernel.boundary import Failure, attempt
 from ..discretion import told_stop
 from ..problems import Refused
-from ..service import Service
+from ..service import Service, not_waiting
 from ..users import OWNER, Caller
 from ..workers import is_one_of_several
 from .conversation import answer_for
@@ -74,7 +75,7 @@ def server(service: Service, caller: Caller | None = None) -> Any:
     from fastmcp import FastMCP
     from fastmcp.tools import Tool
 
-    made = FastMCP("kaname", mask_error_details=False)
+    made = FastMCP("kaname", mask_error_details=True)  # what is for the client is said by a ToolError
     for agent in service.agents.values():
         told = f"Ask the agent {agent.name!r}. It works with: {', '.join(sorted(agent.tools)) or 'no tools'}."
         made.add_tool(
@@ -118,6 +119,8 @@ async def _resumed(service: Service, ctx: Any, who: Caller) -> Run[Any]:
         raise Refused(403, notice("serve.role", "this needs the role {role!r}", role="approve"))
     card = await service.card(str(ctx.request_state), who)
     result = await service.agent_result(card.run_id)
+    if result.stop.kind != "waiting":
+        raise not_waiting(card)
     responses = ctx.input_responses or {}
     answers = {key: _answer(asked, responses[key]) for key, asked in result.questions.items() if key in responses}
     return service.agent_of(card).resume(card.run_id, answers, by=who.name)
@@ -138,13 +141,15 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     while result.questions:
         if _asks_by_result(ctx):
             return _input_required(result)
+        if not who.may("approve"):
+            raise Refused(403, notice("serve.role", "this needs the role {role!r}", role="approve"))
         answers = await _elicited(ctx, result)
         card = await service.card(run.run_id, who)
         run = await service.begin(service.agent_of(card).resume(run.run_id, answers, by=who.name))
         result = await service.finished(run)
     if result.stop.kind not in _ENDED:
         raise Refused(500, f"{result.stop.kind}: {told_stop(result.stop, who).detail} (run {result.run_id})")
-    return plain_text(result.recorded)
+    return plain_text(result.recorded).encode("utf-8", "replace").decode()
 
 
 def _asks_by_result(ctx: Any) -> bool:
@@ -171,7 +176,10 @@ async def _elicited(ctx: Any, result: Result[Any]) -> dict[str, Any]:
     """Asked while the call waits, in the older way."""
     answers = {}
     for key, asked in result.questions.items():
-        given = await ctx.elicit(asked.prompt, list(asked.options) if asked.options else str)
+        given = await attempt(ctx.elicit, asked.prompt, list(asked.options) if asked.options else str, passing=())
+        if isinstance(given, Failure):  # the client cannot be asked: it is too old, or there are several workers
+            raise Refused(409, notice("serve.asks", "run {run_id} asks: {prompt} Answer at /api/runs/{run_id}/answers",
+                                      run_id=result.run_id, prompt=asked.prompt))  # fmt: skip
         answers[key] = given.data if given.action == "accept" else answer_for(asked, False)
     return answers
 

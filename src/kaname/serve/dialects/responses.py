@@ -45,7 +45,7 @@ class Responses:
             _check(asked)
             run, after = await self._run(request, asked)
         conversation = Conversation(self._service, self._streams, caller, run)
-        await conversation.begin(after)
+        await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ResponsesWriter(run.run_id, after, asked, conversation.before)
         if asked.get("stream"):
             return conversation.stream(writer)
