@@ -121,6 +121,9 @@ class Service:
                 log.warning("%d runs did not end in time; they are resumed after the restart", len(late))
         for agent in self.agents.values():
             await agent.close()
+        sinks = {id(sink): sink for agent in self.agents.values() for sink in agent.sinks}
+        for flush in [sink.flush for sink in sinks.values() if hasattr(sink, "flush")]:
+            await asyncio.to_thread(flush)
 
 
 def not_waiting(card: RunInfo) -> Refused:

@@ -57,6 +57,12 @@ class OpenTelemetry:
             if self._measuring is not None:
                 self._measure(span)
 
+    def flush(self) -> None:
+        """Send what there is: a server that a signal ends has no other chance."""
+        for one in (self._sending, self._measuring and self._measuring.provider):
+            if one is not None:
+                one.force_flush(_PATIENCE * 1_000)
+
     def close(self) -> None:
         """Send what is left."""
         for one in (self._sending, self._measuring and self._measuring.provider):
