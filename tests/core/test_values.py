@@ -321,6 +321,7 @@ def test_a_chunk_is_json_and_an_event_of_a_stream():
     plain = {"time": "1970-01-01T00:00:00.000Z", "agent": "guide", "type": "tool_call", "data": chunk.data, "seq": 2}
     assert json.loads(json.dumps(chunk)) == dict(chunk) == {**chunk} == plain == chunk
     assert (chunk["name"], chunk.get("nothing"), "name" in chunk, "nothing" in chunk) == ("add", None, True, False)
-    assert chunk.to_sse() == f"id: 7\nevent: tool_call\ndata: {json.dumps(plain)}\n\n"
+    assert chunk.to_sse() == f"event: tool_call\ndata: {json.dumps(plain)}\n\n", "its fact is not over with it"
+    assert Chunk(0.0, "guide", "usage", {"fact": 7}, 3).to_sse().startswith("id: 7\nevent: usage\n")
     with pytest.raises(TypeError, match="cannot be changed"):
         chunk["seq"] = 3

@@ -14,7 +14,7 @@ import pytest
 from kaname.core.events import Event, ModelReplied, Opened, Received, Resumed, ToolStarted
 from kaname.core.messages import ModelReply, ToolCall, assistant, user
 from kaname.core.steps import CallModel
-from kaname.serve.recovery import LIVES, fruitless
+from kaname.serve.recovery import LIVES, fruitless, is_too_early
 from tests.serve.killing import killing
 from tests.serve.serving import ROOT, client, events, serving
 
@@ -110,6 +110,13 @@ def test_run_that_kills_every_server_is_set_aside():
     assert fruitless(_facts(*died)) == LIVES
     moved = [*died, ModelReplied(ModelReply(assistant("better")), CallModel()), Resumed(9)]
     assert fruitless(_facts(*moved)) == 1
+
+
+def test_pause_before_another_life_is_not_made_longer_by_a_clock_that_was_set_back():
+    assert is_too_early(3, 1.0)
+    assert not is_too_early(3, 5.0)
+    assert not is_too_early(1, 0.0)
+    assert not is_too_early(9, -3600.0)
 
 
 def test_script_that_died_is_not_taken_up_by_a_server(tmp_path):

@@ -48,6 +48,7 @@ from .messages import ToolCall, ToolResult, Usage
 from .values import plain_text
 
 RESERVED = frozenset({"delta", "thinking", "progress", "message", "tool_call", "tool_response", "usage", "error", "status"})
+PARTS = ("message", "tool_call")  # chunks of a fact that its `usage` ends
 _KEYS = ("time", "agent", "type", "data", "seq")
 _SYNONYMS = {"tool_name": "name", "result": "content"}  # how the tiny agent's design names them
 _PREVIEW = 200
@@ -133,8 +134,9 @@ class Chunk(dict[str, Any]):
         return json.dumps(self.copy(), ensure_ascii=False, default=str)
 
     def to_sse(self) -> str:
-        """As an event of a text/event-stream; its id is the fact's number, for `Last-Event-ID`."""
-        fact = self.data.get("fact")
+        """As an event of a text/event-stream; its id is the fact's number, for `Last-Event-ID`. Of a fact told by several
+        chunks, the last one has it: who comes back before that gets all of them again."""
+        fact = None if self.type in PARTS else self.data.get("fact")
         return f"{f'id: {fact}{chr(10)}' if fact is not None else ''}event: {self.type}\ndata: {self.to_json()}\n\n"
 
 

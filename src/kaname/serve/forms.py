@@ -77,9 +77,13 @@ class Rename(Form):
 def caller_of(request: Request, role: str = "read") -> Caller:
     """Who asks, if they may."""
     caller: Caller = request.scope["kaname.caller"]
+    require(caller, role)
+    return caller
+
+
+def require(caller: Caller, role: str) -> None:
     if not caller.may(role):
         raise Refused(403, notice("serve.role", "this needs the role {role!r}", role=role))
-    return caller
 
 
 async def read(request: Request, form: type[FormT]) -> FormT:

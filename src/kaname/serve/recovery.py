@@ -68,8 +68,7 @@ class Recovery:
                     log.warning("run %s ended %d times without any progress: it is set aside; "
                                 "POST /api/runs/%s/resume tries it again", card.run_id, lives, card.run_id)  # fmt: skip
                     return
-                due = facts[-1].time + min(2.0 ** (lives - 1), _LONGEST) - time() if lives > 1 else 0.0
-                if due > 0:
+                if is_too_early(lives, time() - facts[-1].time):
                     return  # the next look, or the one after it
                 run = self._service.agents[card.agent].resume(card.run_id)
                 await self._service.begin(run)
@@ -100,6 +99,11 @@ async def _moving(run: Run[Any]) -> None:
             pass
     finally:
         reader.close()
+
+
+def is_too_early(lives: int, since: float) -> bool:
+    """Whether the pause after the last life is not over. A clock that was set back makes no pause longer."""
+    return lives > 1 and 0 <= since < min(2.0 ** (lives - 1), _LONGEST)
 
 
 def fruitless(facts: Sequence[Event]) -> int:

@@ -107,10 +107,6 @@ class Service:
         await end_run(self.journal, card.run_id, Stop("cancelled", told))
         return True
 
-    @property
-    def going(self) -> int:
-        return len(self._runs)
-
     async def close(self) -> None:
         """Let the runs go, so that the next server goes on with them; then the agents."""
         self.closing = True

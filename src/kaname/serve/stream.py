@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ..core.chunks import Chunk
+from ..core.chunks import PARTS, Chunk
 from ..core.notices import notice
 from .encoding import to_json
 from .problems import Refused
@@ -21,7 +21,6 @@ from .users import Caller
 _SWEEP = 2.5  # seconds
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
 _PATIENCE = 30.0  # seconds in which a client has to take what it was sent
-_PARTS = ("message", "tool_call")  # chunks of a fact that is told by several; its `usage` is the last
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -60,7 +59,7 @@ class Frames:
         fact = chunk.data.get("fact")
         if fact is None:
             return b"event: %b\ndata: %b\n\n" % (chunk.type.encode(), body)
-        if chunk.type in _PARTS:
+        if chunk.type in PARTS:
             self._told += 1
             return b"id: %d.%d\nevent: %b\ndata: %b\n\n" % (fact, self._told, chunk.type.encode(), body)
         self.after, self._told, self._skip = fact, 0, 0

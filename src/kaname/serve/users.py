@@ -52,7 +52,7 @@ class Users:
         if token and len(token) < _LEAST:
             raise ConfigError(notice("users.short_token", "a token has at least {least} characters", least=_LEAST))
         self._fixed = {_hash(token): Caller("admin", frozenset(["admin"]))} if token else {}
-        self._seen: tuple[float, int] | None = None
+        self._seen: tuple[int, int, int] | None = None  # the file as it was read
         self._known: dict[str, Caller] = {}
 
     @classmethod
@@ -100,10 +100,10 @@ class Users:
         except OSError:  # deleted: nobody is known any more
             self._known, self._seen = {}, None
             return {}
-        if (now.st_mtime, now.st_size) != self._seen:
+        if (now.st_mtime_ns, now.st_size, now.st_ino) != self._seen:
             entries = self._read()
             self._known = {one["hash"]: Caller(name, frozenset(one["roles"])) for name, one in entries.items()}
-            self._seen = now.st_mtime, now.st_size
+            self._seen = now.st_mtime_ns, now.st_size, now.st_ino
         return self._known
 
     def _read(self) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,7 +61,7 @@ def line_of(event: Event, content: bool) -> dict[str, Any]:
     return told
 
 
-class Lines:
+class Lines(ABC):
     """What both have: a level, and whether content is told."""
 
     with_children = True
@@ -74,8 +75,8 @@ class Lines:
         if type(event.body) is not Delta and LEVELS.index(level_of(event)) >= self._least:
             self.write(event)
 
-    def write(self, event: Event) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def write(self, event: Event) -> None: ...
 
 
 class Console(Lines):

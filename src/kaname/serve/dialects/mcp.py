@@ -22,9 +22,10 @@ from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
 from ..discretion import told_stop
+from ..forms import require
 from ..problems import Refused
 from ..service import Service, not_waiting
-from ..users import OWNER, Caller
+from ..users import Caller
 from ..workers import is_one_of_several
 from .conversation import answer_for
 
@@ -70,30 +71,27 @@ class Lazy:
                 await self._task
 
 
-def server(service: Service, caller: Caller | None = None) -> Any:
-    """A FastMCP server. `caller`: who uses it, where no request says so (a program that starts it by stdio)."""
+def server(service: Service) -> Any:
+    """A FastMCP server with a tool for each agent."""
     from fastmcp import FastMCP
     from fastmcp.tools import Tool
 
     made = FastMCP("kaname", mask_error_details=True)  # what is for the client is said by a ToolError
     for agent in service.agents.values():
         told = f"Ask the agent {agent.name!r}. It works with: {', '.join(sorted(agent.tools)) or 'no tools'}."
-        made.add_tool(
-            Tool.from_function(_asking(service, agent, caller), name=agent.name, description=told, output_schema=None)
-        )
+        made.add_tool(Tool.from_function(_asking(service, agent), name=agent.name, description=told, output_schema=None))
     return made
 
 
-def _asking(service: Service, agent: Agent[Any], caller: Caller | None) -> Any:
+def _asking(service: Service, agent: Agent[Any]) -> Any:
     from fastmcp import Context
     from fastmcp.exceptions import ToolError
 
     async def ask(task: str, session_id: str = "", ctx: Context = None) -> Any:  # type: ignore[assignment]
         """`task`: what is to be done. `session_id`: the conversation that it belongs to."""
-        who = caller or _caller()
+        who = _caller()
         try:
-            if not who.may("talk"):
-                raise Refused(403, notice("serve.role", "this needs the role {role!r}", role="talk"))
+            require(who, "talk")
             if ctx.request_state:
                 run = await _resumed(service, ctx, who)
             else:
@@ -115,8 +113,7 @@ def _caller() -> Caller:
 
 async def _resumed(service: Service, ctx: Any, who: Caller) -> Run[Any]:
     """The client has answered, and calls again. The state is only a run's name: whose it is, is looked up."""
-    if not who.may("approve"):
-        raise Refused(403, notice("serve.role", "this needs the role {role!r}", role="approve"))
+    require(who, "approve")
     card = await service.card(str(ctx.request_state), who)
     result = await service.agent_result(card.run_id)
     if result.stop.kind != "waiting":
@@ -141,8 +138,7 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     while result.questions:
         if _asks_by_result(ctx):
             return _input_required(result)
-        if not who.may("approve"):
-            raise Refused(403, notice("serve.role", "this needs the role {role!r}", role="approve"))
+        require(who, "approve")
         answers = await _elicited(ctx, result)
         card = await service.card(run.run_id, who)
         run = await service.begin(service.agent_of(card).resume(run.run_id, answers, by=who.name))
@@ -182,6 +178,3 @@ async def _elicited(ctx: Any, result: Result[Any]) -> dict[str, Any]:
                                       run_id=result.run_id, prompt=asked.prompt))  # fmt: skip
         answers[key] = given.data if given.action == "accept" else answer_for(asked, False)
     return answers
-
-
-LOCAL = OWNER  # who starts it by stdio is at this machine
