@@ -92,7 +92,9 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
     tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
     model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
-    return {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
+    described = {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
+    graph = getattr(recipe.strategy, "drawn", None)
+    return described if graph is None else {**described, "graph": graph}
 
 
 def traced_by(scope: Scope) -> AbstractContextManager[None]:

@@ -71,6 +71,8 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users | 
     agents: Any = config_for(given) if not given.agent and not given.model else None
     if ":" in (given.agent or ""):
         agents = object_from(given.agent, Path.cwd())
+        for agent in agents if isinstance(agents, list | tuple) else [agents]:
+            agent.origin = {"program": given.agent, "folder": str(Path.cwd()), **agent.origin}
     elif agents is None:
         agents = agent_from(given, screen)
     hosts = [*settings.get("hosts", []), *given.allow_host]

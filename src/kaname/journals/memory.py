@@ -144,6 +144,7 @@ class MemoryJournal:
         status: str = "",
         agent: str = "",
         user: str | None = None,
+        since: float = 0.0,
         limit: int = 100,
     ) -> list[RunInfo]:
         wanted = [("session", session), ("agent", agent)]
@@ -153,6 +154,7 @@ class MemoryJournal:
             for record in looked_at
             if record.card.seq
             and user in (None, record.card.user)
+            and record.card.updated >= since
             and status in ("", record.status)
             and all(not value or getattr(record.card, name) == value for name, value in wanted)
         ]

@@ -29,6 +29,11 @@ async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> li
     return events
 
 
+async def read_whole(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:
+    """The run's facts, after those of the runs that it went on from."""
+    return (await journal.lineage(run_id, upto)).events
+
+
 async def walk(journal: Journal, run_id: str, upto: int | None = None) -> Lineage:
     """The lineage of a run, read run by run: for a journal that has no better way."""
     lives: list[list[Event]] = []

@@ -126,6 +126,7 @@ class Journal(Protocol):
         status: str = "",
         agent: str = "",
         user: str | None = None,
+        since: float = 0.0,
         limit: int = 100,
     ) -> list[RunInfo]: ...
     async def delete(self, run_id: str, *, cascade: bool = False) -> None: ...

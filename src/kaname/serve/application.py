@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..api.agent import Agent
 from ..api.config.build import Config, load_config
+from ..api.workflow.workflow import Workflow
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
 from ..journals.default import choose
@@ -27,6 +28,10 @@ from .dialects.vercel import Vercel
 from .encoding import Json
 from .guard import Guard, Limits, Who
 from .openapi import document
+from .page.facts import Facts
+from .page.figures import Figures
+from .page.files import Files
+from .page.memories import Memories
 from .problems import told
 from .recovery import Recovery
 from .runs import Runs
@@ -105,26 +110,40 @@ def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
             files = [str(Path(file).resolve()) for file in given.files]
             agent.origin = {"folder": str(Path.cwd()), "config": files, "agent": agent.name}
         return made
-    listed = [given] if isinstance(given, Agent) else list(given)
-    if not all(isinstance(one, Agent) for one in listed):
+    listed = [given] if isinstance(given, Agent | Workflow) else list(given)
+    made: list[Any] = [one.agent if isinstance(one, Workflow) else one for one in listed]
+    if not all(isinstance(one, Agent) for one in made):
         raise ConfigError(notice("serve.what", "what is served is a Config, the path of one, an Agent, or a list of Agents"))
-    for agent in listed:
+    for agent in made:
         agent.sinks = (*agent.sinks, *sinks)
-    return listed
+    return made
 
 
 def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
     runs, sessions = Runs(service, streams), Sessions(service)
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
+    files, facts, memories = Files(), Facts(service, streams), Memories(service)
     one = "/api/runs/{run_id:path}"
     return [
+        Route("/", files.first),
+        Route("/page/{name:path}", files.file),
         Route("/healthz", _healthy),
         Route("/readyz", _ready(service)),
         Route("/openapi.json", _document),
         Route("/api/agents", sessions.agents),
         Route("/api/runs", runs.all),
         Route("/api/runs", runs.start, methods=["POST"]),
+        Route("/api/me", sessions.me),
+        Route("/api/figures", Figures(service).figures),
+        Route("/api/memory", memories.all),
+        Route("/api/memory", memories.add, methods=["POST"]),
+        Route("/api/memory/{number:int}", memories.correct, methods=["PATCH"]),
+        Route("/api/memory/{number:int}", memories.forget, methods=["DELETE"]),
+        Route(f"{one}/facts", facts.facts),
+        Route(f"{one}/state", facts.state),
+        Route(f"{one}/test", facts.test),
+        Route(f"{one}/rating", runs.rate, methods=["POST"]),
         Route(f"{one}/events", runs.follow),
         Route(f"{one}/story", runs.story),
         Route(f"{one}/messages", runs.messages),

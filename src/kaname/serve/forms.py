@@ -74,6 +74,25 @@ class Rename(Form):
     title: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
+class Rate(Form):
+    """Whether a run was of use."""
+
+    rating: Literal["good", "bad"]
+    note: Annotated[str, Meta(max_length=2000)] = ""
+
+
+class Remember(Form):
+    """`about`: what it is about, if only one can hold at a time."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=2000)]
+    kind: Literal["fact", "preference", "decision", "profile"] = "fact"
+    about: Annotated[str, Meta(max_length=200)] = ""
+
+
+class Correction(Form):
+    text: Annotated[str, Meta(min_length=1, max_length=2000)]
+
+
 def caller_of(request: Request, role: str = "read") -> Caller:
     """Who asks, if they may."""
     caller: Caller = request.scope["kaname.caller"]

@@ -25,7 +25,8 @@ from .problems import Refused, answer
 from .users import OWNER, Caller, Users
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-OPEN = ("/healthz", "/readyz")  # anybody may ask whether it is there
+OPEN = ("/healthz", "/readyz", "/")  # anybody may ask whether it is there; and the page, which says nothing of anybody
+_PAGE = "/page/"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -102,7 +103,8 @@ class Guard:
         self._check_origin(scope, headers, host)
         if scope["method"] not in _SAFE and not _is_json(headers):
             raise Refused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
-        if scope["path"].removeprefix(scope.get("root_path", "")) in OPEN or scope["method"] == "OPTIONS":
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path in OPEN or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return Caller("", frozenset())
         caller = self._caller(scope, headers)
         wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))

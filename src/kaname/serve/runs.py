@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..api.attach import batches, batches_of
+from ..api.figures import rate
 from ..api.result import Result
 from ..api.run import Run, find_live
 from ..core.chunks import chunks_of
@@ -21,13 +23,14 @@ from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
 from .discretion import told_chunks, told_stop
 from .encoding import Json
-from .forms import Answers, Fork, Resume, StartRun, StopRun, caller_of, fitting, number, read
+from .forms import Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
 from .service import Service, not_waiting
 from .stream import Frames, Stream, Streams, event
 from .users import Caller
 
 _LOOK = 10_000  # runs that a search looks through
+_LOOK_BACK, _STILL, _PAUSE = 5.0, 100, 1.0  # seconds, runs, seconds: of who watches the list
 
 
 class Runs:
@@ -87,6 +90,8 @@ class Runs:
     async def all(self, request: Request) -> Response:
         caller, asked = caller_of(request), request.query_params
         user = asked.get("user_id") if caller.is_admin else caller.name
+        if request.headers.get("accept", "").startswith("text/event-stream"):
+            return Stream(self._streams, caller, _changes(self._service, user))
         limit, words = number(request, "limit", 100, 1), asked.get("q", "").casefold()
         cards = await self._service.journal.runs(
             session=asked.get("session_id", ""),
@@ -177,6 +182,11 @@ class Runs:
         replay = await self._service.agent_of(card).replay(card.run_id)
         return Json({"run_id": card.run_id, "same": replay.same, "told": str(replay)})
 
+    async def rate(self, request: Request) -> Response:
+        card, form = await self._mine(request, "talk"), await read(request, Rate)
+        await rate(self._service.journal, card.run_id, form.rating, form.note)
+        return Json({"run_id": card.run_id, "rating": form.rating})
+
     async def delete(self, request: Request) -> Response:
         card = await self._mine(request, "talk")
         if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
@@ -192,6 +202,20 @@ class Runs:
 async def _framed(stretches: AsyncGenerator[Any, None], frames: Frames, caller: Caller) -> AsyncGenerator[bytes, None]:
     async for chunks in stretches:
         yield frames.take(told_chunks(chunks, caller))
+
+
+async def _changes(service: Service, user: str | None) -> AsyncGenerator[bytes, None]:
+    """The cards of runs that change from now on. One that nobody executes any more changes without a fact."""
+    since, told = time.time() - _LOOK_BACK, dict[str, tuple[str, int]]()
+    yield event({}, "listening")
+    while True:
+        cards = await service.journal.runs(user=user, since=since, limit=_LOOK)
+        cards += await service.journal.runs(user=user, status="interrupted", limit=_STILL)
+        since = max([since, *[card.updated for card in cards]])
+        new = [card for card in cards if told.get(card.run_id) != (card.status, card.seq)]
+        told |= {card.run_id: (card.status, card.seq) for card in new}
+        yield b"".join([event(summary(card), "run") for card in new])
+        await asyncio.sleep(_PAUSE)
 
 
 async def _left(request: Request, run: Run[Any]) -> None:

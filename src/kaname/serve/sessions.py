@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .. import __version__
 from ..api.agent import Agent
+from ..api.memory.files import MemoryFiles
 from ..api.memory.sessions import Session
 from ..api.memory.sessions import Sessions as Journaled
 from ..core.errors import ConfigError
@@ -17,6 +20,7 @@ from .forms import Rename, caller_of, number, read
 from .problems import Refused
 from .runs import question, summary
 from .service import Service
+from .users import ROLES
 
 
 class Sessions:
@@ -63,6 +67,12 @@ class Sessions:
             waiting += [{**question(result, key), "run": summary(card)} for key in result.questions]
         return Json({"questions": waiting})
 
+    async def me(self, request: Request) -> Response:
+        """Who asks, what they may, and what this is."""
+        caller = caller_of(request)
+        roles = [role for role in ROLES if caller.may(role)]
+        return Json({"name": caller.name, "roles": roles, "version": __version__, "project": Path.cwd().name})
+
     async def agents(self, request: Request) -> Response:
         caller_of(request)
         return Json({"agents": [described(agent) for agent in self._service.agents.values()]})
@@ -90,4 +100,6 @@ def described(agent: Agent[Any]) -> dict[str, Any]:
         "model": getattr(agent.recipe.model, "name", ""),
         "tools": sorted(agent.tools),
         "team": sorted(agent.recipe.team),
+        "graph": getattr(agent.recipe.strategy, "drawn", None),
+        "remembers": any(isinstance(part, MemoryFiles) for part in agent.recipe.context),
     }

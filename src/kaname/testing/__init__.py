@@ -3,7 +3,7 @@
 from ..models.providers.scripted import ScriptedModel, call
 from . import crash
 from .contracts import ModelContract, PolicyContract, SinkContract, StrategyContract, ToolContract
-from .frozen import freeze, save_run
+from .frozen import agent_of, freeze, recorded, save_run
 from .journal_contract import JournalContract
 from .wire import WireServer
 from .wire_contract import WireContract
@@ -18,8 +18,10 @@ __all__ = [
     "ToolContract",
     "WireContract",
     "WireServer",
+    "agent_of",
     "call",
     "crash",
     "freeze",
+    "recorded",
     "save_run",
 ]

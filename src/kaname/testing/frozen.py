@@ -18,35 +18,42 @@ from ..api.agent import Agent
 from ..api.recipe import describe
 from ..api.replay import replay
 from ..api.result import Result
-from ..core.codec import encode
+from ..core.codec import decode, encode
 from ..core.errors import ConfigError, RunNotFound
-from ..core.events import Event, Opened
+from ..core.events import Event
+from ..core.notices import notice
 from ..journals.memory import MemoryJournal
-from ..kernel.load import read_run
+from ..kernel.load import read_whole
 from ..kernel.ports import Journal
 from ..models.providers.replay import read_recording
-
-
-async def record_of(journal: Journal, run_id: str) -> list[Event]:
-    """The run's facts, after those of the runs that it went on from: all that a replay needs."""
-    events = await read_run(journal, run_id)
-    first = events[0].body
-    if isinstance(first, Opened) and first.base is not None:
-        earlier, upto = first.base
-        before = await record_of(journal, earlier)
-        return [*[e for e in before if e.run_id != earlier or e.seq <= upto], *events]
-    return events
+from ..tools.loading import object_from
 
 
 async def save_run(journal: Journal, run_id: str, path: str | Path) -> Path:
     """Write the run to a file, one fact a line. It holds what was said: keep secrets out of it, or out of the repository."""
-    return _write(Path(path), [encode(event) for event in await record_of(journal, run_id)])
+    return _write(Path(path), [encode(event) for event in await read_whole(journal, run_id)])
 
 
 def _write(target: Path, lines: list[str]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return target
+
+
+def recorded(text: str) -> list[Event]:
+    """The facts of a record that stands in a program, one a line: what the page makes of a run."""
+    return [decode(line) for line in text.splitlines() if line.strip()]
+
+
+def agent_of(place: str, name: str, folder: str | Path = ".") -> Agent[Any]:
+    """The agent of that name that a program has: `desk.py:agents`, `package.module:agent`."""
+    found = object_from(place, Path(folder))
+    listed = found if isinstance(found, list | tuple) else [found]
+    for one in listed:
+        made = one() if callable(one) and not isinstance(one, Agent) else one
+        if isinstance(made, Agent) and (made.name == name or len(listed) == 1):
+            return made
+    raise ConfigError(notice("testing.no_agent", "{place} has no agent {name!r}", place=place, name=name))
 
 
 def freeze(
@@ -72,7 +79,7 @@ def freeze(
 async def _replay(run_id: str | Path | Result | list[Event], agent: Agent, rerun_pure_tools: bool) -> None:
     if isinstance(run_id, Result):
         try:
-            events = await record_of(agent.journal, run_id.run_id)
+            events = await read_whole(agent.journal, run_id.run_id)
         except RunNotFound as problem:
             hint = "pass the agent that ran it, or save it with save_run(journal, run, path) and freeze the file"
             raise ConfigError(f"the agent's journal does not hold this run; {hint}") from problem

@@ -26,7 +26,7 @@ from ...core.events import (
 from ...core.messages import Message, ModelReply, ToolResult
 from ...core.openai_shape import result_text
 from ...core.runs import RunInfo
-from ...kernel.load import read_run
+from ...kernel.load import read_run, read_whole
 from ...kernel.ports import Journal
 from ..messages import say, translated
 from ..run import told_status
@@ -64,7 +64,7 @@ async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[
 
 async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, list[str], list[str]]:
     """Two runs to be compared, without times and numbers; and where they part, if they have a beginning in common."""
-    before, after = await _whole(journal, one.run_id), await _whole(journal, other.run_id)
+    before, after = await read_whole(journal, one.run_id), await read_whole(journal, other.run_id)
     common = sum([1 for _ in takewhile(lambda pair: pair[0][:2] == pair[1][:2], zip(before, after, strict=False))])
     last = before[common - 1] if common else None
     place = (
@@ -74,13 +74,6 @@ async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, 
     )
     told = [[line for _, line in _lines(events, timed=False)] for events in (before[common:], after[common:])]
     return place, told[0], told[1]
-
-
-async def _whole(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:
-    """Its facts, after those of the runs that it goes on from."""
-    events = await read_run(journal, run_id, upto)
-    first = events[0].body
-    return [*(await _whole(journal, *first.base) if isinstance(first, Opened) and first.base else []), *events]
 
 
 def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, str]]:

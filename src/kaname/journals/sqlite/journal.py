@@ -297,6 +297,7 @@ class SqliteJournal:
         status: str = "",
         agent: str = "",
         user: str | None = None,
+        since: float = 0.0,
         limit: int = 100,
     ) -> list[RunInfo]:
         open_ones = status in ("running", "interrupted")  # the file does not tell them apart, only who is alive
@@ -304,6 +305,7 @@ class SqliteJournal:
         wanted["status"] = "running" if open_ones else status
         conditions = [f"{name} = :{name}" for name, value in wanted.items() if value or (name == "user" and value is not None)]
         conditions += ["session <> ''"] if session else []  # as the index has it: it is not used otherwise
+        conditions += [f"updated >= {float(since)}"] if since else []
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         query = f"SELECT {CARD_ROW}, owner FROM runs {where} ORDER BY place DESC LIMIT {-1 if open_ones else int(limit)}"
         rows = await self._reader.transact(lambda c: c.execute(query, wanted).fetchall())

@@ -15,6 +15,7 @@ from .progress import Progress
 from .task import Graph
 
 _MOST_KEPT = 64
+_MOST_DRAWN = 500  # tasks
 
 T = TypeVar("T")
 
@@ -41,6 +42,16 @@ class GraphStrategy:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._kept: Kept[Progress] = Kept()
+
+    @property
+    def drawn(self) -> list[dict[str, Any]] | None:
+        """The graph as a list of tasks, for who draws a run later; of a huge one there is none."""
+        known = self.graph.by_name
+        if len(known) > _MOST_DRAWN:
+            return None
+        return [
+            {"name": one.name, "tool": one.use.tool, "after": list(self.graph.waits_for(one, known))} for one in known.values()
+        ]
 
     def next(self, state: State) -> Step:
         progress = self.progress(state)

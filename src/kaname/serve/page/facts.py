@@ -1,0 +1,131 @@
+"""A run's facts as they are recorded: all of them, those to come, and as a test. The page tells a run's story from them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...api.attach import batches
+from ...core.chunks import Chunk
+from ...core.codec import encode
+from ...core.events import Custom, Event, ModelReplied, Opened, Stopped
+from ...core.record import replace
+from ...core.runs import RunInfo
+from ...core.steps import CallModel
+from ...kernel.load import load, read_whole
+from ...kernel.ports import Journal
+from ..discretion import told_stop
+from ..encoding import Json, to_json
+from ..forms import caller_of, number
+from ..runs import summary
+from ..service import Service
+from ..stream import Stream, Streams, event
+from ..users import Caller
+from .frozen import as_test
+
+_AT_ONCE = 200  # facts, before others have their turn
+_TOLD = ("model", "tools", "graph")  # of what an agent is, everybody may know this
+
+
+class Facts:
+    """The addresses `/api/runs/{run_id}/facts`, `/state` and `/test`."""
+
+    def __init__(self, service: Service, streams: Streams) -> None:
+        self._service, self._streams = service, streams
+
+    async def facts(self, request: Request) -> Response:
+        """Those after a number; with `whole`, after those of the runs that it went on from. As a stream: those to come, too."""
+        card, caller = await self._mine(request), caller_of(request)
+        last_id, asked = request.headers.get("last-event-id", ""), request.query_params
+        after = int(last_id) if last_id.isdecimal() and len(last_id) < 10 else number(request, "after", 0, 0, 10**8)
+        if request.headers.get("accept", "").startswith("text/event-stream"):
+            frames = _frames(self._service.journal, card.run_id, after, caller)
+            return Stream(self._streams, caller, frames, closing=lambda: event({"type": "closing"}, "closing"))
+        if asked.get("whole") in ("1", "true"):
+            events = await read_whole(self._service.journal, card.run_id, number(request, "upto", card.seq, 1, 10**8))
+        else:
+            events = [one async for one in self._service.journal.read(card.run_id, after)]
+        told = []
+        for place, one in enumerate(events):
+            told.append(as_json(one, caller))
+            if place % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        body = b'{"run":%b,"facts":[%b]}' % (to_json(summary(card)), b",".join(told))
+        return Response(body, media_type="application/json")
+
+    async def state(self, request: Request) -> Response:
+        """What the model would be sent after that fact, and what stood open then."""
+        from ...core.openai_shape import to_openai
+
+        card = await self._mine(request)
+        state = await load(self._service.journal, card.run_id, number(request, "at", card.seq, 1, 10**8))
+        waiting = [{"id": call.id, "name": call.name, "arguments": call.args} for call in state.pending]
+        return Json({"messages": [to_openai(message) for message in state.history], "pending": waiting, "facts": state.seq})
+
+    async def test(self, request: Request) -> Response:
+        """The run as a test for pytest. It holds the agent's instructions, which are not for everybody."""
+        caller_of(request, "admin")
+        card = await self._mine(request)
+        name, text = as_test(card, await read_whole(self._service.journal, card.run_id))
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(text, media_type="text/x-python; charset=utf-8", headers=headers)
+
+    async def _mine(self, request: Request) -> RunInfo:
+        return await self._service.card(request.path_params["run_id"], caller_of(request))
+
+
+async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> AsyncGenerator[bytes, None]:
+    """Each fact as soon as it is recorded; what is shown before that, as it comes."""
+    async for chunks in batches(journal, run_id, after):
+        told: list[bytes] = []
+        for chunk in chunks:
+            upto = chunk.data.get("fact")
+            if upto is None:
+                told.append(_shown(chunk))
+            elif upto > after:
+                facts = await _between(journal, run_id, after, upto)
+                told += [b"id: %d\nevent: fact\ndata: %b\n\n" % (one.seq, as_json(one, caller)) for one in facts]
+                after = upto
+        yield b"".join(told)
+    facts = await _between(journal, run_id, after, None)  # some have no chunk
+    yield b"".join([b"id: %d\nevent: fact\ndata: %b\n\n" % (one.seq, as_json(one, caller)) for one in facts])
+    yield event({"type": "over"}, "over")
+
+
+async def _between(journal: Journal, run_id: str, after: int, upto: int | None) -> list[Event]:
+    found: list[Event] = []
+    async for one in journal.read(run_id, after):
+        if upto is not None and one.seq > upto:
+            break
+        found.append(one)
+    return found
+
+
+def _shown(chunk: Chunk) -> bytes:
+    return event({"type": chunk.type, "data": chunk.data}, chunk.type if chunk.type.isascii() else "custom")
+
+
+def as_json(fact: Event, caller: Caller) -> bytes:
+    """A fact as it is recorded, as far as the caller may know it."""
+    text = encode(fact if caller.is_admin else _discreet(fact, caller))
+    if "NaN" in text or "Infinity" in text:  # which Python writes, and no browser reads
+        return to_json(json.loads(text, parse_constant=lambda name: name))
+    return text.encode()
+
+
+def _discreet(fact: Event, caller: Caller) -> Event:
+    body: Any = fact.body
+    if isinstance(body, Opened):
+        body = replace(body, recipe={name: body.recipe[name] for name in _TOLD if name in body.recipe}, trace="")
+    elif isinstance(body, ModelReplied):
+        body = replace(body, step=CallModel())
+    elif isinstance(body, Stopped):
+        body = replace(body, stop=told_stop(body.stop, caller))
+    elif isinstance(body, Custom) and not body.shown:
+        body = replace(body, data=None)
+    return fact._replace(body=body)

@@ -1,0 +1,121 @@
+"""Figures over time, for the page: how runs ended, what they cost, how long they took, and how the tools did."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
+from ...core.runs import UNDER_WAY, RunInfo
+from ...kernel.load import read_run
+from ..encoding import Json
+from ..forms import caller_of, number
+from ..service import Service
+
+_MOST, _LOOKED_INTO = 10_000, 300  # runs: counted by their cards, and read
+_DAY = 86_400
+
+
+class Figures:
+    """The address `/api/figures`."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def figures(self, request: Request) -> Response:
+        caller, asked = caller_of(request), request.query_params
+        user = asked.get("user_id") if caller.is_admin else caller.name
+        days, west = number(request, "days", 30, 1, 400), number(request, "west", 720, 0, 1620)  # minutes west of UTC+12
+        since = time.time() - days * _DAY
+        journal = self._service.journal
+        found = await journal.runs(agent=asked.get("agent", ""), user=user, since=since, limit=_MOST)
+        cards = [card for card in found if card.created >= since]
+        tools, models = Uses(), Uses()
+        for card in cards[:_LOOKED_INTO]:
+            count(await read_run(journal, card.run_id), tools, models)
+        by_day: dict[str, list[RunInfo]] = defaultdict(list)
+        for card in cards:
+            shifted = card.created - (west - 720) * 60
+            by_day[datetime.fromtimestamp(shifted, UTC).strftime("%Y-%m-%d")].append(card)
+        return Json(
+            {
+                "days": [{"day": day, **_summed(by_day[day])} for day in sorted(by_day)],
+                "all": _summed(cards),
+                "tools": tools.told(),
+                "models": models.told(),
+                "read": min(len(cards), _LOOKED_INTO),
+            }
+        )
+
+
+def _summed(cards: list[RunInfo]) -> dict[str, Any]:
+    """Of runs inside others only the outer ones count: theirs is the cost of both."""
+    outer = [card for card in cards if not card.parent]
+    ended = [card for card in outer if card.status not in UNDER_WAY]
+    lasted = sorted([card.updated - card.created for card in ended])
+    known = [card.cost for card in outer if card.cost is not None]
+    return {
+        "runs": len(outer),
+        "by_status": dict(Counter([card.status for card in outer])),
+        "tokens": sum([card.input + card.output for card in outer]),
+        "cost": sum(known),
+        "unpriced": len(outer) - len(known),
+        "median": part(lasted, 0.5),
+        "slow": part(lasted, 0.95),
+    }
+
+
+class Uses:
+    """How often each was used, failed, how long it took, and what it cost."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, list[tuple[float, bool, int, float | None]]] = defaultdict(list)
+
+    def add(self, name: str, seconds: float, failed: bool, tokens: int = 0, cost: float | None = 0.0) -> None:
+        self._used[name].append((seconds, failed, tokens, cost))
+
+    def told(self) -> list[dict[str, Any]]:
+        told = []
+        for name, uses in sorted(self._used.items(), key=lambda item: -len(item[1])):
+            lasted = sorted([one[0] for one in uses])
+            told.append(
+                {
+                    "name": name,
+                    "calls": len(uses),
+                    "failed": sum([one[1] for one in uses]),
+                    "median": part(lasted, 0.5),
+                    "slow": part(lasted, 0.95),
+                    "tokens": sum([one[2] for one in uses]),
+                    "cost": sum([one[3] or 0.0 for one in uses]),
+                }
+            )
+        return told
+
+
+def count(events: list[Event], tools: Uses, models: Uses) -> None:
+    """A call's time is from its start to its end; a model's from the fact before its reply."""
+    begun: dict[str, float] = {}
+    model, before = "", events[0].time
+    for event in events:
+        match event.body:
+            case Opened(recipe=recipe):
+                model = str(recipe.get("model", ""))
+            case ToolStarted(call):
+                begun[call.id] = event.time
+            case ToolFinished(result):
+                tools.add(result.name, event.time - begun.pop(result.call_id, event.time), result.is_error)
+            case ModelReplied(reply):
+                models.add(reply.model or model or "?", event.time - before, False, reply.usage.total, reply.usage.cost)
+            case _:
+                pass
+        before = event.time
+
+
+def part(ordered: list[float], share: float) -> float | None:
+    """The value that this share of them does not exceed."""
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 3) if ordered else None

@@ -1,0 +1,75 @@
+"""The files of the page: read once, compressed once, given with a policy that lets nothing in them load from elsewhere."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...core.notices import notice
+from ..problems import Refused
+
+STATIC = Path(__file__).parent / "static"
+_CATALOGUE = Path(__file__).parents[2] / "cli" / "messages" / "ja.json"  # what the rooms below say, in Japanese
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'none'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+
+class _File(NamedTuple):
+    kind: str
+    content: bytes
+    small: bytes
+    mark: str
+
+
+class Files:
+    """The addresses `/` and `/page/…`. They say nothing of anybody's runs: a browser gets them without a token."""
+
+    @cached_property
+    def _files(self) -> dict[str, _File]:
+        found = {path.relative_to(STATIC).as_posix(): path.read_bytes() for path in STATIC.rglob("*") if path.is_file()}
+        found["notices.json"] = json.dumps(json.loads(_CATALOGUE.read_text("utf-8")), ensure_ascii=False).encode()
+        return {name: _read(name, content) for name, content in found.items()}
+
+    async def first(self, request: Request) -> Response:
+        return self._answer(request, "index.html")
+
+    async def file(self, request: Request) -> Response:
+        return self._answer(request, request.path_params["name"])
+
+    def _answer(self, request: Request, name: str) -> Response:
+        file = self._files.get(name)
+        if file is None:
+            raise Refused(404, notice("serve.no_file", "the page has no file {name!r}", name=name[:100]))
+        headers = {
+            "content-security-policy": _POLICY,
+            "etag": file.mark,
+            "cache-control": "no-cache",
+            "vary": "accept-encoding",
+        }
+        if request.headers.get("if-none-match") == file.mark:
+            return Response(status_code=304, headers=headers)
+        packed = "gzip" in request.headers.get("accept-encoding", "")
+        headers |= {"content-encoding": "gzip"} if packed else {}
+        return Response(file.small if packed else file.content, media_type=file.kind, headers=headers)
+
+
+def _read(name: str, content: bytes) -> _File:
+    kind = _KINDS.get(Path(name).suffix, "application/octet-stream")
+    return _File(kind, content, gzip.compress(content, 9, mtime=0), f'"{sha256(content).hexdigest()[:20]}"')
