@@ -111,12 +111,12 @@ def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
             agent.origin = {"folder": str(Path.cwd()), "config": files, "agent": agent.name}
         return made
     listed = [given] if isinstance(given, Agent | Workflow) else list(given)
-    made: list[Any] = [one.agent if isinstance(one, Workflow) else one for one in listed]
-    if not all(isinstance(one, Agent) for one in made):
+    served: list[Any] = [one.agent if isinstance(one, Workflow) else one for one in listed]
+    if not all(isinstance(one, Agent) for one in served):
         raise ConfigError(notice("serve.what", "what is served is a Config, the path of one, an Agent, or a list of Agents"))
-    for agent in made:
+    for agent in served:
         agent.sinks = (*agent.sinks, *sinks)
-    return made
+    return served
 
 
 def _routes(service: Service, streams: Streams) -> list[BaseRoute]:

@@ -17,7 +17,7 @@ from ..api.result import Result
 from ..api.run import Run, find_live
 from ..core.chunks import chunks_of
 from ..core.errors import ConfigError
-from ..core.notices import notice
+from ..core.notices import Notice, notice, to_json
 from ..core.openai_shape import to_openai
 from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
@@ -291,4 +291,5 @@ def question(result: Result[Any], key: str) -> dict[str, Any]:
     asked = result.questions[key]
     call = result.state.open.get(asked.call_id)
     told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
-    return {"key": key, "prompt": asked.prompt, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}
+    said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
+    return {"key": key, **said, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -40,7 +41,7 @@ def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
     imports, make = _agent(first.recipe.get("origin"), card.agent)
     words = "_".join(re.findall(r"[a-z0-9]+", card.title.casefold()))[:40].strip("_")
     name = f"{words or 'run'}_{card.run_id[:8]}"
-    lines = [encode(one).encode("ascii", "backslashreplace").decode() for one in events]
+    lines = [json.dumps(json.loads(encode(one)), separators=(",", ":")) for one in events]  # in ASCII; no three quotes in a row
     text = _FILE.format(
         title=" ".join(re.sub(r'[\\"]', "'", card.title).split()) or "A recorded run.",
         run=card.run_id,
@@ -49,14 +50,9 @@ def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
         imports=imports,
         make=make,
         name=re.sub(r"\W", "_", name),
-        record="\n".join([_quoted(line) for line in lines]),
+        record="\n".join(lines),
     )
     return f"test_{re.sub(r'[^A-Za-z0-9_]', '_', name)}.py", text
-
-
-def _quoted(line: str) -> str:
-    """JSON that can stand between three quotation marks: in it there are never three, but in a text that holds some."""
-    return re.sub(r'\\?"(?=\\?"\\?")', lambda found: "\\u0022" if found[0] == '\\"' else found[0], line)
 
 
 def _agent(origin: Any, name: str) -> tuple[str, str]:

@@ -1,0 +1,161 @@
+// The frame of the page: who is here, where we are, and the view that shows it.
+
+import { html, render, useEffect, useErrorBoundary, useState } from "./vendor/preact.js";
+import { get, Problem, token } from "./server.js";
+import { address, agents, glance, go, inbox, line, link, me, use, watch } from "./shared.js";
+import { japanese, language, prepare, speak, t } from "./words.js";
+import { Button, Dialog, Key, Loading, Quiet, Saying, Trouble, useKeys } from "./parts.js";
+
+const VIEWS = {
+  chat: { title: "Chat", key: "c", load: () => import("./views/chat.js") },
+  runs: { title: "Runs", key: "r", load: () => import("./views/runs.js") },
+  inbox: { title: "Inbox", key: "i", load: () => import("./views/inbox.js") },
+  workflows: { title: "Workflows", key: "w", load: () => import("./views/workflows.js") },
+  memory: { title: "Memory", key: "m", load: () => import("./views/memory.js") },
+  figures: { title: "Figures", key: "f", load: () => import("./views/figures.js") },
+};
+const DEEPER = { runs: () => import("./views/run.js"), compare: () => import("./views/compare.js") };
+const THEME = "kaname.theme";
+
+function themed(which) {
+  if (which) document.documentElement.dataset.theme = which;
+  else delete document.documentElement.dataset.theme;
+}
+
+function useView(path) {
+  const [loaded, set] = useState({ which: "", view: null });
+  const [problem, fail] = useState(null);
+  const [name = "runs", id] = path;
+  const load = (id && DEEPER[name]) || DEEPER[name === "compare" ? name : ""] || VIEWS[name]?.load;
+  const which = `${name}/${Boolean(id && DEEPER[name])}`;
+  useEffect(() => {
+    if (!load) return set({ which, view: NotFound });
+    let here = true;
+    load().then(made => here && (fail(null), set({ which, view: made.default })), () => here && fail(new Problem(0, "the server is not reached")));
+    return () => (here = false);
+  }, [which]);
+  return [loaded.which === which ? loaded.view : null, problem];
+}
+
+const NotFound = () => html`<${Quiet} title=${t("There is no such view")}><a href=${link(["runs"])}>${t("Runs")}</a></${Quiet}>`;
+
+function Guarded({ view: View, ...props }) {
+  const [fault, reset] = useErrorBoundary(problem => console.error(problem));
+  if (fault) return html`<${Trouble} problem=${{ detail: `${t("This view failed")}: ${fault.message}` }} again=${reset} />`;
+  return html`<${View} ...${props} />`;
+}
+
+function Nav({ name, theme, setTheme }) {
+  const { questions } = use(inbox);
+  const waiting = questions?.length || 0;
+  return html`<nav aria-label=${t("Main")}>
+    <a class="brand" href=${link(["runs"])}>kaname <span class="seal" lang="ja" aria-hidden="true">要</span></a>
+    ${Object.entries(VIEWS).map(
+      ([view, { title }]) => html`<a href=${link([view])} aria-current=${name === view || (name === "compare" && view === "runs") ? "page" : null}>
+        ${t(title)}${view === "inbox" && waiting ? html`<span class="count" aria-label=${t("{count} waiting", { count: waiting })}>${waiting}</span>` : null}</a>`,
+    )}
+    <div class="foot">
+      <p>${location.host}${me.get()?.project ? html` · <b>${me.get().project}</b>` : null}</p>
+      <p class="row"><button type="button" class="plain" onClick=${() => speak(japanese() ? "en" : "ja")} lang=${japanese() ? "en" : "ja"}>${japanese() ? "English" : "日本語"}</button>
+        <button type="button" class="plain" onClick=${() => setTheme()}>${theme === "dark" ? t("light") : t("dark")}</button>
+        ${token.get() ? html`<button type="button" class="plain" onClick=${() => (token.forget(), location.reload())}>${t("sign out")}</button>` : null}</p>
+    </div>
+  </nav>`;
+}
+
+function SignIn() {
+  const [always, set] = useState(false);
+  const enter = event => {
+    event.preventDefault();
+    const value = new FormData(event.target).get("token").trim();
+    if (value) token.keep(value, always), location.reload();
+  };
+  return html`<main class="sign-in"><form class="sheet" onSubmit=${enter}>
+    <h1>kaname <span class="seal" lang="ja">要</span></h1>
+    <p>${t("This server asks for a token.")} <span class="note">kaname serve users add NAME</span></p>
+    <label>${t("Token")}<input name="token" type="password" autocomplete="current-password" required autofocus /></label>
+    <label class="check"><input type="checkbox" checked=${always} onChange=${event => set(event.target.checked)} /> ${t("keep it in this browser")}</label>
+    ${token.get() ? html`<p class="trouble" role="alert">${t("The server does not know this token.")}</p>` : null}
+    <button class="main">${t("Enter")}</button></form></main>`;
+}
+
+function Help({ close }) {
+  const keys = [
+    ["g c · g r · g i · g w · g m · g f", "go to chat, runs, inbox, workflows, memory, figures"],
+    ["j · k", "next, previous"],
+    ["Enter", "open"],
+    ["/", "search"],
+    ["← · →", "one fact back, one forward"],
+    ["f · c · t · .", "fork, compare, make a test, stop"],
+    ["y · e · n", "approve, edit, refuse"],
+    ["?", "this list"],
+  ];
+  return html`<${Dialog} title=${t("Keys")} close=${close}><dl class="keys">${keys.map(
+    ([key, text]) => html`<dt><${Key} name=${key} /></dt><dd>${t(text)}</dd>`,
+  )}</dl></${Dialog}>`;
+}
+
+function App() {
+  const { path, query } = use(address);
+  const who = use(me);
+  const speaking = use(language);
+  const connection = use(line);
+  const [refused, refuse] = useState(null);
+  const [help, showHelp] = useState(false);
+  const [said, say] = useState("");
+  const [theme, setTheme] = useState(() => localStorage.getItem(THEME) || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+  const [view, problem] = useView(path);
+  const [name = "runs", id] = path;
+  const single = (name === "runs" && id) || name === "compare" || (name === "chat" && id);
+  const going = { pending: false };
+
+  const enter = () => {
+    refuse(null);
+    Promise.all([get("api/me"), get("api/agents")]).then(([caller, known]) => (agents.set(known.agents), me.set(caller)), refuse);
+  };
+  useEffect(enter, []);
+  useEffect(() => (who ? (single ? glance() : watch()) : undefined), [Boolean(who), Boolean(single)]);
+  useEffect(() => void (document.title = `${t(VIEWS[name]?.title || "kaname")} · kaname`), [name, speaking]);
+  useEffect(() => {
+    let gone = 0;
+    const pressed = event => {
+      if (event.target.closest?.("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (going.pending) {
+        const target = Object.keys(VIEWS).find(one => VIEWS[one].key === event.key);
+        going.pending = false;
+        if (target) event.preventDefault(), event.stopImmediatePropagation(), go([target]);
+      } else if (event.key === "g") {
+        going.pending = true;
+        clearTimeout(gone);
+        gone = setTimeout(() => (going.pending = false), 1200);
+      }
+    };
+    addEventListener("keydown", pressed, true);
+    return () => removeEventListener("keydown", pressed, true);
+  }, []);
+  useKeys({ "?": () => showHelp(true) });
+
+  if (refused?.status === 401) return html`<${SignIn} />`;
+  if (refused) return html`<main><${Trouble} problem=${refused} again=${enter} /></main>`;
+  const swap = () => {
+    const next = theme === "dark" ? "light" : "dark";
+    localStorage.setItem(THEME, next);
+    themed(next);
+    setTheme(next);
+  };
+  const told = text => (say(""), setTimeout(() => say(text), 10));
+  return html`<${Saying.Provider} value=${told}>
+    <a class="skip" href="#main" onClick=${event => (event.preventDefault(), document.getElementById("main").focus())}>${t("To the content")}</a>
+    <${Nav} name=${name} theme=${theme} setTheme=${swap} />
+    <main id="main" tabindex="-1" class=${`view-${name}`}>
+      ${connection === "lost" && !single ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
+      ${problem ? html`<${Trouble} problem=${problem} again=${() => location.reload()} />` : null}
+      ${view && who ? html`<${Guarded} key=${`${name}/${id || ""}/${speaking}`} view=${view} path=${path} query=${query} />` : problem ? null : html`<${Loading} />`}
+    </main>
+    <p class="said" role="status" aria-live="polite">${said}</p>
+    ${help ? html`<${Help} close=${() => showHelp(false)} />` : null}
+  </${Saying.Provider}>`;
+}
+
+themed(localStorage.getItem(THEME));
+prepare().then(() => render(html`<${App} />`, document.getElementById("app")));

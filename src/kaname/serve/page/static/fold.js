@@ -1,0 +1,349 @@
+// A run's story from its facts: what was said and done, in order, and how things stood at any fact. It only reads.
+
+const PAUSES = new Set(["Opened", "Received", "Resumed", "Answered"]); // the time before these was nobody's work
+const OVER = new Set(["completed", "degraded"]);
+
+const parts = (message, type) => (message?.parts || []).filter(part => part.type === type);
+export const textOf = message => parts(message, "text").map(part => part.text).join("");
+
+// The story of run `own`, whose facts come after those of the runs that it went on from; up to its fact `at`.
+export function fold(facts, own, at = Infinity) {
+  const story = new Story(own);
+  for (const fact of facts) {
+    if (fact.run === own && fact.seq > at) break;
+    story.take(fact);
+  }
+  return story;
+}
+
+class Story {
+  constructor(own) {
+    Object.assign(this, { own, items: [], bars: [], pauses: [], calls: new Map(), questions: new Map(), graph: null });
+    Object.assign(this, { recipe: {}, opened: null, session: "", base: null, inherited: 0 });
+    this.state = { status: "running", agent: "", model: "", replies: 0, calls: 0, steps: 0, input: 0, output: 0, cost: 0 };
+    Object.assign(this.state, { seconds: 0, stop: null, result: null, attempt: 1, recalled: [], seq: 0, warnings: 0 });
+    this.before = 0;
+    this.plans = 0;
+    this.turn = 0;
+  }
+
+  take(fact) {
+    const { state } = this;
+    if (this.before && PAUSES.has(fact.type)) {
+      if (fact.time - this.before > 1) this.pauses.push([this.before, fact.time]);
+    } else if (this.before) state.seconds += Math.max(0, fact.time - this.before);
+    if (fact.run === this.own) state.seq = fact.seq;
+    else this.inherited++;
+    const on = this[`on${fact.type}`] || this.onUnknown;
+    on.call(this, fact.body || {}, fact);
+    this.before = fact.time;
+    this.last = fact;
+  }
+
+  add(fact, kind, more = {}) {
+    const item = { key: `${fact.run}:${fact.seq}`, run: fact.run, seq: fact.seq, time: fact.time, agent: fact.agent, kind, ...more };
+    item.earlier = fact.run !== this.own;
+    this.items.push(item);
+    return item;
+  }
+
+  charge(usage) {
+    if (!usage) return;
+    const { state } = this;
+    state.input += usage.input || 0;
+    state.output += usage.output || 0;
+    state.cost = state.cost === null || usage.cost === null ? null : state.cost + (usage.cost || 0);
+  }
+
+  onOpened(body, fact) {
+    const { state } = this;
+    const first = !this.opened;
+    Object.assign(this, { opened: fact, recipe: body.recipe || {}, session: body.session || this.session, base: body.base });
+    Object.assign(state, { agent: fact.agent, model: this.recipe.model || "", input: 0, output: 0, cost: 0, stop: null, attempt: 1 });
+    Object.assign(state, { status: "running", replies: 0, calls: 0 });
+    if (this.recipe.graph) this.graph = { prefix: "", tasks: this.recipe.graph };
+    if (!first && fact.run === this.own) this.add(fact, "goes_on", { base: body.base });
+  }
+
+  onResumed(body, fact) {
+    Object.assign(this.state, { attempt: body.attempt, stop: null, status: this.questions.size ? "waiting" : "running" });
+    this.add(fact, "resumed", { attempt: body.attempt });
+  }
+
+  onReceived(body, fact) {
+    this.questions.clear();
+    Object.assign(this.state, { steps: 0, stop: null, status: "running" });
+    this.turn++;
+    const media = parts(body.message, "media").map(part => part.name || part.mime);
+    this.add(fact, body.message?.role === "assistant" ? "said" : "asked_for", { text: textOf(body.message), media, user: this.user });
+  }
+
+  onNoted(body, fact) {
+    this.add(fact, "noted", { text: textOf(body.message) });
+  }
+
+  onModelReplied(body, fact) {
+    const { reply = {} } = body;
+    const { state } = this;
+    state.replies++;
+    state.steps++;
+    this.charge(reply.usage);
+    const calls = parts(reply.message, "call").map(call => this.call(call, fact));
+    const text = textOf(reply.message);
+    const from = this.working ?? this.before;
+    const item = this.add(fact, "reply", {
+      text,
+      calls,
+      thinking: parts(reply.message, "thinking").map(part => part.text).join(""),
+      usage: reply.usage,
+      model: reply.model || state.model,
+      seconds: fact.time - from,
+      problem: reply.problem,
+    });
+    const label = calls.length ? calls.map(call => call.name).join(", ") : text.slice(0, 40);
+    this.bars.push({ lane: fact.agent, kind: "model", from, to: fact.time, text: label, seq: fact.seq, run: fact.run });
+    this.plan(text, item);
+  }
+
+  // A plan is a reply of steps; their calls are named after it.
+  plan(text, item) {
+    if (!/^\s*(```json)?\s*\{[\s\S]*"steps"/.test(text)) return;
+    let steps = null;
+    try {
+      steps = JSON.parse(text.slice(text.indexOf("{"), text.lastIndexOf("}") + 1)).steps;
+    } catch {
+      return;
+    }
+    if (!Array.isArray(steps) || !steps.every(step => step && typeof step === "object" && (step.tool_name || step.tool))) return;
+    this.plans++;
+    const names = steps.map((step, place) => `${step.name || `step${place + 1}`}`);
+    const tasks = steps.map((step, place) => {
+      const spoken = JSON.stringify(step.arguments ?? step.args ?? {});
+      const after = names.filter(name => name !== names[place] && (spoken.includes(`\${${name}`) || [step.depends_on || []].flat().includes(name)));
+      return { name: names[place], tool: `${step.tool_name || step.tool}`, after };
+    });
+    item.plan = this.plans;
+    this.graph = { prefix: `plan${this.plans}.`, tasks };
+  }
+
+  call(call, fact) {
+    const made = { id: call.id, name: call.name, args: call.args ?? {}, seq: fact.seq, run: fact.run, questions: [], tries: 0 };
+    made.earlier = fact.run !== this.own;
+    this.calls.set(call.id, made);
+    this.state.calls++;
+    return made;
+  }
+
+  onToolStarted(body, fact) {
+    let call = this.calls.get(body.call.id);
+    if (!call || call.ended) {
+      call = this.call(body.call, fact); // no reply asked for it: a workflow's
+      this.add(fact, "call", { calls: [call] });
+    }
+    call.used = body.call.name !== call.name ? body.call : null; // something stands in for it
+    if (JSON.stringify(body.call.args ?? {}) !== JSON.stringify(call.args)) call.changed = body.call.args ?? {};
+    Object.assign(call, { started: fact.time, startedSeq: fact.seq, effect: body.effect || "irreversible" });
+    call.tries = body.attempt || 1;
+  }
+
+  onToolFinished(body, fact) {
+    const { result } = body;
+    let call = this.calls.get(result.call_id);
+    if (!call) {
+      call = this.call({ id: result.call_id, name: result.name }, fact);
+      this.add(fact, "call", { calls: [call] });
+    }
+    this.charge(result.usage);
+    Object.assign(call, { ended: fact.time, endedSeq: fact.seq, output: result.output, error: result.error ?? null, from: fact.run });
+    call.cost = result.usage?.cost;
+    const from = call.started ?? fact.time;
+    const kind = call.error === null ? "tool" : "error";
+    this.bars.push({ lane: result.name, kind, from, to: fact.time, text: label(call), seq: fact.seq, run: fact.run });
+    for (const [key, question] of this.questions) if (question.call_id === call.id) this.questions.delete(key);
+    this.status();
+  }
+
+  onAsked(body, fact) {
+    const call = this.calls.get(body.call_id);
+    const question = { key: body.key, prompt: body.prompt, notice: body.prompt_notice, options: body.options || [], answer: undefined };
+    Object.assign(question, { in_doubt: body.in_doubt, call_id: body.call_id || "", seq: fact.seq, run: fact.run, time: fact.time });
+    question.call = call ? { id: call.id, name: call.name, arguments: call.args } : null;
+    this.questions.set(body.key, question);
+    this.add(fact, "question", { question });
+    this.status();
+  }
+
+  onAnswered(body, fact) {
+    const question = this.questions.get(body.key);
+    this.questions.delete(body.key);
+    if (question) Object.assign(question, { answer: body.answer, by: body.by || "", answered: fact.time, answeredSeq: fact.seq });
+    if (question) this.bars.push({ ...asking(question), to: fact.time });
+    else this.add(fact, "answered", { text: JSON.stringify(body.answer) });
+    this.status();
+  }
+
+  status() {
+    if (!this.state.stop) this.state.status = this.questions.size ? "waiting" : "running";
+  }
+
+  onHandedOff(body, fact) {
+    this.state.agent = body.to;
+    this.add(fact, "handed", { text: body.to });
+  }
+
+  onWarned(body, fact) {
+    this.state.warnings++;
+    this.add(fact, "warning", { text: body.text, notice: body.text_notice, source: body.source });
+  }
+
+  onCustom(body, fact) {
+    const { name, data } = body;
+    if (name === "title") return;
+    if (name === "rating") this.rating = data?.rating;
+    if (name.startsWith("memory:")) {
+      const lines = Array.isArray(data?.value) ? data.value.filter(one => typeof one === "string") : [];
+      this.state.recalled = lines;
+      if (lines.length) this.add(fact, "recalled", { lines });
+      return;
+    }
+    this.add(fact, "custom", { name, data, hidden: body.shown === false });
+  }
+
+  onCompacted(body, fact) {
+    this.charge(body.usage);
+    this.add(fact, "compacted", { text: body.summary, upto: body.upto });
+  }
+
+  onStopped(body, fact) {
+    const { state } = this;
+    Object.assign(state, { stop: body.stop, status: body.stop.kind, result: body.output ?? null });
+    const said = this.items.findLast(item => item.kind === "reply")?.text;
+    const told = typeof body.output === "string" && body.output === said ? null : (body.output ?? null);
+    this.add(fact, "stopped", { stop: body.stop, output: told, good: OVER.has(body.stop.kind) });
+  }
+
+  onUnknown(body, fact) {
+    this.add(fact, "custom", { name: fact.type, data: body });
+  }
+
+  // What is still open: calls that were asked for and have no result.
+  get open() {
+    return [...this.calls.values()].filter(call => call.ended === undefined && !call.earlier && !this.state.stop);
+  }
+
+  // Bars of what is under way, up to now.
+  going(now) {
+    const open = [...this.calls.values()].filter(call => call.started && !call.ended);
+    const end = this.state.stop ? this.before : now;
+    const working = open.map(call => ({ lane: call.name, kind: "tool", from: call.started, to: end, text: label(call), seq: call.startedSeq, run: call.run }));
+    return [...working, ...[...this.questions.values()].map(one => ({ ...asking(one), to: end }))];
+  }
+
+  // What became of each task of the plan or workflow.
+  tasks() {
+    if (!this.graph) return [];
+    const { prefix, tasks } = this.graph;
+    const made = new Map();
+    for (const call of this.calls.values()) {
+      if (!call.id.startsWith(prefix)) continue;
+      const name = call.id.slice(prefix.length).replace(/[[\]@#~?].*$/, "");
+      made.set(name, [...(made.get(name) || []), call]);
+    }
+    const asked = new Set([...this.questions.values()].map(question => question.call_id));
+    return tasks.map(task => ({ ...task, calls: made.get(task.name) || [], status: taskStatus(made.get(task.name) || [], asked, this.state) }));
+  }
+}
+
+function taskStatus(calls, asked, state) {
+  if (!calls.length) return state.stop ? "skipped" : "to come";
+  if (calls.some(call => asked.has(call.id))) return "asks";
+  if (calls.some(call => call.ended === undefined)) return state.stop ? "skipped" : "running";
+  if (calls.some(call => call.id.endsWith("~") && call.error === null)) return "undone";
+  const last = calls[calls.length - 1];
+  return last.error === null ? "done" : "failed";
+}
+
+const label = call => Object.values(typeof call.args === "object" ? call.args : {}).map(one => (typeof one === "object" ? JSON.stringify(one) : `${one}`)).join(", ").slice(0, 60);
+const asking = question => ({
+  lane: question.call?.name || "?",
+  kind: "asked",
+  from: question.time,
+  text: `? ${question.prompt}`.slice(0, 80),
+  seq: question.seq,
+  run: question.run,
+});
+
+// Two stories side by side, without times and numbers: the rows, and where they first differ.
+export function compare(one, other) {
+  const left = one.items.flatMap(lines).filter(Boolean);
+  const right = other.items.flatMap(lines).filter(Boolean);
+  const rows = aligned(left, right);
+  const first = rows.findIndex(row => row.left?.text !== row.right?.text);
+  return { rows, first };
+}
+
+function lines(item) {
+  const row = (sign, text, more = {}) => ({ sign, text: `${sign} ${text}`.trim(), seq: item.seq, run: item.run, ...more });
+  switch (item.kind) {
+    case "asked_for":
+      return [row(">", item.text)];
+    case "said":
+      return [row("", item.text)];
+    case "noted":
+      return [row("·", item.text)];
+    case "reply":
+    case "call":
+      return [item.text ? row("", item.text) : null, ...item.calls.flatMap(call => callLines(call, row))];
+    case "question":
+      return [row("?", item.question.prompt), item.question.answer === undefined ? null : row("!", JSON.stringify(item.question.answer))];
+    case "handed":
+      return [row("→", item.text)];
+    case "stopped":
+      return [row("■", [item.stop.kind, item.stop.detail].filter(Boolean).join(": "))];
+    default:
+      return [];
+  }
+}
+
+function callLines(call, row) {
+  const said = row("call", `${call.name}(${JSON.stringify(call.args)})`);
+  if (call.ended === undefined) return [said];
+  const text = call.error === null ? (typeof call.output === "string" ? call.output : JSON.stringify(call.output)) : call.error;
+  return [said, row("←", text, { seq: call.endedSeq, run: call.from })];
+}
+
+// Rows in which what is equal stands side by side: the beginning and the end as they are, between them by the longest common
+// row of lines; where that would be too much work, line by line.
+function aligned(left, right) {
+  const same = (a, b) => a?.text === b?.text;
+  let start = 0;
+  while (start < left.length && start < right.length && same(left[start], right[start])) start++;
+  const rows = left.slice(0, start).map((one, place) => ({ left: one, right: right[place] }));
+  const a = left.slice(start);
+  const b = right.slice(start);
+  if (a.length * b.length > 400000) {
+    for (let place = 0; place < Math.max(a.length, b.length); place++) rows.push({ left: a[place], right: b[place] });
+    return rows;
+  }
+  const best = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+  for (let i = a.length - 1; i >= 0; i--)
+    for (let j = b.length - 1; j >= 0; j--)
+      best[i][j] = same(a[i], b[j]) ? best[i + 1][j + 1] + 1 : Math.max(best[i + 1][j], best[i][j + 1]);
+  let [i, j] = [0, 0];
+  const apart = { left: [], right: [] };
+  const flush = () => {
+    for (let place = 0; place < Math.max(apart.left.length, apart.right.length); place++)
+      rows.push({ left: apart.left[place], right: apart.right[place] });
+    apart.left = [];
+    apart.right = [];
+  };
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && same(a[i], b[j])) {
+      flush();
+      rows.push({ left: a[i++], right: b[j++] });
+    } else if (j >= b.length || (i < a.length && best[i + 1][j] >= best[i][j + 1])) apart.left.push(a[i++]);
+    else apart.right.push(b[j++]);
+  }
+  flush();
+  return rows;
+}

@@ -1,0 +1,138 @@
+// Talks to the server: requests, streams of events, and the token where one is needed.
+
+const KEY = "kaname.token";
+
+export const token = {
+  get: () => sessionStorage.getItem(KEY) || localStorage.getItem(KEY) || "",
+  keep(value, always) {
+    this.forget();
+    (always ? localStorage : sessionStorage).setItem(KEY, value);
+  },
+  forget() {
+    sessionStorage.removeItem(KEY);
+    localStorage.removeItem(KEY);
+  },
+};
+
+// What went wrong: `status` is 0 where the server was not reached at all.
+export class Problem extends Error {
+  constructor(status, detail, notice) {
+    super(detail);
+    Object.assign(this, { status, detail, notice });
+  }
+}
+
+const headers = more => ({ ...(token.get() ? { authorization: `Bearer ${token.get()}` } : {}), ...more });
+
+async function reached(path, options) {
+  try {
+    return await fetch(path, { cache: "no-store", ...options });
+  } catch (problem) {
+    if (problem.name === "AbortError") throw problem;
+    throw new Problem(0, "the server is not reached");
+  }
+}
+
+async function checked(answer) {
+  if (answer.ok) return answer;
+  const said = await answer.json().catch(() => ({}));
+  throw new Problem(answer.status, said.detail || said.error?.message || `${answer.status}`, said.notice);
+}
+
+export async function get(path, signal) {
+  return (await checked(await reached(path, { headers: headers(), signal }))).json();
+}
+
+export async function send(method, path, body = {}) {
+  const content = { method, headers: headers({ "content-type": "application/json" }), body: JSON.stringify(body) };
+  const answer = await checked(await reached(path, content));
+  return answer.status === 204 ? null : answer.json();
+}
+
+export const post = (path, body) => send("POST", path, body);
+
+export async function download(path) {
+  const answer = await checked(await reached(path, { headers: headers() }));
+  const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition") || "")?.[1] || "download";
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await answer.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  return name;
+}
+
+export const runPath = (id, more = "") => `api/runs/${id.split("/").map(encodeURIComponent).join("/")}${more}`;
+
+// Follows a stream of events until it says that it is over. If the connection is lost, or the server restarts, it comes back
+// after the last event that it saw. While nobody looks at the tab it is closed: a browser has six connections for all tabs.
+export function follow(path, { last = "", take, state = () => {} }) {
+  const stopped = new AbortController();
+  let reading = null;
+  const seen = () => document.visibilityState === "hidden" && reading?.abort();
+  document.addEventListener("visibilitychange", seen);
+  stopped.signal.addEventListener("abort", () => reading?.abort());
+
+  (async () => {
+    for (let tries = 0; !stopped.signal.aborted; tries++) {
+      while (document.visibilityState === "hidden" && !stopped.signal.aborted) await shown();
+      reading = new AbortController();
+      try {
+        const asked = headers({ accept: "text/event-stream", ...(last ? { "last-event-id": last } : {}) });
+        const answer = await checked(await reached(path, { headers: asked, signal: reading.signal }));
+        state("open");
+        tries = 0;
+        for await (const batch of events(answer.body)) {
+          for (const event of batch) if (event.id) last = event.id;
+          take(batch);
+          if (batch.some(event => event.name === "over")) return state("over");
+        }
+      } catch (problem) {
+        if (stopped.signal.aborted) return;
+        if (problem instanceof Problem && problem.status >= 400 && problem.status < 500 && problem.status !== 429)
+          return state("refused", problem);
+      }
+      if (stopped.signal.aborted) return;
+      if (document.visibilityState !== "hidden") state("lost");
+      await new Promise(done => setTimeout(done, Math.min(5000, 250 * 2 ** Math.min(tries, 5))));
+    }
+  })();
+  return () => {
+    stopped.abort();
+    document.removeEventListener("visibilitychange", seen);
+  };
+}
+
+const shown = () =>
+  new Promise(done => {
+    const look = () => (document.removeEventListener("visibilitychange", look), done());
+    document.addEventListener("visibilitychange", look);
+  });
+
+// The events of a text/event-stream, as many at a time as have come.
+async function* events(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    held += value;
+    const end = held.lastIndexOf("\n\n");
+    if (end < 0) continue;
+    const frames = held.slice(0, end).split("\n\n");
+    held = held.slice(end + 2);
+    yield frames.map(read).filter(Boolean);
+  }
+}
+
+function read(frame) {
+  const event = { id: "", name: "message", data: null };
+  for (const line of frame.split("\n")) {
+    const at = line.indexOf(": ");
+    const field = line.slice(0, at);
+    if (field === "id") event.id = line.slice(at + 2);
+    else if (field === "event") event.name = line.slice(at + 2);
+    else if (field === "data") event.data = JSON.parse(line.slice(at + 2));
+  }
+  return event.data === null ? null : event;
+}

@@ -1,0 +1,122 @@
+// What several views know: cells that tell their listeners, the address, who is here, the runs, the waiting questions.
+
+import { useEffect, useState } from "./vendor/preact.js";
+import { follow, get } from "./server.js";
+
+export function cell(value) {
+  const listeners = new Set();
+  return {
+    get: () => value,
+    set(next) {
+      value = next;
+      for (const listener of [...listeners]) listener(value);
+    },
+    listen(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+export function use(one) {
+  const [value, set] = useState(() => one.get());
+  useEffect(() => (set(() => one.get()), one.listen(next => set(() => next))), [one]);
+  return value;
+}
+
+// The address: #/runs/abc?at=14 has the path ["runs", "abc"] and the query {at: "14"}.
+const read = () => {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { path: path.split("/").filter(Boolean).map(decodeURIComponent), query: Object.fromEntries(new URLSearchParams(query)) };
+};
+export const address = cell(read());
+addEventListener("hashchange", () => address.set(read()));
+
+export function link(path, query = {}) {
+  const said = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value != null)).toString();
+  return `#/${path.map(encodeURIComponent).join("/")}${said ? `?${said}` : ""}`;
+}
+export const go = (path, query) => (location.hash = link(path, query));
+export function change(query) {
+  const now = address.get();
+  history.replaceState(null, "", link(now.path, { ...now.query, ...query }));
+  address.set(read());
+}
+
+export const me = cell(null);
+export const agents = cell(null);
+export const may = role => Boolean(me.get()?.roles.includes(role));
+
+export const runs = cell({ list: null, byId: new Map(), problem: null });
+export const inbox = cell({ questions: null, problem: null });
+export const line = cell("open"); // or "lost", or "over": how the stream of changes stands
+
+let loading = null;
+// The newest are there at once; the rest of ten thousand follows.
+export function loadRuns() {
+  loading ??= (async () => {
+    try {
+      const first = await get("api/runs?limit=200");
+      setRuns(first.runs);
+      if (first.runs.length === 200) setRuns((await get("api/runs?limit=10000")).runs);
+    } catch (problem) {
+      runs.set({ ...runs.get(), problem });
+    } finally {
+      loading = null;
+    }
+  })();
+  return loading;
+}
+
+function setRuns(list) {
+  runs.set({ list, byId: new Map(list.map(run => [run.run_id, run])), problem: null });
+}
+
+export function takeRuns(changed) {
+  const known = runs.get();
+  if (!known.list || !changed.length) return;
+  const byId = new Map(known.byId);
+  const fresh = changed.filter(run => !byId.has(run.run_id));
+  for (const run of changed) byId.set(run.run_id, run);
+  const list = [...fresh.sort((a, b) => b.created - a.created), ...known.list.map(run => byId.get(run.run_id))];
+  runs.set({ list, byId, problem: null });
+}
+
+export function dropRun(id) {
+  const known = runs.get();
+  if (known.list) setRuns(known.list.filter(run => run.run_id !== id));
+}
+
+let asked = 0;
+export async function loadQuestions() {
+  const mine = ++asked;
+  try {
+    const { questions } = await get("api/questions?limit=1000");
+    if (mine === asked) inbox.set({ questions: questions.reverse(), problem: null });
+  } catch (problem) {
+    if (mine === asked) inbox.set({ ...inbox.get(), problem });
+  }
+}
+
+// Watches the list of runs; where a run is looked at itself, only the questions are asked for now and then.
+export function watch() {
+  let later = 0;
+  const questions = () => (clearTimeout(later), (later = setTimeout(loadQuestions, 150)));
+  return follow("api/runs", {
+    take(batch) {
+      const changed = batch.filter(event => event.name === "run").map(event => event.data);
+      takeRuns(changed);
+      if (changed.length) questions();
+    },
+    state(now) {
+      if (now === "open" && line.get() === "lost") loadRuns();
+      line.set(now);
+      if (now === "open") questions();
+    },
+  });
+}
+export function glance() {
+  loadQuestions();
+  const again = setInterval(() => document.visibilityState === "visible" && loadQuestions(), 5000);
+  return () => clearInterval(again);
+}

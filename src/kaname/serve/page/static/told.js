@@ -1,0 +1,80 @@
+// Times, durations, money, numbers and states, as people read them.
+
+import { japanese, t } from "./words.js";
+
+const locale = () => (japanese() ? "ja-JP" : "en-GB");
+const pad = value => `${value}`.padStart(2, "0");
+
+export function clock(stamp) {
+  const at = new Date(stamp * 1000);
+  return `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+}
+
+export function day(stamp) {
+  const at = new Date(stamp * 1000);
+  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+}
+
+// Today only the time; else the date with it.
+export function when(stamp) {
+  const at = new Date(stamp * 1000);
+  const time = `${pad(at.getHours())}:${pad(at.getMinutes())}`;
+  if (at.toDateString() === new Date().toDateString()) return time;
+  const year = at.getFullYear() === new Date().getFullYear() ? "" : `${at.getFullYear()}-`;
+  return `${year}${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${time}`;
+}
+
+export function lasted(seconds) {
+  if (seconds == null) return "–";
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 99.95) return `${seconds.toFixed(1)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 100) return `${minutes} min`;
+  return minutes < 60 * 48 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${Math.round(minutes / 1440)} d`;
+}
+
+// Of a cost that nobody knows we say so: it is not zero.
+export function money(cost) {
+  if (cost == null) return t("price unknown");
+  if (cost === 0) return "$0";
+  return cost < 0.001 ? `$${cost.toPrecision(2)}` : cost < 1 ? `$${cost.toFixed(4)}` : `$${cost.toFixed(2)}`;
+}
+
+export const count = value => new Intl.NumberFormat(locale()).format(value);
+
+// Every state has a sign and a word; the colour is only the third.
+const STATES = {
+  running: ["◐", "running", "work"],
+  waiting: ["◆", "waiting for you", "wait"],
+  interrupted: ["◌", "interrupted", "wait"],
+  completed: ["●", "completed", "good"],
+  degraded: ["◍", "completed in part", "good"],
+  failed: ["✕", "failed", "bad"],
+  cancelled: ["■", "stopped", "soft"],
+  blocked: ["⊘", "blocked", "bad"],
+  max_steps: ["▣", "step limit", "bad"],
+  duplicate: ["▣", "repeated itself", "bad"],
+  tool_limit: ["▣", "tool limit", "bad"],
+  deadline: ["▣", "time limit", "bad"],
+  budget: ["▣", "cost limit", "bad"],
+  undecodable: ["✕", "answer not readable", "bad"],
+  incomplete: ["◑", "answer incomplete", "bad"],
+};
+export const STATUSES = Object.keys(STATES);
+export function state(status) {
+  const [sign, word, tone] = STATES[status] || ["·", status, "soft"];
+  return { sign, word: t(word), tone };
+}
+
+export const short = (text, most = 120) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+// A value as it would be written in a call: texts in quotes, the rest as JSON.
+export function value(given, most = Infinity) {
+  const text = typeof given === "string" ? JSON.stringify(given) : JSON.stringify(given) ?? "";
+  return short(text, most);
+}
+export function called(name, args, most = 160) {
+  if (typeof args === "string") return short(`${name}(${args})`, most);
+  return short(`${name}(${Object.entries(args || {}).map(([key, one]) => `${key}=${value(one, 60)}`).join(", ")})`, most);
+}
+export const plain = given => (typeof given === "string" ? given : given == null ? "" : JSON.stringify(given, null, 1));

@@ -1,0 +1,106 @@
+// A run as it goes: its facts so far, those to come, and what is being said right now.
+
+import { useEffect, useMemo, useState } from "../vendor/preact.js";
+import { follow, get, runPath } from "../server.js";
+import { cell, takeRuns } from "../shared.js";
+
+const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
+const SILENT = { text: "", thinking: "", progress: null, notes: {} };
+
+// Tells its listener at most once a frame, however much comes.
+function eachFrame(act) {
+  let due = 0;
+  return () => (due ||= requestAnimationFrame(() => ((due = 0), act())));
+}
+
+class Following {
+  constructor(id, changed) {
+    Object.assign(this, { id, facts: [], run: null, problem: null, connection: "loading", last: 0 });
+    this.live = cell(SILENT);
+    this.said = SILENT;
+    this.tell = eachFrame(changed);
+    this.show = eachFrame(() => this.live.set(this.said));
+    this.stopped = false;
+  }
+
+  async begin() {
+    try {
+      const { run, facts } = await get(runPath(this.id, "/facts?whole=1"));
+      if (this.stopped) return;
+      Object.assign(this, { run, facts, last: run.facts, connection: "over" });
+      if (UNDER_WAY.has(run.status)) this.follow();
+    } catch (problem) {
+      this.problem = problem;
+    }
+    this.tell();
+  }
+
+  follow() {
+    this.connection = "open";
+    const last = `${this.last}`;
+    this.leave = follow(runPath(this.id, `/facts?after=${last}`), {
+      last,
+      take: batch => this.take(batch),
+      state: (now, problem) => {
+        if (now === "lost") this.said = SILENT; // what was half said comes again, or as a fact
+        Object.assign(this, { connection: now, problem: now === "refused" ? problem : this.problem });
+        this.show();
+        this.tell();
+        if (now === "over") this.look();
+      },
+    });
+    this.looking = setInterval(() => this.look(), 4000);
+  }
+
+  take(batch) {
+    let facts = null;
+    for (const { name, data } of batch) {
+      if (name === "fact") {
+        if (data.seq <= this.last) continue;
+        this.last = data.seq;
+        (facts ??= []).push(data);
+        if (data.type === "ModelReplied" || data.type === "Stopped") this.said = { ...SILENT, progress: this.said.progress };
+      } else if (name === "delta") this.said = { ...this.said, text: this.said.text + data.data.content };
+      else if (name === "thinking") this.said = { ...this.said, thinking: this.said.thinking + data.data.content };
+      else if (name === "progress") this.said = { ...this.said, notes: { ...this.said.notes, [data.data.tool_call_id]: data.data.content } };
+      else if (name === "status" && data.data.status === "progress") this.said = { ...this.said, progress: data.data };
+    }
+    if (facts) {
+      this.facts = [...this.facts, ...facts];
+      this.tell();
+    }
+    this.show();
+  }
+
+  // How it stands: a run that nobody executes any more has no fact that says so.
+  async look() {
+    if (document.visibilityState === "hidden" && this.connection !== "over") return;
+    try {
+      const { run } = await get(runPath(this.id, `/facts?after=${this.last}`));
+      if (this.stopped) return;
+      this.run = run;
+      takeRuns([run]);
+      this.tell();
+    } catch {
+      // the stream says whether the server is there
+    }
+    if (this.connection === "over") clearInterval(this.looking);
+  }
+
+  end() {
+    this.stopped = true;
+    this.leave?.();
+    clearInterval(this.looking);
+  }
+}
+
+export function useRun(id) {
+  const [turn, again] = useState(0);
+  const [, tick] = useState(0);
+  const following = useMemo(() => (id ? new Following(id, () => tick(one => one + 1)) : null), [id, turn]);
+  useEffect(() => {
+    following?.begin();
+    return () => following?.end();
+  }, [following]);
+  return following && { ...following, live: following.live, again: () => again(one => one + 1) };
+}

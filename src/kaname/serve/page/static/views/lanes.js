@@ -1,0 +1,85 @@
+// Time on top: a lane for each actor, bars to scale, and a cursor at one fact. Pauses, in which nobody worked, are cut short.
+
+import { html, useMemo, useRef } from "../vendor/preact.js";
+import { lasted } from "../told.js";
+import { t } from "../words.js";
+
+const MOST = 10; // lanes
+const PAUSE = 0.03; // of the width
+
+// Places on the track, from 0 to 1, of moments.
+export function scale(start, end, pauses) {
+  const cuts = pauses.filter(([from, to]) => to > from && from >= start && to <= end);
+  const idle = cuts.reduce((sum, [from, to]) => sum + to - from, 0);
+  const worked = Math.max(0.001, end - start - idle);
+  const room = Math.max(0.4, 1 - cuts.length * PAUSE);
+  const each = cuts.length ? (1 - room) / cuts.length : 0;
+  return time => {
+    let [at, left] = [0, Math.min(Math.max(time, start), end) - start];
+    for (const [from, to] of cuts) {
+      if (time <= from) break;
+      const gone = Math.min(time, to) - from;
+      left -= gone;
+      at += each * (gone / (to - from));
+    }
+    return Math.min(1, at + (left / worked) * room);
+  };
+}
+
+// Bars that would be drawn over each other are drawn once.
+function thinned(bars, place) {
+  const seen = new Set();
+  return bars.filter(bar => {
+    const key = `${bar.lane} ${bar.kind} ${Math.round(place(bar.from) * 400)} ${Math.round(place(bar.to) * 400)}`;
+    return !seen.has(key) && seen.add(key);
+  });
+}
+
+export function Lanes({ story, facts, own, at, go, now }) {
+  const track = useRef();
+  const mine = useMemo(() => facts.filter(fact => fact.run === own), [facts, own]);
+  const { lanes, place, start, end, others } = useMemo(() => {
+    const start = mine[0]?.time ?? 0;
+    const idle = story.pauses.reduce((sum, [from, to]) => sum + (from >= start ? to - from : 0), 0);
+    let end = Math.max(start + 0.001, mine.at(-1)?.time ?? 0, now);
+    if (story.questions.size && !story.state.stop) end += 0.25 * Math.max(0.001, end - start - idle); // a question is open: it goes on
+    const bars = [...story.bars, ...story.going(end)].filter(bar => bar.run === own && bar.to >= start);
+    const place = scale(start, end, story.pauses);
+    const named = apart(bars);
+    const lanes = named.slice(0, MOST).map(({ who, list }) => [who, thinned(list, place)]);
+    return { lanes, place, start, end, others: Math.max(0, named.length - MOST) };
+  }, [story, mine, Math.round(now)]);
+  if (!mine.length) return null;
+  const factAt = event => {
+    const box = track.current.getBoundingClientRect();
+    const wanted = (event.clientX - box.left) / box.width;
+    let best = mine[0];
+    for (const fact of mine) if (Math.abs(place(fact.time) - wanted) <= Math.abs(place(best.time) - wanted)) best = fact;
+    go(best.seq);
+  };
+  const here = mine.find(fact => fact.seq === at) || mine.at(-1);
+  const cursorAt = place(here.time);
+  const drag = event => (event.buttons & 1 || event.type === "pointerdown") && factAt(event);
+  const ticks = [0, 0.25, 0.5, 0.75, 1].map(share => start + share * (end - start));
+  return html`<section class="sheet lanes-sheet" aria-label=${t("Timeline")}>
+    <div class="time"><div class="lanes">${lanes.map(([who, bars]) => html`<div class="who" title=${who}>${who}</div><div class="track" onPointerDown=${drag} onPointerMove=${drag}>
+      ${bars.map(bar => html`<span class=${`bar ${bar.kind}`} title=${`${bar.text} · ${lasted(bar.to - bar.from)}`} style=${{ left: `${place(bar.from) * 100}%`, width: `${Math.max(0.25, (place(bar.to) - place(bar.from)) * 100)}%` }}>${bar.text}</span>`)}</div>`)}</div>
+    ${others ? html`<p class="note">${t("{count} more lanes", { count: others })}</p>` : null}
+    <div class="scrub" ref=${track} onPointerDown=${drag} onPointerMove=${drag}>
+      ${ticks.filter(time => Math.abs(place(time) - cursorAt) > 0.05).map((time, number) => html`<i style=${{ left: `${place(time) * 100}%` }} class=${place(time) > 0.95 ? "last" : ""}>${time > start ? lasted(time - start) : "0"}</i>`)}</div>
+      <div class="over"><span class="now" style=${{ left: `${cursorAt * 100}%` }}><b style=${{ transform: `translateX(${-cursorAt * 100}%)` }}>${t("fact {seq}", { seq: here.seq })}</b></span></div></div>
+    <label class="unseen">${t("Fact")}<input type="range" min="1" max=${mine.at(-1).seq} value=${here.seq} onInput=${event => go(Number(event.target.value))} /></label>
+  </section>`;
+}
+
+// A lane for each name; what is done at the same time under one name gets lanes of its own.
+function apart(bars) {
+  const named = new Map();
+  for (const bar of [...bars].sort((a, b) => a.from - b.from)) {
+    const lanes = named.get(bar.lane) || named.set(bar.lane, []).get(bar.lane);
+    const free = lanes.find(lane => lane.list.at(-1).to <= bar.from + 1e-9);
+    if (free) free.list.push(bar);
+    else lanes.push({ who: bar.lane, list: [bar] });
+  }
+  return [...named.values()].flat();
+}

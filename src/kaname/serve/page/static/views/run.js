@@ -1,0 +1,193 @@
+// A run: time on top, the story in the middle, how things stood at the cursor beside it.
+
+import { html, useContext, useEffect, useMemo, useState } from "../vendor/preact.js";
+import { download, post, runPath, send } from "../server.js";
+import { change, dropRun, go, link, loadRuns, may, runs, use } from "../shared.js";
+import { Button, Chip, Dialog, Loading, Long, Quiet, Saying, Trouble, useKeys } from "../parts.js";
+import { clock, count, day, lasted, money, short, value } from "../told.js";
+import { notice, problemText, t } from "../words.js";
+import { fold } from "../fold.js";
+import { useRun } from "./following.js";
+import { Fact, Item, Live } from "./story.js";
+import { Lanes } from "./lanes.js";
+import { Graph } from "./graph.js";
+import { Fork } from "./fork.js";
+import { filter, Row } from "./runs.js";
+
+const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
+
+function useNow(going) {
+  const [now, set] = useState(() => Date.now() / 1000);
+  useEffect(() => {
+    if (!going) return;
+    const again = setInterval(() => set(Date.now() / 1000), 1000);
+    return () => clearInterval(again);
+  }, [going]);
+  return now;
+}
+
+export const statusOf = (story, run) => (story.state.status === "running" && run.status === "interrupted" ? "interrupted" : story.state.status);
+
+function Beside({ story, run, at, live }) {
+  const { state } = story;
+  const tasks = story.tasks();
+  const rows = [
+    [t("state"), html`<${Chip} status=${at ? state.status : statusOf(story, run)} />`],
+    state.stop?.detail ? [t("why"), notice(state.stop.detail_notice, state.stop.detail)] : null,
+    tasks.length ? [t("tasks"), t("{done} of {all} done", { done: tasks.filter(task => task.status === "done").length, all: tasks.length })] : null,
+    [t("model calls"), count(state.replies)],
+    [t("tool calls"), count(state.calls)],
+    [t("tokens"), `${count(state.input)} + ${count(state.output)}`],
+    [t("cost"), money(state.cost)],
+    [t("worked"), lasted(state.seconds)],
+    story.open.length ? [t("open calls"), story.open.map(call => call.name).join(", ")] : null,
+    state.recalled.length ? [t("memory used"), short(state.recalled.join("; "), 160)] : null,
+    state.attempt > 1 ? [t("lives"), state.attempt] : null,
+    state.warnings ? [t("warnings"), state.warnings] : null,
+  ];
+  return html`<section class="sheet"><h2>${at ? t("At fact {seq}", { seq: at }) : t("Now")}</h2>
+    <dl>${rows.filter(Boolean).map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl></section>`;
+}
+
+// What it was made of: for who wants to know why it did what it did.
+function Made({ story, run }) {
+  const { recipe } = story;
+  return html`<section class="sheet"><h2>${t("Made of")}</h2><dl>
+    <dt>${t("agent")}</dt><dd>${run.agent}</dd>${recipe.model ? html`<dt>${t("model")}</dt><dd>${recipe.model}</dd>` : null}
+    <dt>${t("tools")}</dt><dd>${Object.keys(recipe.tools || {}).join(", ") || "–"}</dd>
+    ${run.session_id ? html`<dt>${t("session")}</dt><dd><a href=${link(["runs"], { q: `session:${run.session_id}` })}>${run.session_id}</a></dd>` : null}
+    ${run.user_id ? html`<dt>${t("user")}</dt><dd>${run.user_id}</dd>` : null}
+    <dt>${t("run")}</dt><dd class="id">${run.run_id}</dd></dl>
+    ${recipe.instructions ? html`<details><summary class="note">${t("instructions")}</summary><pre tabindex="0">${recipe.instructions}</pre></details>` : null}</section>`;
+}
+
+function Related({ run }) {
+  const { list } = use(runs);
+  const forks = (list || []).filter(one => one.base === run.run_id && !one.session_id);
+  const next = (list || []).filter(one => one.base === run.run_id && one.session_id);
+  const lines = [
+    run.parent ? [t("part of"), run.parent] : null,
+    run.base ? [run.session_id ? t("before it") : t("forked from"), run.base, !run.session_id] : null,
+    ...next.map(one => [t("after it"), one.run_id]),
+    ...forks.map(one => [t("fork"), one.run_id, true]),
+  ].filter(Boolean);
+  if (!lines.length) return null;
+  const title = id => (list || []).find(one => one.run_id === id)?.title || id.slice(0, 14);
+  return html`<section class="sheet"><h2>${t("Related runs")}</h2><ul class="related">${lines.map(([how, id, differs]) => html`<li><span class="note">${how}</span> <a href=${link(["runs", id])}>${short(title(id), 60)}</a>
+    ${differs ? html` <a class="note" href=${link(["compare", ...(how === t("fork") ? [run.run_id, id] : [id, run.run_id])])}>${t("compare")}</a>` : null}</li>`)}</ul></section>`;
+}
+
+function Choose({ run, close }) {
+  const { list } = use(runs);
+  const [words, set] = useState("");
+  useEffect(() => void loadRuns(), []);
+  const near = one => (one.base === run.run_id || one.run_id === run.base ? 2 : one.agent === run.agent ? 1 : 0);
+  const found = (list || []).filter(one => one.run_id !== run.run_id && !one.parent).filter(filter(words)).sort((a, b) => near(b) - near(a)).slice(0, 30);
+  return html`<${Dialog} title=${t("Compare with")} close=${close}><input type="search" autofocus aria-label=${t("Search and filter")} value=${words} onInput=${event => set(event.target.value)} />
+    <div class="choose">${found.map(one => html`<${Row} run=${one} onClick=${event => (event.preventDefault(), close(), go(["compare", run.run_id, one.run_id]))} />`)}
+    ${list && !found.length ? html`<p class="note">${t("No run fits")}</p>` : null}</div></${Dialog}>`;
+}
+
+function Money({ story }) {
+  const replies = story.items.filter(item => item.kind === "reply" && !item.earlier && item.usage);
+  if (replies.length < 2) return null;
+  const tokens = replies.map(item => (item.usage.input || 0) + (item.usage.output || 0));
+  const most = Math.max(1, ...tokens);
+  const step = 260 / replies.length;
+  const told = t("Tokens of each model call: {list}", { list: tokens.slice(0, 20).join(", ") });
+  return html`<section class="sheet"><h2>${t("Tokens as it went")}</h2><svg class="spark" viewBox="0 0 260 48" role="img" aria-label=${told}><title>${told}</title>
+    ${replies.map((item, place) => html`<rect x=${place * step} y=${48 - (tokens[place] / most) * 46} width=${Math.max(1, step - 1.5)} height=${(tokens[place] / most) * 46} />`)}</svg>
+    <p class="note">${t("most in one call")}: ${count(most)} · ${t("in all")}: ${money(story.state.cost)}</p></section>`;
+}
+
+export default function Run({ path, query }) {
+  const id = path.slice(1).join("/");
+  const following = useRun(id);
+  const { facts, run, problem, connection, live } = following;
+  const [dialog, open] = useState(null);
+  const [trouble, setTrouble] = useState(null);
+  const say = useContext(Saying);
+  useEffect(() => void (runs.get().list || loadRuns()), []);
+  const last = following.last;
+  const at = query.at ? Math.min(Math.max(1, parseInt(query.at, 10) || 1), last || Infinity) : 0;
+  const story = useMemo(() => fold(facts, id), [facts]);
+  const then = useMemo(() => (at && at < last ? fold(facts, id, at) : story), [facts, at]);
+  const going = run ? UNDER_WAY.has(statusOf(story, run)) : false;
+  const now = useNow(going && !story.questions.size);
+  const cursor = at || last;
+  const to = seq => change({ at: seq >= last ? "" : seq });
+  const act = (work, done) => async () => {
+    setTrouble(null);
+    try {
+      const said = await work();
+      say(done);
+      return said;
+    } catch (failed) {
+      setTrouble(failed);
+    }
+  };
+  const talk = may("talk");
+  const stop = act(() => post(runPath(id, "/stop"), {}), t("Asked to stop"));
+  const test = act(() => download(runPath(id, "/test")), t("The test was downloaded"));
+  const resume = act(async () => (await post(runPath(id, "/resume"), { mode: "detach" }), following.again()), t("Goes on"));
+  const rate = rating => act(async () => (await post(runPath(id, "/rating"), { rating }), following.again()), t("Rated"))();
+  const remove = act(async () => {
+    if (!confirm(t("Delete this run for good?"))) return;
+    await send("DELETE", runPath(id));
+    dropRun(id);
+    go(["runs"]);
+  }, "");
+  useKeys({
+    f: () => talk && open("fork"),
+    c: () => open("compare"),
+    t: () => may("admin") && test(),
+    ".": () => going && stop(),
+    ArrowLeft: () => to(Math.max(1, cursor - 1)),
+    ArrowRight: () => to(Math.min(last, cursor + 1)),
+    Home: () => to(1),
+    End: () => to(last),
+  });
+  if (problem && !run) return problem.status === 404 ? html`<${Quiet} title=${t("There is no such run")}><p><a href=${link(["runs"])}>${t("Runs")}</a></p></${Quiet}>` : html`<${Trouble} problem=${problem} again=${following.again} />`;
+  if (!run) return html`<${Loading} />`;
+  const { state } = story;
+  const status = statusOf(story, run);
+  const raw = query.view === "facts";
+  const asked = at && at < last ? "" : [...story.questions.keys()][0] || "";
+  const given = {
+    at: seq => link(path, { ...query, at: seq }),
+    fork: talk ? call => open({ call }) : null,
+    now: at && at < last ? then.before : now,
+    run: id,
+    asked,
+  };
+  const shownFacts = at ? facts.filter(fact => fact.run !== id || fact.seq <= at) : facts;
+  const tasks = then.tasks();
+  return html`<header class="top"><h1>${run.title || run.run_id}</h1><${Chip} status=${status} />
+      <span class="meta">${t("agent")} <b>${state.agent}</b>${run.session_id ? html` · ${t("session")} <b>${run.session_id}</b>` : null} · ${day(run.created)} ${clock(run.created)} · <b>${lasted((going && !story.questions.size ? now : run.updated) - run.created)}</b> · ${t("{count} model calls", { count: state.replies })} · <b>${count(state.input + state.output)}</b> ${t("tokens")} · <b>${money(state.cost)}</b></span>
+      <div class="actions">
+        ${talk && run.agent ? html`<a class="button" href=${link(["chat", id])}>${t("Chat")}</a>` : null}
+        <${Button} hint="c" onClick=${() => open("compare")}>${t("Compare")}</${Button}>
+        ${may("admin") ? html`<${Button} hint="t" onClick=${test}>${t("Make a test")}</${Button}>` : null}
+        ${talk ? html`<${Button} hint="f" onClick=${() => open("fork")}>${t("Fork from {seq}", { seq: cursor })}</${Button}>` : null}
+        ${going && talk ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
+        ${talk && (status === "interrupted" || (!going && !["completed", "degraded", "cancelled"].includes(status))) ? html`<${Button} onClick=${resume}>${t("Go on")}</${Button}>` : null}
+        ${!going && talk ? html`<${Button} label=${t("good")} onClick=${() => rate("good")} kind=${story.rating === "good" ? "pressed" : ""}>▲</${Button}><${Button} label=${t("bad")} onClick=${() => rate("bad")} kind=${story.rating === "bad" ? "pressed" : ""}>▼</${Button}><${Button} onClick=${remove}>${t("Delete")}</${Button}>` : null}
+      </div></header>
+    ${connection === "lost" ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
+    <${Trouble} problem=${trouble || (run && problem)} />
+    <${Lanes} story=${story} facts=${facts} own=${id} at=${cursor} go=${to} now=${going && !story.questions.size ? now : story.before} />
+    ${at && at < last ? html`<p class="travel" role="status">${t("You see the run as it stood at fact {seq} of {last}.", { seq: at, last })} <button type="button" class="plain" onClick=${() => to(last)}>${t("To the end")}</button></p>` : null}
+    <div class="columns">
+      <section class="sheet" aria-label=${t("Story")}><div class="tabs"><h2>${raw ? t("Facts") : t("Story")}</h2><button type="button" class="plain" onClick=${() => change({ view: raw ? "" : "facts" })}>${raw ? t("as a story") : t("all {count} facts", { count: count(facts.length) })}</button></div>
+        ${raw ? html`<${Long} items=${shownFacts} estimate=${27} block=${60} row=${fact => html`<${Fact} key=${`${fact.run}${fact.seq}`} fact=${fact} earlier=${fact.run !== id} />`} />`
+          : html`<${Long} items=${then.items} estimate=${86} block=${24} role="list" stamp=${`${asked} ${Math.round(now)} ${at} ${going}`} row=${item => html`<${Item} key=${item.key} item=${item} use=${given} />`} />
+            ${going && !(at && at < last) ? html`<${Live} live=${live} agent=${state.agent} />` : null}`}
+      </section>
+      <aside>
+        <${Beside} story=${then} run=${run} at=${at && at < last ? at : 0} live=${live} />
+        ${tasks.length ? html`<section class="sheet"><h2>${story.plans ? t("Plan {number}", { number: then.plans }) : t("Workflow")}</h2><${Graph} tasks=${tasks} title=${t("Tasks")} choose=${task => task.calls.length && to(task.calls.at(-1).endedSeq ?? task.calls.at(-1).seq)} /></section>` : null}
+        <${Money} story=${then} /><${Related} run=${run} /><${Made} story=${story} run=${run} />
+      </aside></div>
+    ${dialog === "compare" ? html`<${Choose} run=${run} close=${() => open(null)} />` : null}
+    ${dialog === "fork" || dialog?.call ? html`<${Fork} run=${run} at=${cursor} call=${dialog.call} story=${story} close=${() => open(null)} />` : null}`;
+}

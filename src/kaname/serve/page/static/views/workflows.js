@@ -1,0 +1,40 @@
+// Workflows: the graphs that are served, each with its last runs, and a way to start one.
+
+import { html, useEffect, useState } from "../vendor/preact.js";
+import { post } from "../server.js";
+import { agents, go, link, loadRuns, may, runs, use } from "../shared.js";
+import { Quiet, Trouble } from "../parts.js";
+import { t } from "../words.js";
+import { Graph } from "./graph.js";
+import { Row } from "./runs.js";
+
+function Start({ agent }) {
+  const [problem, setProblem] = useState(null);
+  const start = async event => {
+    event.preventDefault();
+    const text = new FormData(event.target).get("params").trim() || "{}";
+    try {
+      JSON.parse(text);
+    } catch (failed) {
+      return setProblem({ detail: `${t("This is not JSON")}: ${failed.message}` });
+    }
+    try {
+      const run = await post("api/runs", { agent, input: text, mode: "detach" });
+      go(["runs", run.run_id]);
+    } catch (failed) {
+      setProblem(failed);
+    }
+  };
+  return html`<form class="row" onSubmit=${start}><label class="grow">${t("Parameters, as JSON")}<input name="params" placeholder="{}" spellcheck=${false} /></label><button class="main">${t("Start")}</button><${Trouble} problem=${problem} /></form>`;
+}
+
+export default function Workflows() {
+  const known = (use(agents) || []).filter(agent => agent.graph);
+  const { list } = use(runs);
+  useEffect(() => void loadRuns(), []);
+  return html`<header class="top"><h1>${t("Workflows")}</h1></header>
+    ${known.length ? known.map(agent => html`<section class="sheet" aria-label=${agent.name}><h2>${agent.name}</h2><${Graph} tasks=${agent.graph} title=${agent.name} />
+        ${may("talk") ? html`<${Start} agent=${agent.name} />` : null}
+        <div class="flush">${(list || []).filter(run => run.agent === agent.name).slice(0, 5).map(run => html`<${Row} key=${run.run_id} run=${run} />`)}</div></section>`)
+      : html`<${Quiet} title=${t("No workflows are served")}><p>${t("A workflow is served like an agent: app([agent, workflow]). The runs of others are drawn where they stand, among the runs.")}</p></${Quiet}>`}`;
+}

@@ -1,0 +1,88 @@
+"""A real browser (the system's Chromium) on a real server. Without one, the page's tests are skipped, and say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.serve.serving import client, serving
+
+CHROMIUM = "/usr/bin/chromium"
+
+
+@pytest.fixture(scope="module")  # its driver keeps an event loop going: no longer than needed
+def chromium():
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"no {CHROMIUM} (apt-get install chromium fonts-noto-cjk): the page was NOT tried in a browser")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("served"), agents="tests/page/agents.py:agents") as one:
+        yield one
+
+
+@pytest.fixture
+def api(served):
+    with client(served) as one:
+        yield one
+
+
+class Tab:
+    """A tab of its own, which keeps what went wrong in it: errors, and requests to anywhere else."""
+
+    def __init__(self, browser, served, **options):
+        options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", "accept_downloads": True, **options}
+        self.context = browser.new_context(**options)
+        self.served, self.wrong = served, []
+        self.page = self.open()
+
+    def open(self, address=""):
+        page = self.context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda problem: self.wrong.append(str(problem)))
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.on("request", lambda request: None if self.is_ours(request.url) else self.wrong.append(f"asked {request.url}"))
+        page.goto(f"{self.served.url}/{address}")
+        return page
+
+    def is_ours(self, url):
+        return url.startswith((self.served.url, "blob:", "data:"))
+
+
+@pytest.fixture
+def tabs(chromium, served):
+    """Makes tabs; at the end, nothing may have gone wrong in any of them."""
+    made = []
+
+    def make(**options):
+        made.append(Tab(chromium, options.pop("served", served), **options))
+        return made[-1]
+
+    yield make
+    for tab in made:
+        tab.context.close()
+    assert [line for tab in made for line in tab.wrong] == []
+
+
+@pytest.fixture
+def tab(tabs):
+    return tabs()
+
+
+@pytest.fixture
+def go(tab):
+    """Opens an address of the page."""
+
+    def opened(address):
+        tab.page.goto(f"{tab.served.url}/{address}")
+        return tab.page
+
+    return opened

@@ -1,0 +1,97 @@
+"""Chat in a real browser: streaming, tools, approval, stop, edit and ask again, a server that is killed, two tabs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serve.serving import Served
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
+expect = sync_api.expect
+
+
+def ask(page, words, agent=""):
+    if agent:
+        page.get_by_label("agent").select_option(agent)
+    page.get_by_label("Your question").fill(words)
+    page.keyboard.press("Enter")
+
+
+def test_a_chat_streams_tools_and_table_and_asks_before_it_books(go, api, served):
+    page = go("#/chat")
+    ask(page, "A trip to Kyoto, please", "travel")
+    question = page.locator(".question")
+    expect(question).to_contain_text("book_hotel")
+    expect(question).to_contain_text("84000")
+    page.get_by_text("search_hotels(").first.click()
+    expect(page.get_by_text("6 hotels, ¥62,000–¥148,000")).to_be_visible()
+    page.locator("details.thinking").first.click()
+    expect(page.get_by_text("Four people, two nights")).to_be_visible()
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".prose table")).to_contain_text("Ryokan Umi")
+    expect(page.locator(".prose strong")).to_have_text("trains included")
+    expect(page.locator(".prose pre code")).to_contain_text("total = 84_000")
+    assert page.locator(".prose a").get_attribute("rel") == "noopener noreferrer nofollow"
+    assert (served.folder / "booked.txt").read_text("utf-8") == "Hotel Higashi 2 84000\n"
+
+
+def test_a_reply_is_seen_while_it_is_written_and_can_be_stopped(go, api):
+    page = go("#/chat")
+    ask(page, "something long", "travel")
+    going = page.locator(".going .prose")
+    expect(going).to_contain_text("word word")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".chip", has_text="stopped").first).to_be_visible()
+    (run,) = [one for one in api.get("/api/runs").json()["runs"] if one["title"] == "something long"]
+    assert run["status"] == "cancelled"
+
+
+def test_an_edited_question_is_asked_in_a_fork_and_goes_on_from_there(go, api):
+    page = go("#/chat")
+    ask(page, "good morning", "echo")
+    expect(page.locator(".theirs")).to_contain_text("echo: good morning")
+    ask(page, "how are you")
+    expect(page.locator(".theirs").last).to_contain_text("echo: how are you")
+    page.get_by_role("button", name="Edit and ask again").last.click()
+    page.get_by_label("Your question").first.fill("how is the weather")
+    page.get_by_role("button", name="Ask again", exact=True).click()
+    expect(page.locator(".theirs").last).to_contain_text("echo: how is the weather")
+    expect(page.locator(".talk")).to_contain_text("echo: good morning")
+    expect(page.locator(".talk")).not_to_contain_text("how are you")
+    ask(page, "thank you")
+    expect(page.locator(".theirs").last).to_contain_text("echo: thank you")
+    expect(page.locator(".talk")).to_contain_text("how is the weather")
+    kept = [run["title"] for run in api.get("/api/runs").json()["runs"]]
+    assert "how are you" in kept, "the run that was edited stays as it was"
+
+
+def test_a_server_killed_in_mid_stream_is_found_again_and_the_run_goes_on(tabs, tmp_path):
+    served = Served(tmp_path, agents="tests/page/agents.py:agents", KANAME_TEST_PACE="0.004")
+    tab = tabs(served=served)
+    page = tab.page
+    page.goto(f"{served.url}/#/chat")
+    ask(page, "something long", "travel")
+    expect(page.locator(".going .prose")).to_contain_text("word word")
+    served.kill()
+    expect(page.get_by_role("status").filter(has_text="not reached")).to_be_visible()
+    again = Served(tmp_path, agents="tests/page/agents.py:agents", port=served.port, KANAME_TEST_PACE="0")
+    try:
+        expect(page.locator(".chip", has_text="completed").first).to_be_visible(timeout=30_000)
+        assert page.locator(".theirs .prose").last.inner_text().split() == ["word"] * 3000, "once, and whole"
+    finally:
+        tab.context.close()
+        again.end()
+    tab.wrong[:] = [line for line in tab.wrong if "ERR_CONNECTION" not in line and "ERR_INCOMPLETE" not in line]
+
+
+def test_two_tabs_show_one_run_and_an_answer_in_one_is_seen_in_the_other(tab, api, served):
+    run = api.post("/api/runs", json={"input": "Kyoto again", "agent": "travel"}).json()["run_id"]
+    one, other = tab.open(f"#/runs/{run}"), tab.open(f"#/chat/{run}")
+    expect(one.locator(".question")).to_be_visible()
+    expect(other.locator(".question")).to_be_visible()
+    one.get_by_role("button", name="Refuse").click()
+    one.get_by_label("Why not?").fill("too dear")
+    one.get_by_role("button", name="Refuse").click()
+    expect(other.locator(".theirs").last).to_contain_text("Ryokan Umi")
+    expect(one.locator(".chip", has_text="completed").first).to_be_visible()
+    expect(other.locator(".question.answered")).to_contain_text("too dear")

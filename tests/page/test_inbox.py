@@ -1,0 +1,53 @@
+"""The inbox, by keyboard alone: approve, edit the arguments, refuse with a reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
+expect = sync_api.expect
+
+
+def test_the_inbox_is_done_by_keyboard(go, api, served):
+    for number in range(3):
+        api.post("/api/runs", json={"input": f"Kyoto trip {number}", "agent": "travel"})
+    page = go("#/runs")
+    expect(page.locator("nav .count")).to_have_text("3")
+    page.keyboard.press("g")
+    page.keyboard.press("i")
+    expect(page.locator(".inbox > li")).to_have_count(3)
+    expect(page.locator(".inbox > li").first).to_contain_text("Kyoto trip 0")
+    page.keyboard.press("y")
+    expect(page.locator(".inbox > li")).to_have_count(2)
+    page.keyboard.press("e")
+    field = page.get_by_label("Arguments, as JSON")
+    expect(field).to_be_focused()
+    assert json.loads(field.input_value()) == {"hotel": "Hotel Higashi", "nights": 2, "price": 84000}
+    page.keyboard.press("Control+a")
+    page.keyboard.type('{"hotel": "Ryokan Umi", "nights": 1')
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("alert")).to_contain_text("This is not JSON")
+    page.keyboard.type(', "price": 96000}')
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".inbox > li")).to_have_count(1)
+    page.keyboard.press("n")
+    page.keyboard.type("we stay at home")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.locator("nav .count")).to_have_count(0)
+    booked = (served.folder / "booked.txt").read_text("utf-8").splitlines()
+    assert booked == ["Hotel Higashi 2 84000", "Ryokan Umi 1 96000"], "as approved, as edited, and the third not at all"
+    refused = next(run for run in api.get("/api/runs").json()["runs"] if run["title"] == "Kyoto trip 2")
+    facts = json.dumps(api.get(f"/api/runs/{refused['run_id']}/facts").json())
+    assert "we stay at home" in facts
+
+
+def test_a_question_asked_while_the_inbox_is_open_appears_by_itself(go, api):
+    page = go("#/inbox")
+    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    api.post("/api/runs", json={"input": "Kyoto later", "agent": "travel"})
+    expect(page.locator(".inbox > li")).to_contain_text("Kyoto later")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_text("Nothing waits for you")).to_be_visible()

@@ -1,0 +1,139 @@
+"""The page for everybody: with a token, in Japanese, on a phone, in the dark, by ear."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.serve.npm import packages
+from tests.serve.serving import ROOT, client, serving
+
+__all__ = ["packages"]
+sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
+expect = sync_api.expect
+
+
+@pytest.fixture(scope="module")
+def filled(served):
+    """One run of each kind."""
+    with client(served) as api:
+        asked = ("Kyoto for four", "weather in Nara", "weather in Atlantis", "count", "hello **there**")
+        made = {words: api.post("/api/runs", json={"input": words, "agent": "travel"}).json()["run_id"] for words in asked}
+        made["flow"] = api.post("/api/runs", json={"input": "{}", "agent": "shopping"}).json()["run_id"]
+        api.post("/api/memory", json={"text": "The user wants a window seat", "kind": "preference"})
+        return made
+
+
+def addresses(filled):
+    run, other = filled["Kyoto for four"], filled["weather in Nara"]
+    named = ["#/runs", f"#/runs/{run}", f"#/runs/{run}?at=6", f"#/runs/{run}?view=facts", f"#/runs/{filled['flow']}", f"#/chat/{run}", "#/chat"]
+    return [*named, "#/inbox", f"#/compare/{run}/{other}", "#/workflows", "#/memory", "#/figures", "#/nowhere"]
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(tabs, filled, packages, theme):
+    axe = (packages / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+    page = tabs(color_scheme=theme, reduced_motion="reduce").page
+    found = []
+    for address in addresses(filled):
+        page.goto(f"{page.url.split('#')[0]}{address}")
+        page.wait_for_timeout(250)
+        page.evaluate(axe)
+        told = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        bad = [one for one in told["violations"] if one["impact"] in ("serious", "critical")]
+        found += [(address, one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in bad]
+    assert found == [], found
+
+
+def test_the_page_speaks_japanese_and_stays_in_it(tabs, filled):
+    tab = tabs(locale="ja-JP")
+    page = tab.page
+    expect(page.get_by_role("navigation")).to_contain_text("受信箱")
+    page.goto(f"{tab.served.url}/#/inbox")
+    expect(page.locator(".question").first).to_contain_text("を実行してよいですか")
+    page.goto(f"{tab.served.url}/#/runs/{filled['count']}")
+    expect(page.locator("header .chip")).to_contain_text("ステップ上限")
+    expect(page.locator("html")).to_have_attribute("lang", "ja")
+    page.goto(f"{tab.served.url}/#/runs/{filled['Kyoto for four']}")
+    page.keyboard.press("t")
+    page.get_by_role("button", name="English").click()
+    expect(page.get_by_role("navigation")).to_contain_text("Inbox")
+
+
+def test_a_problem_of_the_server_is_told_in_japanese(tabs, filled):
+    tab = tabs(locale="ja-JP")
+    page = tab.page
+    page.goto(f"{tab.served.url}/#/runs/{filled['weather in Nara']}")
+    page.get_by_role("button", name="分岐").click()
+    page.get_by_label("別のモデル").fill("nosuch/model")
+    page.get_by_role("dialog").get_by_role("button", name="分岐", exact=True).click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("ありません")
+    tab.wrong[:] = [line for line in tab.wrong if "400" not in line]
+
+
+def test_a_phone_shows_every_view_without_scrolling_sideways(tabs, filled):
+    page = tabs(viewport={"width": 390, "height": 800}).page
+    for address in addresses(filled):
+        page.goto(f"{page.url.split('#')[0]}{address}")
+        page.wait_for_timeout(200)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, address
+
+
+def test_every_view_has_a_heading_and_its_own_title(tabs, filled):
+    page = tabs().page
+    for address in addresses(filled)[:-1]:
+        page.goto(f"{page.url.split('#')[0]}{address}")
+        expect(page.get_by_role("heading", level=1)).to_be_attached()
+
+
+def test_a_server_with_users_asks_for_a_token_and_shows_what_it_allows(tabs, tmp_path):
+    import subprocess
+    import sys
+
+    users = tmp_path / "users.json"
+    make = [sys.executable, "-m", "kaname.cli.main", "serve", "users", "add", "rin", "--role", "talk", "--users", str(users)]
+    token = subprocess.run(make, capture_output=True, text=True, cwd=ROOT, check=True).stdout.strip()
+    with serving(tmp_path, "--users", str(users), agents="tests/page/agents.py:agents") as served:
+        tab = tabs(served=served)
+        page = tab.page
+        page.get_by_label("Token").fill("kn_wrong")
+        page.get_by_role("button", name="Enter").click()
+        expect(page.get_by_role("alert")).to_contain_text("does not know")
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Enter").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+        with client(served, token) as api:
+            run = api.post("/api/runs", json={"input": "Kyoto", "agent": "travel"}).json()["run_id"]
+            facts = json.dumps(api.get(f"/api/runs/{run}/facts").json())
+            assert "You plan trips" not in facts, "instructions are the administrator's"
+            assert api.get(f"/api/runs/{run}/test").status_code == 403
+        page.goto(f"{served.url}/#/runs/{run}")
+        expect(page.get_by_text("You may see this, but not answer it.")).to_be_visible()
+        expect(page.get_by_role("button", name="Make a test")).to_have_count(0)
+        page.get_by_role("button", name="sign out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+        tab.wrong[:] = [line for line in tab.wrong if "401" not in line]
+        tab.context.close()
+
+
+def test_a_memory_is_corrected_and_forgotten(go, filled, api):
+    page = go("#/memory")
+    one = page.locator(".memory", has_text="window seat")
+    one.get_by_role("button", name="correct").click()
+    page.get_by_label("The right words").fill("The user wants an aisle seat")
+    page.get_by_role("button", name="Correct", exact=True).click()
+    expect(page.locator(".memories")).to_contain_text("aisle seat")
+    page.locator(".memory", has_text="aisle seat").get_by_role("button", name="forget").click()
+    expect(page.locator(".memories")).not_to_contain_text("aisle seat")
+    assert "aisle" not in api.get("/api/memory?past=1").text
+
+
+def test_the_figures_count_what_was_done(go, filled):
+    page = go("#/figures")
+    expect(page.get_by_role("region", name="Tools")).to_contain_text("weather")
+    expect(page.locator("figure").first).to_contain_text("Runs")
+    page.get_by_role("link", name="step limit").click()
+    expect(page.locator("a.run")).to_have_count(1)
