@@ -97,6 +97,8 @@ def travel(request: ModelRequest):
         return said(call("weather", city="Atlantis" if "Atlantis" in words else "Nara"), tokens=60) if turn == 0 else said("It is sunny, 21 °C.", tokens=40)
     if "long" in words:
         return "word " * 3000
+    if "deltas" in words:
+        return " ".join(f"word{number}" + ("." + chr(10) * 2 if number % 40 == 39 else "") for number in range(5000))
     if "count" in words:
         return said(call("weather", city=f"City {turn}"), tokens=20)
     return said(f"You said: {words}", tokens=30)

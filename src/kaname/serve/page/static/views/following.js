@@ -5,6 +5,7 @@ import { follow, get, runPath } from "../server.js";
 import { cell, takeRuns } from "../shared.js";
 
 const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
+const FIRST = 300; // facts
 const SILENT = { text: "", thinking: "", progress: null, notes: {} };
 
 // Tells its listener at most once a frame, however much comes.
@@ -25,17 +26,27 @@ class Following {
 
   async begin() {
     try {
-      const { run, facts } = await get(runPath(this.id, "/facts?whole=1"));
+      const { run, facts } = await get(runPath(this.id, `/facts?whole=1&upto=${FIRST}`));
       if (this.stopped) return;
-      Object.assign(this, { run, facts, last: run.facts, connection: "over" });
-      if (UNDER_WAY.has(run.status)) this.follow();
+      Object.assign(this, { run, facts, last: facts.at(-1).seq });
+      if (run.facts > FIRST) await this.rest();
+      this.connection = "over";
+      if (UNDER_WAY.has(this.run.status)) this.follow();
     } catch (problem) {
       this.problem = problem;
     }
     this.tell();
   }
 
+  // The beginning of a long run is shown while the rest is on its way.
+  async rest() {
+    this.tell();
+    const { run, facts } = await get(runPath(this.id, `/facts?after=${this.last}`));
+    if (facts.length) Object.assign(this, { run, facts: [...this.facts, ...facts], last: facts.at(-1).seq });
+  }
+
   follow() {
+    if (this.stopped) return;
     this.connection = "open";
     const last = `${this.last}`;
     this.leave = follow(runPath(this.id, `/facts?after=${last}`), {

@@ -91,12 +91,15 @@ function Choose({ run, close }) {
 function Money({ story }) {
   const replies = story.items.filter(item => item.kind === "reply" && !item.earlier && item.usage);
   if (replies.length < 2) return null;
-  const tokens = replies.map(item => (item.usage.input || 0) + (item.usage.output || 0));
+  const of = item => (item.usage.input || 0) + (item.usage.output || 0);
+  const each = Math.ceil(replies.length / 130); // calls that share a bar, which shows the largest of them
+  const tokens = [];
+  for (let place = 0; place < replies.length; place += each) tokens.push(Math.max(...replies.slice(place, place + each).map(of)));
   const most = Math.max(1, ...tokens);
-  const step = 260 / replies.length;
+  const step = 260 / tokens.length;
   const told = t("Tokens of each model call: {list}", { list: tokens.slice(0, 20).join(", ") });
   return html`<section class="sheet"><h2>${t("Tokens as it went")}</h2><svg class="spark" viewBox="0 0 260 48" role="img" aria-label=${told}><title>${told}</title>
-    ${replies.map((item, place) => html`<rect x=${place * step} y=${48 - (tokens[place] / most) * 46} width=${Math.max(1, step - 1.5)} height=${(tokens[place] / most) * 46} />`)}</svg>
+    ${tokens.map((one, place) => html`<rect x=${place * step} y=${48 - (one / most) * 46} width=${Math.max(1, step - 0.8)} height=${(one / most) * 46} />`)}</svg>
     <p class="note">${t("most in one call")}: ${count(most)} · ${t("in all")}: ${money(story.state.cost)}</p></section>`;
 }
 
