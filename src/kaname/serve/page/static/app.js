@@ -31,13 +31,17 @@ function useView(path) {
   useEffect(() => {
     if (!load) return set({ which, view: NotFound });
     let here = true;
-    load().then(made => here && (fail(null), set({ which, view: made.default })), () => here && fail(new Problem(0, "the server is not reached")));
+    load().then(
+      made => here && (fail(null), set({ which, view: made.default })),
+      () => here && fail(new Problem(0, "the server is not reached")),
+    );
     return () => (here = false);
   }, [which]);
   return [loaded.which === which ? loaded.view : null, problem];
 }
 
-const NotFound = () => html`<${Quiet} title=${t("There is no such view")}><a href=${link(["runs"])}>${t("Runs")}</a></${Quiet}>`;
+const NotFound = () =>
+  html`<${Quiet} title=${t("There is no such view")}><a href=${link(["runs"])}>${t("Runs")}</a></${Quiet}>`;
 
 function Guarded({ view: View, ...props }) {
   const [fault, reset] = useErrorBoundary(problem => console.error(problem));
@@ -51,14 +55,20 @@ function Nav({ name, theme, setTheme }) {
   return html`<nav aria-label=${t("Main")}>
     <a class="brand" href=${link(["runs"])}>kaname <span class="seal" lang="ja" aria-hidden="true">要</span></a>
     ${Object.entries(VIEWS).map(
-      ([view, { title }]) => html`<a href=${link([view])} aria-current=${name === view || (name === "compare" && view === "runs") ? "page" : null}>
-        ${t(title)}${view === "inbox" && waiting ? html`<span class="count" aria-label=${t("{count} waiting", { count: waiting })}>${waiting}</span>` : null}</a>`,
+      ([view, { title }]) =>
+        html`<a href=${link([view])} aria-current=${name === view || (name === "compare" && view === "runs") ? "page" : null}>
+          ${t(title)}${view === "inbox" && waiting ? html`<span class="count" aria-label=${t("{count} waiting", { count: waiting })}>${waiting}</span>` : null}</a
+        >`,
     )}
     <div class="foot">
       <p>${location.host}${me.get()?.project ? html` · <b>${me.get().project}</b>` : null}</p>
-      <p class="row"><button type="button" class="plain" onClick=${() => speak(japanese() ? "en" : "ja")} lang=${japanese() ? "en" : "ja"}>${japanese() ? "English" : "日本語"}</button>
+      <p class="row">
+        <button type="button" class="plain" onClick=${() => speak(japanese() ? "en" : "ja")} lang=${japanese() ? "en" : "ja"}>
+          ${japanese() ? "English" : "日本語"}
+        </button>
         <button type="button" class="plain" onClick=${() => setTheme()}>${theme === "dark" ? t("light") : t("dark")}</button>
-        ${token.get() ? html`<button type="button" class="plain" onClick=${() => (token.forget(), location.reload())}>${t("sign out")}</button>` : null}</p>
+        ${token.get() ? html`<button type="button" class="plain" onClick=${() => (token.forget(), location.reload())}>${t("sign out")}</button>` : null}
+      </p>
     </div>
   </nav>`;
 }
@@ -68,15 +78,21 @@ function SignIn() {
   const enter = event => {
     event.preventDefault();
     const value = new FormData(event.target).get("token").trim();
-    if (value) token.keep(value, always), location.reload();
+    if (value) (token.keep(value, always), location.reload());
   };
-  return html`<main class="sign-in"><form class="sheet" onSubmit=${enter}>
-    <h1>kaname <span class="seal" lang="ja">要</span></h1>
-    <p>${t("This server asks for a token.")} <span class="note">kaname serve users add NAME</span></p>
-    <label>${t("Token")}<input name="token" type="password" autocomplete="current-password" required autofocus /></label>
-    <label class="check"><input type="checkbox" checked=${always} onChange=${event => set(event.target.checked)} /> ${t("keep it in this browser")}</label>
-    ${token.get() ? html`<p class="trouble" role="alert">${t("The server does not know this token.")}</p>` : null}
-    <button class="main">${t("Enter")}</button></form></main>`;
+  return html`<main class="sign-in">
+    <form class="sheet" onSubmit=${enter}>
+      <h1>kaname <span class="seal" lang="ja">要</span></h1>
+      <p>${t("This server asks for a token.")} <span class="note">kaname serve users add NAME</span></p>
+      <label>${t("Token")}<input name="token" type="password" autocomplete="current-password" required autofocus /></label>
+      <label class="check"
+        ><input type="checkbox" checked=${always} onChange=${event => set(event.target.checked)} />
+        ${t("keep it in this browser")}</label
+      >
+      ${token.get() ? html`<p class="trouble" role="alert">${t("The server does not know this token.")}</p>` : null}
+      <button class="main">${t("Enter")}</button>
+    </form>
+  </main>`;
 }
 
 function Help({ close }) {
@@ -91,7 +107,9 @@ function Help({ close }) {
     ["?", "this list"],
   ];
   return html`<${Dialog} title=${t("Keys")} close=${close}><dl class="keys">${keys.map(
-    ([key, text]) => html`<dt><${Key} name=${key} /></dt><dd>${t(text)}</dd>`,
+    ([key, text]) =>
+      html`<dt><${Key} name=${key} /></dt>
+        <dd>${t(text)}</dd>`,
   )}</dl></${Dialog}>`;
 }
 
@@ -103,7 +121,9 @@ function App() {
   const [refused, refuse] = useState(null);
   const [help, showHelp] = useState(false);
   const [said, say] = useState("");
-  const [theme, setTheme] = useState(() => localStorage.getItem(THEME) || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+  const [theme, setTheme] = useState(
+    () => localStorage.getItem(THEME) || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"),
+  );
   const [view, problem] = useView(path);
   const [name = "runs", id] = path;
   const single = (name === "runs" && id) || name === "compare" || (name === "chat" && id);
@@ -111,7 +131,10 @@ function App() {
 
   const enter = () => {
     refuse(null);
-    Promise.all([get("api/me"), get("api/agents")]).then(([caller, known]) => (agents.set(known.agents), me.set(caller)), refuse);
+    Promise.all([get("api/me"), get("api/agents")]).then(
+      ([caller, known]) => (agents.set(known.agents), me.set(caller)),
+      refuse,
+    );
   };
   useEffect(enter, []);
   useEffect(() => (who ? (single ? glance() : watch()) : undefined), [Boolean(who), Boolean(single)]);
@@ -123,7 +146,7 @@ function App() {
       if (going.pending) {
         const target = Object.keys(VIEWS).find(one => VIEWS[one].key === event.key);
         going.pending = false;
-        if (target) event.preventDefault(), event.stopImmediatePropagation(), go([target]);
+        if (target) (event.preventDefault(), event.stopImmediatePropagation(), go([target]));
       } else if (event.key === "g") {
         going.pending = true;
         clearTimeout(gone);

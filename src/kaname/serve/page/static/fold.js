@@ -4,7 +4,10 @@ const PAUSES = new Set(["Opened", "Received", "Resumed", "Answered"]); // the ti
 const OVER = new Set(["completed", "degraded"]);
 
 const parts = (message, type) => (message?.parts || []).filter(part => part.type === type);
-export const textOf = message => parts(message, "text").map(part => part.text).join("");
+export const textOf = message =>
+  parts(message, "text")
+    .map(part => part.text)
+    .join("");
 
 // The story of run `own`, whose facts come after those of the runs that it went on from; up to its fact `at`.
 export function fold(facts, own, at = Infinity) {
@@ -41,7 +44,15 @@ class Story {
   }
 
   add(fact, kind, more = {}) {
-    const item = { key: `${fact.run}:${fact.seq}`, run: fact.run, seq: fact.seq, time: fact.time, agent: fact.agent, kind, ...more };
+    const item = {
+      key: `${fact.run}:${fact.seq}`,
+      run: fact.run,
+      seq: fact.seq,
+      time: fact.time,
+      agent: fact.agent,
+      kind,
+      ...more,
+    };
     item.earlier = fact.run !== this.own;
     this.items.push(item);
     return item;
@@ -59,7 +70,15 @@ class Story {
     const { state } = this;
     const first = !this.opened;
     Object.assign(this, { opened: fact, recipe: body.recipe || {}, session: body.session || this.session, base: body.base });
-    Object.assign(state, { agent: fact.agent, model: this.recipe.model || "", input: 0, output: 0, cost: 0, stop: null, attempt: 1 });
+    Object.assign(state, {
+      agent: fact.agent,
+      model: this.recipe.model || "",
+      input: 0,
+      output: 0,
+      cost: 0,
+      stop: null,
+      attempt: 1,
+    });
     Object.assign(state, { status: "running", replies: 0, calls: 0 });
     if (this.recipe.graph) this.graph = { prefix: "", tasks: this.recipe.graph };
     if (!first && fact.run === this.own) this.add(fact, "goes_on", { base: body.base });
@@ -75,7 +94,11 @@ class Story {
     Object.assign(this.state, { steps: 0, stop: null, status: "running" });
     this.turn++;
     const media = parts(body.message, "media").map(part => part.name || part.mime);
-    this.add(fact, body.message?.role === "assistant" ? "said" : "asked_for", { text: textOf(body.message), media, user: this.user });
+    this.add(fact, body.message?.role === "assistant" ? "said" : "asked_for", {
+      text: textOf(body.message),
+      media,
+      user: this.user,
+    });
   }
 
   onNoted(body, fact) {
@@ -94,7 +117,9 @@ class Story {
     const item = this.add(fact, "reply", {
       text,
       calls,
-      thinking: parts(reply.message, "thinking").map(part => part.text).join(""),
+      thinking: parts(reply.message, "thinking")
+        .map(part => part.text)
+        .join(""),
       usage: reply.usage,
       model: reply.model || state.model,
       seconds: fact.time - from,
@@ -114,12 +139,15 @@ class Story {
     } catch {
       return;
     }
-    if (!Array.isArray(steps) || !steps.every(step => step && typeof step === "object" && (step.tool_name || step.tool))) return;
+    if (!Array.isArray(steps) || !steps.every(step => step && typeof step === "object" && (step.tool_name || step.tool)))
+      return;
     this.plans++;
     const names = steps.map((step, place) => `${step.name || `step${place + 1}`}`);
     const tasks = steps.map((step, place) => {
       const spoken = JSON.stringify(step.arguments ?? step.args ?? {});
-      const after = names.filter(name => name !== names[place] && (spoken.includes(`\${${name}`) || [step.depends_on || []].flat().includes(name)));
+      const after = names.filter(
+        name => name !== names[place] && (spoken.includes(`\${${name}`) || [step.depends_on || []].flat().includes(name)),
+      );
       return { name: names[place], tool: `${step.tool_name || step.tool}`, after };
     });
     item.plan = this.plans;
@@ -154,7 +182,13 @@ class Story {
       this.add(fact, "call", { calls: [call] });
     }
     this.charge(result.usage);
-    Object.assign(call, { ended: fact.time, endedSeq: fact.seq, output: result.output, error: result.error ?? null, from: fact.run });
+    Object.assign(call, {
+      ended: fact.time,
+      endedSeq: fact.seq,
+      output: result.output,
+      error: result.error ?? null,
+      from: fact.run,
+    });
     call.cost = result.usage?.cost;
     const from = call.started ?? fact.time;
     const kind = call.error === null ? "tool" : "error";
@@ -165,8 +199,20 @@ class Story {
 
   onAsked(body, fact) {
     const call = this.calls.get(body.call_id);
-    const question = { key: body.key, prompt: body.prompt, notice: body.prompt_notice, options: body.options || [], answer: undefined };
-    Object.assign(question, { in_doubt: body.in_doubt, call_id: body.call_id || "", seq: fact.seq, run: fact.run, time: fact.time });
+    const question = {
+      key: body.key,
+      prompt: body.prompt,
+      notice: body.prompt_notice,
+      options: body.options || [],
+      answer: undefined,
+    };
+    Object.assign(question, {
+      in_doubt: body.in_doubt,
+      call_id: body.call_id || "",
+      seq: fact.seq,
+      run: fact.run,
+      time: fact.time,
+    });
     question.call = call ? { id: call.id, name: call.name, arguments: call.args } : null;
     this.questions.set(body.key, question);
     this.add(fact, "question", { question });
@@ -176,7 +222,8 @@ class Story {
   onAnswered(body, fact) {
     const question = this.questions.get(body.key);
     this.questions.delete(body.key);
-    if (question) Object.assign(question, { answer: body.answer, by: body.by || "", answered: fact.time, answeredSeq: fact.seq });
+    if (question)
+      Object.assign(question, { answer: body.answer, by: body.by || "", answered: fact.time, answeredSeq: fact.seq });
     if (question) this.bars.push({ ...asking(question), to: fact.time });
     else this.add(fact, "answered", { text: JSON.stringify(body.answer) });
     this.status();
@@ -235,7 +282,15 @@ class Story {
   going(now) {
     const open = [...this.calls.values()].filter(call => call.started && !call.ended);
     const end = this.state.stop ? this.before : now;
-    const working = open.map(call => ({ lane: call.name, kind: "tool", from: call.started, to: end, text: label(call), seq: call.startedSeq, run: call.run }));
+    const working = open.map(call => ({
+      lane: call.name,
+      kind: "tool",
+      from: call.started,
+      to: end,
+      text: label(call),
+      seq: call.startedSeq,
+      run: call.run,
+    }));
     return [...working, ...[...this.questions.values()].map(one => ({ ...asking(one), to: end }))];
   }
 
@@ -250,7 +305,11 @@ class Story {
       made.set(name, [...(made.get(name) || []), call]);
     }
     const asked = new Set([...this.questions.values()].map(question => question.call_id));
-    return tasks.map(task => ({ ...task, calls: made.get(task.name) || [], status: taskStatus(made.get(task.name) || [], asked, this.state) }));
+    return tasks.map(task => ({
+      ...task,
+      calls: made.get(task.name) || [],
+      status: taskStatus(made.get(task.name) || [], asked, this.state),
+    }));
   }
 }
 
@@ -263,7 +322,11 @@ function taskStatus(calls, asked, state) {
   return last.error === null ? "done" : "failed";
 }
 
-const label = call => Object.values(typeof call.args === "object" ? call.args : {}).map(one => (typeof one === "object" ? JSON.stringify(one) : `${one}`)).join(", ").slice(0, 60);
+const label = call =>
+  Object.values(typeof call.args === "object" ? call.args : {})
+    .map(one => (typeof one === "object" ? JSON.stringify(one) : `${one}`))
+    .join(", ")
+    .slice(0, 60);
 const asking = question => ({
   lane: question.call?.name || "?",
   kind: "asked",
@@ -295,7 +358,10 @@ function lines(item) {
     case "call":
       return [item.text ? row("", item.text) : null, ...item.calls.flatMap(call => callLines(call, row))];
     case "question":
-      return [row("?", item.question.prompt), item.question.answer === undefined ? null : row("!", JSON.stringify(item.question.answer))];
+      return [
+        row("?", item.question.prompt),
+        item.question.answer === undefined ? null : row("!", JSON.stringify(item.question.answer)),
+      ];
     case "handed":
       return [row("→", item.text)];
     case "stopped":

@@ -21,13 +21,14 @@ export function blocks(text) {
     const mark = FENCE.exec(line);
     if (fence) {
       held.push(line);
-      if (mark && mark[1][0] === fence[0] && mark[1].length >= fence.length && !mark[2]) end(), (fence = "");
+      if (mark && mark[1][0] === fence[0] && mark[1].length >= fence.length && !mark[2]) (end(), (fence = ""));
     } else if (mark) {
       if (!LIST.test(held[0] || "")) end();
       held.push(line);
       fence = mark[1];
     } else if (!line.trim()) {
-      if (held.length && LIST.test(held[0])) held.push(line); // a list goes on after an empty line
+      if (held.length && LIST.test(held[0]))
+        held.push(line); // a list goes on after an empty line
       else end();
     } else {
       if (held.length && LIST.test(held[0]) && !held.at(-1).trim() && !/^\s|^[-*+]\s|^\d{1,9}[.)]\s/.test(line)) end();
@@ -71,7 +72,11 @@ function block(lines, depth) {
       out.push(html`<${Code} text=${body.join("\n")} language=${fence[2]} />`);
     } else if (head) {
       place++;
-      out.push(html`<p class=${`head h${head[1].length}`} role="heading" aria-level=${Math.min(6, head[1].length + 2)}>${inline(head[2])}</p>`);
+      out.push(
+        html`<p class=${`head h${head[1].length}`} role="heading" aria-level=${Math.min(6, head[1].length + 2)}>
+          ${inline(head[2])}
+        </p>`,
+      );
     } else if (RULE.test(line)) {
       place++;
       out.push(html`<hr />`);
@@ -81,7 +86,11 @@ function block(lines, depth) {
     } else if (LIST.test(line) && depth < DEEPEST) {
       const body = until((one, at) => LIST.test(one) || /^\s+\S/.test(one) || (!one.trim() && at + 1 < lines.length));
       out.push(list(body, depth));
-    } else if (line.includes("|") && /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(lines[place + 1] || "") && lines[place + 1].includes("-")) {
+    } else if (
+      line.includes("|") &&
+      /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/.test(lines[place + 1] || "") &&
+      lines[place + 1].includes("-")
+    ) {
       out.push(table(until(one => one.includes("|"))));
     } else {
       const said = until((one, at) => one.trim() && (at === place || !starts(one)));
@@ -104,21 +113,51 @@ function list(lines, depth) {
   }
   const shown = items.map(item => html`<li>${item.length === 1 ? inline(item[0]) : block(item, depth + 1)}</li>`);
   const ordered = /\d/.test(first[2]);
-  return ordered ? html`<ol start=${parseInt(first[2], 10)}>${shown}</ol>` : html`<ul>${shown}</ul>`;
+  return ordered
+    ? html`<ol start=${parseInt(first[2], 10)}>
+        ${shown}
+      </ol>`
+    : html`<ul>
+        ${shown}
+      </ul>`;
 }
 
 function table(lines) {
-  const cells = line => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map(one => one.trim().replaceAll("\\|", "|"));
+  const cells = line =>
+    line
+      .trim()
+      .replace(/^\||\|$/g, "")
+      .split(/(?<!\\)\|/)
+      .map(one => one.trim().replaceAll("\\|", "|"));
   const [head, , ...rows] = lines;
-  return html`<div class="table"><table><thead><tr>${cells(head).map(one => html`<th scope="col">${inline(one)}</th>`)}</tr></thead>
-    <tbody>${rows.map(row => html`<tr>${cells(row).map(one => html`<td>${inline(one)}</td>`)}</tr>`)}</tbody></table></div>`;
+  return html`<div class="table">
+    <table>
+      <thead>
+        <tr>
+          ${cells(head).map(one => html`<th scope="col">${inline(one)}</th>`)}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          row =>
+            html`<tr>
+              ${cells(row).map(one => html`<td>${inline(one)}</td>`)}
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
 }
 
 export function Code({ text, language = "" }) {
-  return html`<div class="code"><pre tabindex="0"><code>${text}</code></pre>${language ? html`<span class="note">${language}</span>` : null}</div>`;
+  return html`<div class="code">
+    <pre tabindex="0"><code>${text}</code></pre>
+    ${language ? html`<span class="note">${language}</span>` : null}
+  </div>`;
 }
 
-const INLINE = /(`+)([\s\S]*?[^`])\1(?!`)|(!?)\[([^\[\]]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"]*")?\)|(\*\*|__)(?=\S)([\s\S]*?\S)\6|(?<![\w*])([*_])(?=\S)([^*_]*?[^*_\s])\8(?!\w)|~~(?=\S)([\s\S]*?\S)~~|(https?:\/\/[^\s<>"'`。、)）」\]]+)|\\([\\`*_{}[\]()#+.!|~>-])/;
+const INLINE =
+  /(`+)([\s\S]*?[^`])\1(?!`)|(!?)\[([^\[\]]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)(?:\s+"[^"]*")?\)|(\*\*|__)(?=\S)([\s\S]*?\S)\6|(?<![\w*])([*_])(?=\S)([^*_]*?[^*_\s])\8(?!\w)|~~(?=\S)([\s\S]*?\S)~~|(https?:\/\/[^\s<>"'`。、)）」\]]+)|\\([\\`*_{}[\]()#+.!|~>-])/;
 
 export function inline(text, depth = 0) {
   const out = [];
@@ -130,7 +169,8 @@ export function inline(text, depth = 0) {
     out.push(rest.slice(0, found.index));
     const inner = said => inline(said, depth + 1);
     if (tick) out.push(html`<code>${code}</code>`);
-    else if (words !== undefined) out.push(picture ? html`<span class="note">▧ ${words || target}</span>` : anchor(target, inner(words)));
+    else if (words !== undefined)
+      out.push(picture ? html`<span class="note">▧ ${words || target}</span>` : anchor(target, inner(words)));
     else if (bold !== undefined) out.push(html`<strong>${inner(bold)}</strong>`);
     else if (slanted !== undefined) out.push(html`<em>${inner(slanted)}</em>`);
     else if (struck !== undefined) out.push(html`<s>${inner(struck)}</s>`);

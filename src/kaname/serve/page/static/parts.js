@@ -7,22 +7,38 @@ import { state } from "./told.js";
 export const Key = ({ name }) => html`<kbd aria-hidden="true">${name}</kbd>`;
 
 export function Button({ onClick, children, hint, kind = "", disabled, label }) {
-  return html`<button type="button" class=${kind} onClick=${onClick} disabled=${disabled} aria-label=${label}
-    aria-keyshortcuts=${hint}>${children}${hint ? html`<${Key} name=${hint} />` : null}</button>`;
+  return html`<button
+    type="button"
+    class=${kind}
+    onClick=${onClick}
+    disabled=${disabled}
+    aria-label=${label}
+    aria-keyshortcuts=${hint}
+  >
+    ${children}${hint ? html`<${Key} name=${hint} />` : null}
+  </button>`;
 }
 
 export function Chip({ status }) {
   const { sign, word, tone } = state(status);
-  return html`<span class=${`chip ${tone}`}><span class=${status === "running" ? "live" : ""} aria-hidden="true">${sign}</span> ${word}</span>`;
+  return html`<span class=${`chip ${tone}`}
+    ><span class=${status === "running" ? "live" : ""} aria-hidden="true">${sign}</span> ${word}</span
+  >`;
 }
 
-export const Quiet = ({ title, children }) => html`<div class="quiet"><p class="quiet-title">${title}</p>${children}</div>`;
+export const Quiet = ({ title, children }) =>
+  html`<div class="quiet">
+    <p class="quiet-title">${title}</p>
+    ${children}
+  </div>`;
 export const Loading = () => html`<p class="quiet loading" role="status">${t("Loading …")}</p>`;
 
 export function Trouble({ problem, again }) {
   if (!problem) return null;
-  return html`<div class="trouble" role="alert"><p>${problemText(problem)}</p>
-    ${again ? html`<${Button} onClick=${again}>${t("Try again")}</${Button}>` : null}</div>`;
+  return html`<div class="trouble" role="alert">
+    <p>${problemText(problem)}</p>
+    ${again ? html`<${Button} onClick=${again}>${t("Try again")}</${Button}>` : null}
+  </div>`;
 }
 
 // Something that a view reads once; `depends` says when again.
@@ -44,7 +60,9 @@ export function useLoaded(load, depends) {
 export function Raw({ value, title, kind = "raw" }) {
   const [open, set] = useState(false);
   return html`<details class=${kind} open=${open} onToggle=${event => set(event.currentTarget.open)}>
-    <summary>${title}</summary>${open ? html`<pre tabindex="0">${JSON.stringify(value, null, 2)}</pre>` : null}</details>`;
+    <summary>${title}</summary>
+    ${open ? html`<pre tabindex="0">${JSON.stringify(value, null, 2)}</pre>` : null}
+  </details>`;
 }
 
 export function Dialog({ title, close, children }) {
@@ -67,7 +85,7 @@ export function useKeys(keys) {
       const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
       if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
       const action = held.current[event.key];
-      if (action) event.preventDefault(), action(event);
+      if (action) (event.preventDefault(), action(event));
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
@@ -99,8 +117,12 @@ class Stretch extends Component {
     this.stop();
   }
   shouldComponentUpdate(next, now) {
-    return now.near !== this.state.near || next.stamp !== this.props.stamp || next.items.length !== this.props.items.length ||
-      next.items.some((item, place) => item !== this.props.items[place]);
+    return (
+      now.near !== this.state.near ||
+      next.stamp !== this.props.stamp ||
+      next.items.length !== this.props.items.length ||
+      next.items.some((item, place) => item !== this.props.items[place])
+    );
   }
   render({ items, row, estimate }, { near }) {
     if (near) return html`<div class="stretch">${items.map(row)}</div>`;
@@ -112,9 +134,12 @@ class Stretch extends Component {
 export function Long({ items, row, estimate, block = 30, stamp, role, label }) {
   const stretches = [];
   for (let place = 0; place < items.length; place += block) stretches.push(items.slice(place, place + block));
-  return html`<div class="long" role=${role} aria-label=${label}>${stretches.map(
-    (part, place) => html`<${Stretch} key=${place} items=${part} row=${row} estimate=${estimate} stamp=${stamp} first=${place < 2} />`,
-  )}</div>`;
+  return html`<div class="long" role=${role} aria-label=${label}>
+    ${stretches.map(
+      (part, place) =>
+        html`<${Stretch} key=${place} items=${part} row=${row} estimate=${estimate} stamp=${stamp} first=${place < 2} />`,
+    )}
+  </div>`;
 }
 
 export const Saying = createContext(() => {});

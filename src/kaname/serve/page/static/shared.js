@@ -27,7 +27,10 @@ export function use(one) {
 // The address: #/runs/abc?at=14 has the path ["runs", "abc"] and the query {at: "14"}.
 const read = () => {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  return { path: path.split("/").filter(Boolean).map(decodeURIComponent), query: Object.fromEntries(new URLSearchParams(query)) };
+  return {
+    path: path.split("/").filter(Boolean).map(decodeURIComponent),
+    query: Object.fromEntries(new URLSearchParams(query)),
+  };
 };
 export const address = cell(read());
 addEventListener("hashchange", () => address.set(read()));
@@ -85,6 +88,13 @@ export function takeRuns(changed) {
 export function dropRun(id) {
   const known = runs.get();
   if (known.list) setRuns(known.list.filter(run => run.run_id !== id));
+}
+
+// What a run is called: a fork that was asked nothing new is called as the run that it goes on from.
+export function titleOf(run) {
+  const { byId } = runs.get();
+  for (let one = run, step = 0; one && step < 50; one = byId.get(one.base), step++) if (one.title) return one.title;
+  return run.run_id;
 }
 
 let asked = 0;

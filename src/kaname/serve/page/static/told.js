@@ -70,11 +70,16 @@ export const short = (text, most = 120) => (text.length > most ? `${text.slice(0
 
 // A value as it would be written in a call: texts in quotes, the rest as JSON.
 export function value(given, most = Infinity) {
-  const text = typeof given === "string" ? JSON.stringify(given) : JSON.stringify(given) ?? "";
+  const text = typeof given === "string" ? JSON.stringify(given) : (JSON.stringify(given) ?? "");
   return short(text, most);
 }
 export function called(name, args, most = 160) {
   if (typeof args === "string") return short(`${name}(${args})`, most);
-  return short(`${name}(${Object.entries(args || {}).map(([key, one]) => `${key}=${value(one, 60)}`).join(", ")})`, most);
+  return short(
+    `${name}(${Object.entries(args || {})
+      .map(([key, one]) => `${key}=${value(one, 60)}`)
+      .join(", ")})`,
+    most,
+  );
 }
 export const plain = given => (typeof given === "string" ? given : given == null ? "" : JSON.stringify(given, null, 1));

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { post, runPath } from "../server.js";
-import { agents, go, link, loadRuns, may, runs, use } from "../shared.js";
+import { agents, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
 import { Button, Chip, Loading, Quiet, Trouble, useKeys } from "../parts.js";
 import { Markdown } from "../markdown.js";
 import { called, lasted, money, plain, short, when } from "../told.js";
@@ -14,14 +14,18 @@ import { Answered, Question } from "./question.js";
 import { statusOf } from "./run.js";
 
 const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
-const fresh = () => `chat-${Array.from(crypto.getRandomValues(new Uint8Array(6)), one => one.toString(16).padStart(2, "0")).join("")}`;
+const fresh = () =>
+  `chat-${Array.from(crypto.getRandomValues(new Uint8Array(6)), one => one.toString(16).padStart(2, "0")).join("")}`;
 
 function Calls({ calls, asking }) {
   const waits = calls.some(call => asking.has(call.id));
   const open = calls.some(call => call.ended === undefined);
   const failed = calls.filter(call => call.error != null).length;
   const told = short(calls.map(call => called(call.name, call.args, 60)).join(" · "), 110);
-  return html`<details class="tools"><summary><span class="call">${waits ? "◆" : open ? "◐" : failed ? "✕" : "✓"} ${told}</span></summary>${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} />`)}</details>`;
+  return html`<details class="tools">
+    <summary><span class="call">${waits ? "◆" : open ? "◐" : failed ? "✕" : "✓"} ${told}</span></summary>
+    ${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} />`)}
+  </details>`;
 }
 
 function Mine({ item, edit, last }) {
@@ -33,8 +37,10 @@ function Mine({ item, edit, last }) {
     return html`<form class="mine editing" onSubmit=${event => (event.preventDefault(), ask())} onKeyDown=${event => event.key === "Escape" && set(null)}>
       <textarea ref=${field} rows="3" value=${text} aria-label=${t("Your question")} onInput=${event => set(event.target.value)}></textarea>
       <div class="row"><button class="main">${t("Ask again")}</button><${Button} onClick=${() => set(null)}>${t("Cancel")}</${Button}><span class="note">${t("The conversation goes on from here in a new run; this one is kept.")}</span></div></form>`;
-  return html`<div class="mine"><${Text} text=${item.text} />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
-    ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and ask again")}>${t("edit")}</button>` : null}</div>`;
+  return html`<div class="mine">
+    <${Text} text=${item.text} />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
+    ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and ask again")}>${t("edit")}</button>` : null}
+  </div>`;
 }
 
 function Said({ item, given }) {
@@ -42,18 +48,28 @@ function Said({ item, given }) {
     case "asked_for":
       return html`<${Mine} item=${item} edit=${given.edit} />`;
     case "reply":
-      return html`<div class="theirs"><${Thinking} text=${item.thinking} />${item.text && !item.plan ? html`<${Markdown} text=${item.text} />` : null}${item.calls.length ? html`<${Calls} calls=${item.calls} asking=${given.waiting} />` : null}</div>`;
+      return html`<div class="theirs">
+        <${Thinking}
+          text=${item.thinking}
+        />${item.text && !item.plan ? html`<${Markdown} text=${item.text} />` : null}${item.calls.length ? html`<${Calls} calls=${item.calls} asking=${given.waiting} />` : null}
+      </div>`;
     case "said":
       return html`<div class="theirs"><${Markdown} text=${item.text} /></div>`;
     case "call":
       return html`<div class="theirs"><${Calls} calls=${item.calls} asking=${given.waiting} /></div>`;
     case "question":
-      return item.question.answer === undefined && given.asking.has(item.question.key) ? html`<${Question} question=${item.question} run=${given.run} active=${given.first === item.question.key} />` : html`<${Answered} question=${item.question} />`;
+      return item.question.answer === undefined && given.asking.has(item.question.key)
+        ? html`<${Question} question=${item.question} run=${given.run} active=${given.first === item.question.key} />`
+        : html`<${Answered} question=${item.question} />`;
     case "handed":
       return html`<p class="note">→ ${t("handed to")} <b>${item.text}</b></p>`;
     case "stopped":
-      return item.good && item.output === null ? null : html`<div class=${item.good ? "theirs" : "stopped"}>${item.good ? null : html`<${Chip} status=${item.stop.kind} /> ${notice(item.stop.detail_notice, item.stop.detail || "")}`}
-        ${item.output === null ? null : typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<pre tabindex="0">${plain(item.output)}</pre>`}</div>`;
+      return item.good && item.output === null
+        ? null
+        : html`<div class=${item.good ? "theirs" : "stopped"}>
+            ${item.good ? null : html`<${Chip} status=${item.stop.kind} /> ${notice(item.stop.detail_notice, item.stop.detail || "")}`}
+            ${item.output === null ? null : typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<pre tabindex="0">${plain(item.output)}</pre>`}
+          </div>`;
     case "warning":
       return html`<p class="note warn">⚠ ${notice(item.notice, item.text)}</p>`;
     default:
@@ -69,14 +85,28 @@ function Before({ current }) {
     const gone = new Set((list || []).filter(run => run.base && run.session_id).map(run => run.base));
     return (list || []).filter(run => !run.parent && !gone.has(run.run_id)).slice(0, 40);
   }, [list]);
-  const byId = runs.get().byId;
+  const { byId } = runs.get();
   const title = run => {
     let first = run;
     for (let step = 0; step < 50 && byId.get(first.base); step++) first = byId.get(first.base);
-    return first.title || run.title || run.run_id;
+    return titleOf(first);
   };
-  return html`<aside class="before" aria-label=${t("Conversations")}><a class="button" href=${link(["chat"])}>${t("New conversation")}</a>
-    <ul>${heads.map(run => html`<li key=${run.run_id}><a href=${link(["chat", run.run_id])} aria-current=${run.run_id === current ? "true" : null}><span class="title">${title(run)}</span><span class="note">${run.agent} · ${when(run.updated)}${run.base && !run.session_id ? ` · ${t("fork")}` : ""}</span></a></li>`)}</ul></aside>`;
+  return html`<aside class="before" aria-label=${t("Conversations")}>
+    <a class="button" href=${link(["chat"])}>${t("New conversation")}</a>
+    <ul>
+      ${heads.map(
+        run =>
+          html`<li key=${run.run_id}>
+            <a href=${link(["chat", run.run_id])} aria-current=${run.run_id === current ? "true" : null}
+              ><span class="title">${title(run)}</span
+              ><span class="note"
+                >${run.agent} · ${when(run.updated)}${run.base && !run.session_id ? ` · ${t("fork")}` : ""}</span
+              ></a
+            >
+          </li>`,
+      )}
+    </ul>
+  </aside>`;
 }
 
 function Conversation({ id, following, edit, end }) {
@@ -97,11 +127,15 @@ function Conversation({ id, following, edit, end }) {
   const asking = new Set(story.questions.keys());
   const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asking, first: [...asking][0] };
   given.waiting = new Set([...story.questions.values()].map(question => question.call_id));
-  return html`<div class="talk">${story.items.map(item => html`<${Said} key=${item.key} item=${item} given=${given} />`)}
+  return html`<div class="talk">
+      ${story.items.map(item => html`<${Said} key=${item.key} item=${item} given=${given} />`)}
       ${status === "running" ? html`<div class="theirs"><${Live} live=${live} agent=${story.state.agent} /></div>` : null}
-      ${status === "interrupted" ? html`<p class="note">${t("It was interrupted; a server takes it up again by itself.")}</p>` : null}</div>
+      ${status === "interrupted" ? html`<p class="note">${t("It was interrupted; a server takes it up again by itself.")}</p>` : null}
+    </div>
     ${connection === "lost" ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
-    <p class="note"><${Chip} status=${status} /> ${money(story.state.cost)} · <a href=${link(["runs", id])}>${t("see what happened")}</a></p>`;
+    <p class="note">
+      <${Chip} status=${status} /> ${money(story.state.cost)} · <a href=${link(["runs", id])}>${t("see what happened")}</a>
+    </p>`;
 }
 
 export default function Chat({ path, query }) {
@@ -138,10 +172,12 @@ export default function Chat({ path, query }) {
     attempt(() => {
       if (!run) return post("api/runs", { input, agent, session_id: fresh(), mode: "detach" });
       const followed = (runs.get().list || []).some(one => one.base === run.run_id && one.session_id);
-      if (run.session_id && !followed) return post("api/runs", { input, agent: run.agent, session_id: run.session_id, user_id: run.user_id, mode: "detach" });
+      if (run.session_id && !followed)
+        return post("api/runs", { input, agent: run.agent, session_id: run.session_id, user_id: run.user_id, mode: "detach" });
       return post(runPath(id, "/fork"), { input, mode: "detach" });
     });
-  const edit = (item, input) => attempt(() => post(runPath(item.run, "/fork"), { at: Math.max(1, item.seq - 1), input, mode: "detach" }));
+  const edit = (item, input) =>
+    attempt(() => post(runPath(item.run, "/fork"), { at: Math.max(1, item.seq - 1), input, mode: "detach" }));
   const stop = () => post(runPath(id, "/stop"), {}).catch(setProblem);
   const submit = async event => {
     event?.preventDefault();
@@ -150,13 +186,41 @@ export default function Chat({ path, query }) {
     if (await ask(text)) field.current && (field.current.value = "");
   };
   useKeys({ "/": () => field.current.focus(), ".": () => going && stop() });
-  return html`<h1 class="unseen">${t("Chat")}</h1><div class="chat"><${Before} current=${id} /><section aria-label=${t("Conversation")}>
-    ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} end=${end} />` : html`<${Quiet} title=${t("What shall be done?")}><p>${known.length ? t("Choose an agent, and ask.") : t("No agents are served.")}</p></${Quiet}>`}
-    <${Trouble} problem=${problem} />
-    ${may("talk") ? html`<form class="ask" onSubmit=${submit}>
-      <textarea ref=${field} rows="2" aria-label=${t("Your question")} placeholder=${t("Ask …")} onKeyDown=${event => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event)}></textarea>
-      <div class="row">${id ? html`<span class="note">${run?.agent || ""}</span>` : html`<label class="note">${t("agent")} <select value=${agent} onChange=${event => setAgent(event.target.value)}>${known.map(one => html`<option value=${one.name} selected=${one.name === agent}>${one.name}</option>`)}</select></label>`}
-        <span class="note hint">${t("Enter sends, Shift Enter begins a new line")}</span>
-        ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
-        <button class="main" disabled=${busy || going}>${t("Send")}</button></div></form>` : null}<div ref=${end}></div></section></div>`;
+  return html`<h1 class="unseen">${t("Chat")}</h1>
+    <div class="chat">
+      <${Before} current=${id} />
+      <section aria-label=${t("Conversation")}>
+        ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} end=${end} />` : html`<${Quiet} title=${t("What shall be done?")}><p>${known.length ? t("Choose an agent, and ask.") : t("No agents are served.")}</p></${Quiet}>`}
+        <${Trouble} problem=${problem} />
+        ${
+          may("talk")
+            ? html`<form class="ask" onSubmit=${submit}>
+                <textarea
+                  ref=${field}
+                  rows="2"
+                  aria-label=${t("Your question")}
+                  placeholder=${t("Ask …")}
+                  onKeyDown=${event => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event)}
+                ></textarea>
+                <div class="row">
+                  ${
+                    id
+                      ? html`<span class="note">${run?.agent || ""}</span>`
+                      : html`<label class="note"
+                          >${t("agent")}
+                          <select value=${agent} onChange=${event => setAgent(event.target.value)}>
+                            ${known.map(one => html`<option value=${one.name} selected=${one.name === agent}>${one.name}</option>`)}
+                          </select></label
+                        >`
+                  }
+                  <span class="note hint">${t("Enter sends, Shift Enter begins a new line")}</span>
+                  ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
+                  <button class="main" disabled=${busy || going}>${t("Send")}</button>
+                </div>
+              </form>`
+            : null
+        }
+        <div ref=${end}></div>
+      </section>
+    </div>`;
 }

@@ -18,22 +18,64 @@ function Bars({ title, days, value, told, more }) {
   const most = Math.max(...values.map(one => one || 0), 1e-9);
   const step = WIDE / days.length;
   const words = days.map((day, place) => `${day.day}: ${told(values[place])}`).join("; ");
-  return html`<figure class="sheet"><figcaption><h2>${title}</h2><b>${more}</b></figcaption>
+  return html`<figure class="sheet">
+    <figcaption>
+      <h2>${title}</h2>
+      <b>${more}</b>
+    </figcaption>
     <svg viewBox=${`0 0 ${WIDE} ${HIGH}`} role="img" aria-label=${`${title}. ${words.slice(-600)}`}>
       <line x1="0" y1=${HIGH - 0.5} x2=${WIDE} y2=${HIGH - 0.5} />
-      ${days.map((day, place) => html`<rect x=${place * step} y=${HIGH - ((values[place] || 0) / most) * (HIGH - 4)} width=${Math.max(1, Math.min(28, step - 2))} height=${((values[place] || 0) / most) * (HIGH - 4)}><title>${day.day}: ${told(values[place])}</title></rect>`)}</svg>
-    <p class="note ends"><span>${days[0].day}</span><span>${t("most")}: ${told(Math.max(...values.map(one => one || 0)))}</span><span>${days.at(-1).day}</span></p></figure>`;
+      ${days.map((day, place) => html`<rect x=${place * step} y=${HIGH - ((values[place] || 0) / most) * (HIGH - 4)} width=${Math.max(1, Math.min(28, step - 2))} height=${((values[place] || 0) / most) * (HIGH - 4)}><title>${day.day}: ${told(values[place])}</title></rect>`)}
+    </svg>
+    <p class="note ends">
+      <span>${days[0].day}</span><span>${t("most")}: ${told(Math.max(...values.map(one => one || 0)))}</span
+      ><span>${days.at(-1).day}</span>
+    </p>
+  </figure>`;
 }
 
-const Uses = ({ title, list, costs }) => html`<section class="sheet" aria-label=${title}><h2>${title}</h2><div class="table"><table><thead><tr><th scope="col">${t("name")}</th><th scope="col">${t("calls")}</th><th scope="col">${costs ? t("tokens") : t("failed")}</th><th scope="col">${t("median")}</th><th scope="col">95 %</th>${costs ? html`<th scope="col">${t("cost")}</th>` : null}</tr></thead>
-  <tbody>${list.map(one => html`<tr><td>${one.name}</td><td class="number">${count(one.calls)}</td><td class="number">${costs ? count(one.tokens) : `${one.failed} (${share(one.failed, one.calls)})`}</td><td class="number">${lasted(one.median)}</td><td class="number">${lasted(one.slow)}</td>${costs ? html`<td class="number">${money(one.cost)}</td>` : null}</tr>`)}</tbody></table></div></section>`;
+const Uses = ({ title, list, costs }) =>
+  html`<section class="sheet" aria-label=${title}>
+    <h2>${title}</h2>
+    <div class="table">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">${t("name")}</th>
+            <th scope="col">${t("calls")}</th>
+            <th scope="col">${costs ? t("tokens") : t("failed")}</th>
+            <th scope="col">${t("median")}</th>
+            <th scope="col">95 %</th>
+            ${costs ? html`<th scope="col">${t("cost")}</th>` : null}
+          </tr>
+        </thead>
+        <tbody>
+          ${list.map(
+            one =>
+              html`<tr>
+                <td>${one.name}</td>
+                <td class="number">${count(one.calls)}</td>
+                <td class="number">${costs ? count(one.tokens) : `${one.failed} (${share(one.failed, one.calls)})`}</td>
+                <td class="number">${lasted(one.median)}</td>
+                <td class="number">${lasted(one.slow)}</td>
+                ${costs ? html`<td class="number">${money(one.cost)}</td>` : null}
+              </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  </section>`;
 
 // Days without a run are days, too.
 function everyDay(days) {
   if (!days.length) return [];
   const known = new Map(days.map(day => [day.day, day]));
   const found = [];
-  for (let at = new Date(`${days[0].day}T12:00:00Z`), last = days.at(-1).day, left = 400; left--; at.setUTCDate(at.getUTCDate() + 1)) {
+  for (
+    let at = new Date(`${days[0].day}T12:00:00Z`), last = days.at(-1).day, left = 400;
+    left--;
+    at.setUTCDate(at.getUTCDate() + 1)
+  ) {
     const day = at.toISOString().slice(0, 10);
     found.push(known.get(day) || { day, runs: 0, by_status: {}, tokens: 0, cost: 0, median: null, slow: null });
     if (day >= last) break;
@@ -44,23 +86,89 @@ function everyDay(days) {
 export default function Figures({ query }) {
   const known = use(agents) || [];
   const days = query.days || "30";
-  const asked = new URLSearchParams({ days, west: `${720 + new Date().getTimezoneOffset()}`, ...(query.agent ? { agent: query.agent } : {}) }).toString();
+  const asked = new URLSearchParams({
+    days,
+    west: `${720 + new Date().getTimezoneOffset()}`,
+    ...(query.agent ? { agent: query.agent } : {}),
+  }).toString();
   const { value, problem, again } = useLoaded(signal => get(`api/figures?${asked}`, signal), [asked]);
   const all = value?.all;
   const list = everyDay(value?.days || []);
-  const ended = by => sum(by, Object.keys(by).filter(one => !OPEN.includes(one)));
-  return html`<header class="top"><h1>${t("Figures")}</h1><span class="meta">${all ? html`<b>${count(all.runs)}</b> ${t("runs")} · <b>${money(all.cost)}</b>${all.unpriced ? ` (${t("{count} without a price", { count: all.unpriced })})` : ""}` : null}</span></header>
-    <div class="filters">${["1", "7", "30", "90"].map(one => html`<button type="button" class="plain filter" aria-pressed=${days === one ? "true" : "false"} onClick=${() => change({ days: one })}>${t("{count} d", { count: one })}</button>`)}
-      <label class="sort">${t("agent")} <select value=${query.agent || ""} onChange=${event => change({ agent: event.target.value })}><option value="">${t("all")}</option>${known.map(one => html`<option value=${one.name} selected=${one.name === query.agent}>${one.name}</option>`)}</select></label></div>
+  const ended = by =>
+    sum(
+      by,
+      Object.keys(by).filter(one => !OPEN.includes(one)),
+    );
+  return html`<header class="top">
+      <h1>${t("Figures")}</h1>
+      <span class="meta"
+        >${all ? html`<b>${count(all.runs)}</b> ${t("runs")} · <b>${money(all.cost)}</b>${all.unpriced ? ` (${t("{count} without a price", { count: all.unpriced })})` : ""}` : null}</span
+      >
+    </header>
+    <div class="filters">
+      ${["1", "7", "30", "90"].map(one => html`<button type="button" class="plain filter" aria-pressed=${days === one ? "true" : "false"} onClick=${() => change({ days: one })}>${t("{count} d", { count: one })}</button>`)}
+      <label class="sort"
+        >${t("agent")}
+        <select value=${query.agent || ""} onChange=${event => change({ agent: event.target.value })}>
+          <option value="">${t("all")}</option>
+          ${known.map(one => html`<option value=${one.name} selected=${one.name === query.agent}>${one.name}</option>`)}
+        </select></label
+      >
+    </div>
     <${Trouble} problem=${problem} again=${again} />
-    ${!value ? (problem ? null : html`<${Loading} />`) : !all.runs ? html`<${Quiet} title=${t("Nothing to count yet")}></${Quiet}>` : html`<div class="multiples">
-        <${Bars} title=${t("Runs")} days=${list} value=${day => day.runs} told=${count} more=${count(all.runs)} />
-        <${Bars} title=${t("Success")} days=${list} value=${day => (ended(day.by_status) ? sum(day.by_status, GOOD) / ended(day.by_status) : 0)} told=${one => `${Math.round(100 * (one || 0))} %`} more=${share(sum(all.by_status, GOOD), ended(all.by_status))} />
-        <${Bars} title=${t("Cost")} days=${list} value=${day => day.cost} told=${money} more=${money(all.cost)} />
-        <${Bars} title=${t("Tokens")} days=${list} value=${day => day.tokens} told=${count} more=${count(all.tokens)} />
-        <${Bars} title=${t("Duration (median)")} days=${list} value=${day => day.median} told=${lasted} more=${lasted(all.median)} />
-        <${Bars} title=${t("Duration (95 %)")} days=${list} value=${day => day.slow} told=${lasted} more=${lasted(all.slow)} /></div>
-      <section class="sheet"><h2>${t("How they ended")}</h2><p class="row">${Object.entries(all.by_status).sort((a, b) => b[1] - a[1]).map(([status, number]) => html`<a class=${`chip ${state(status).tone}`} href=${link(["runs"], { q: `status:${status}` })}>${state(status).sign} ${state(status).word} <b>${count(number)}</b></a>`)}</p></section>
-      <div class="columns even"><${Uses} title=${t("Tools")} list=${value.tools} /><${Uses} title=${t("Models")} list=${value.models} costs=${true} /></div>
-      <p class="note">${t("Tools and models: of the last {count} runs.", { count: value.read })}</p>`}`;
+    ${
+      !value
+        ? problem
+          ? null
+          : html`<${Loading} />`
+        : !all.runs
+          ? html`<${Quiet} title=${t("Nothing to count yet")}></${Quiet}>`
+          : html`<div class="multiples">
+                <${Bars} title=${t("Runs")} days=${list} value=${day => day.runs} told=${count} more=${count(all.runs)} />
+                <${Bars}
+                  title=${t("Success")}
+                  days=${list}
+                  value=${day => (ended(day.by_status) ? sum(day.by_status, GOOD) / ended(day.by_status) : 0)}
+                  told=${one => `${Math.round(100 * (one || 0))} %`}
+                  more=${share(sum(all.by_status, GOOD), ended(all.by_status))}
+                />
+                <${Bars} title=${t("Cost")} days=${list} value=${day => day.cost} told=${money} more=${money(all.cost)} />
+                <${Bars} title=${t("Tokens")} days=${list} value=${day => day.tokens} told=${count} more=${count(all.tokens)} />
+                <${Bars}
+                  title=${t("Duration (median)")}
+                  days=${list}
+                  value=${day => day.median}
+                  told=${lasted}
+                  more=${lasted(all.median)}
+                />
+                <${Bars}
+                  title=${t("Duration (95 %)")}
+                  days=${list}
+                  value=${day => day.slow}
+                  told=${lasted}
+                  more=${lasted(all.slow)}
+                />
+              </div>
+              <section class="sheet">
+                <h2>${t("How they ended")}</h2>
+                <p class="row">
+                  ${Object.entries(all.by_status)
+                    .sort((a, b) => b[1] - a[1])
+                    .map(
+                      ([status, number]) =>
+                        html`<a class=${`chip ${state(status).tone}`} href=${link(["runs"], { q: `status:${status}` })}
+                          >${state(status).sign} ${state(status).word} <b>${count(number)}</b></a
+                        >`,
+                    )}
+                </p>
+              </section>
+              <div class="columns even">
+                <${Uses} title=${t("Tools")} list=${value.tools} /><${Uses}
+                  title=${t("Models")}
+                  list=${value.models}
+                  costs=${true}
+                />
+              </div>
+              <p class="note">${t("Tools and models: of the last {count} runs.", { count: value.read })}</p>`
+    }`;
 }

@@ -26,7 +26,12 @@ export function Fork({ run, at, call, story, close }) {
   const fork = async event => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const results = Object.fromEntries(pending.map(one => [one.id, form.get(`result ${one.id}`)]).filter(([, text]) => text).map(([id, text]) => [id, read(text)]));
+    const results = Object.fromEntries(
+      pending
+        .map(one => [one.id, form.get(`result ${one.id}`)])
+        .filter(([, text]) => text)
+        .map(([id, text]) => [id, read(text)]),
+    );
     const body = { at: from, mode: "detach", results };
     for (const name of ["input", "model", "instructions"]) if (form.get(name)?.trim()) body[name] = form.get(name).trim();
     setBusy(true);
@@ -42,11 +47,41 @@ export function Fork({ run, at, call, story, close }) {
   const models = [...new Set([story.recipe.model, ...(agents.get() || []).map(agent => agent.model)].filter(Boolean))];
   return html`<${Dialog} title=${t("Fork from fact {seq}", { seq: from })} close=${close}><form class="form" onSubmit=${fork}>
     <p class="note">${t("A new run goes on from there. The old one stays as it is. What you leave empty stays the same.")}</p>
-    ${pending.length ? pending.map(one => html`<label>${t("Result of {call}, instead of running it", { call: called(one.name, one.arguments, 90) })}
-      <textarea name=${`result ${one.id}`} rows="3" autofocus=${one.id === call?.id} placeholder=${one.id === call?.id ? plain(call.error ?? call.output).slice(0, 200) : ""}></textarea></label>`) : null}
+    ${
+      pending.length
+        ? pending.map(
+            one =>
+              html`<label
+                >${t("Result of {call}, instead of running it", { call: called(one.name, one.arguments, 90) })}
+                <textarea
+                  name=${`result ${one.id}`}
+                  rows="3"
+                  autofocus=${one.id === call?.id}
+                  placeholder=${one.id === call?.id ? plain(call.error ?? call.output).slice(0, 200) : ""}
+                ></textarea>
+              </label>`,
+          )
+        : null
+    }
     ${call ? null : html`<label>${t("Say something else")}<textarea name="input" rows="3" autofocus></textarea></label>`}
-    ${may("admin") ? html`<label>${t("Another model")}<input name="model" list="models" placeholder=${story.recipe.model || ""} autocomplete="off" /></label><datalist id="models">${models.map(name => html`<option value=${name} />`)}</datalist>
-      <label>${t("Other instructions")}<textarea name="instructions" rows="2" placeholder=${(story.recipe.instructions || "").slice(0, 200)}></textarea></label>` : null}
+    ${
+      may("admin")
+        ? html`<label
+              >${t("Another model")}<input
+                name="model"
+                list="models"
+                placeholder=${story.recipe.model || ""}
+                autocomplete="off" /></label
+            ><datalist id="models">${models.map(name => html`<option value=${name} />`)}</datalist>
+            <label
+              >${t("Other instructions")}<textarea
+                name="instructions"
+                rows="2"
+                placeholder=${(story.recipe.instructions || "").slice(0, 200)}
+              ></textarea>
+            </label>`
+        : null
+    }
     <${Trouble} problem=${problem} />
     <div class="row"><button class="main" disabled=${busy || !state}>${t("Fork")}</button><${Button} onClick=${close}>${t("Cancel")}</${Button}></div></form></${Dialog}>`;
 }

@@ -42,16 +42,25 @@ export function Graph({ tasks, chosen, choose, title }) {
     const middle = (y + toY) / 2;
     return `M${x},${y} C${x},${middle} ${toX},${middle} ${toX},${toY}`;
   };
-  return html`<div class="graph"><svg viewBox=${`0 0 ${width} ${height}`} width=${width} height=${height} role="group" aria-label=${title}>
-    ${tasks.flatMap(task => task.after.filter(name => places.has(name)).map(name => html`<path class="edge" d=${arrow(places.get(name), places.get(task.name))} />`))}
-    ${tasks.map(task => {
-      const { x, y, w } = places.get(task.name);
-      const status = task.status || "to come";
-      const act = choose ? () => choose(task) : undefined;
-      return html`<g class=${`task ${status.replace(" ", "-")} ${chosen === task.name ? "chosen" : ""}`} role=${act ? "button" : null} tabindex=${act ? 0 : null}
-        onClick=${act} onKeyDown=${event => act && (event.key === "Enter" || event.key === " ") && (event.preventDefault(), act())}>
-        <rect x=${x} y=${y} width=${w} height=${HIGH} rx="6" />
-        <text x=${x + 12} y=${y + 19} class="name">${task.status ? `${SIGNS[status]} ` : ""}${cut(task.name, 24)}</text>
-        <text x=${x + 12} y=${y + 36} class="tool">${second(task)}</text></g>`;
-    })}</svg></div>`;
+  return html`<div class="graph">
+    <svg viewBox=${`0 0 ${width} ${height}`} width=${width} height=${height} role="group" aria-label=${title}>
+      ${tasks.flatMap(task => task.after.filter(name => places.has(name)).map(name => html`<path class="edge" d=${arrow(places.get(name), places.get(task.name))} />`))}
+      ${tasks.map(task => {
+        const { x, y, w } = places.get(task.name);
+        const status = task.status || "to come";
+        const act = choose ? () => choose(task) : undefined;
+        return html`<g
+          class=${`task ${status.replace(" ", "-")} ${chosen === task.name ? "chosen" : ""}`}
+          role=${act ? "button" : null}
+          tabindex=${act ? 0 : null}
+          onClick=${act}
+          onKeyDown=${event => act && (event.key === "Enter" || event.key === " ") && (event.preventDefault(), act())}
+        >
+          <rect x=${x} y=${y} width=${w} height=${HIGH} rx="6" />
+          <text x=${x + 12} y=${y + 19} class="name">${task.status ? `${SIGNS[status]} ` : ""}${cut(task.name, 24)}</text>
+          <text x=${x + 12} y=${y + 36} class="tool">${second(task)}</text></g
+        >`;
+      })}
+    </svg>
+  </div>`;
 }

@@ -1,7 +1,7 @@
 // Inbox: all that waits for somebody, the oldest first.
 
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { inbox, link, loadQuestions, use } from "../shared.js";
+import { inbox, link, loadQuestions, titleOf, use } from "../shared.js";
 import { Loading, Quiet, Trouble, useKeys } from "../parts.js";
 import { count, when } from "../told.js";
 import { t } from "../words.js";
@@ -12,7 +12,10 @@ export default function Inbox() {
   const [chosen, choose] = useState("");
   useEffect(() => void loadQuestions(), []);
   const id = one => `${one.run.run_id} ${one.key}`;
-  const place = Math.max(0, (questions || []).findIndex(one => id(one) === chosen));
+  const place = Math.max(
+    0,
+    (questions || []).findIndex(one => id(one) === chosen),
+  );
   const move = step => {
     const next = questions?.[Math.max(0, Math.min(questions.length - 1, place + step))];
     if (!next) return;
@@ -20,10 +23,35 @@ export default function Inbox() {
     document.getElementById(id(next))?.scrollIntoView({ block: "nearest" });
   };
   useKeys({ j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
-  return html`<header class="top"><h1>${t("Inbox")}</h1><span class="meta">${questions ? t("{count} waiting", { count: count(questions.length) }) : null}</span></header>
+  return html`<header class="top">
+      <h1>${t("Inbox")}</h1>
+      <span class="meta">${questions ? t("{count} waiting", { count: count(questions.length) }) : null}</span>
+    </header>
     <${Trouble} problem=${problem} again=${loadQuestions} />
-    ${!questions ? (problem ? null : html`<${Loading} />`) : !questions.length ? html`<${Quiet} title=${t("Nothing waits for you")}><p>${t("When an agent asks before it acts, the question stands here.")}</p></${Quiet}>`
-      : html`<ol class="inbox">${questions.map((one, at) => html`<li key=${id(one)} id=${id(one)} class=${`sheet ${at === place ? "chosen" : ""}`} aria-current=${at === place ? "true" : null} onClick=${() => choose(id(one))}>
-        <p class="meta"><a href=${link(["runs", one.run.run_id])}><b>${one.run.title || one.run.run_id}</b></a> · ${one.run.agent} · ${when(one.run.updated)}${one.run.user_id ? ` · ${one.run.user_id}` : ""}</p>
-        <${Question} question=${one} run=${one.run.run_id} active=${at === place} spent=${one.run.usage.cost} /></li>`)}</ol>`}`;
+    ${
+      !questions
+        ? problem
+          ? null
+          : html`<${Loading} />`
+        : !questions.length
+          ? html`<${Quiet} title=${t("Nothing waits for you")}><p>${t("When an agent asks before it acts, the question stands here.")}</p></${Quiet}>`
+          : html`<ol class="inbox">
+              ${questions.map(
+                (one, at) =>
+                  html`<li
+                    key=${id(one)}
+                    id=${id(one)}
+                    class=${`sheet ${at === place ? "chosen" : ""}`}
+                    aria-current=${at === place ? "true" : null}
+                    onClick=${() => choose(id(one))}
+                  >
+                    <p class="meta">
+                      <a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a> · ${one.run.agent} ·
+                      ${when(one.run.updated)}${one.run.user_id ? ` · ${one.run.user_id}` : ""}
+                    </p>
+                    <${Question} question=${one} run=${one.run.run_id} active=${at === place} spent=${one.run.usage.cost} />
+                  </li>`,
+              )}
+            </ol>`
+    }`;
 }

@@ -62,13 +62,34 @@ export function Lanes({ story, facts, own, at, go, now }) {
   const drag = event => (event.buttons & 1 || event.type === "pointerdown") && factAt(event);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map(share => start + share * (end - start));
   return html`<section class="sheet lanes-sheet" aria-label=${t("Timeline")}>
-    <div class="time"><div class="lanes">${lanes.map(([who, bars]) => html`<div class="who" title=${who}>${who}</div><div class="track" onPointerDown=${drag} onPointerMove=${drag}>
-      ${bars.map(bar => html`<span class=${`bar ${bar.kind}`} title=${`${bar.text} · ${lasted(bar.to - bar.from)}`} style=${{ left: `${place(bar.from) * 100}%`, width: `${Math.max(0.25, (place(bar.to) - place(bar.from)) * 100)}%` }}>${bar.text}</span>`)}</div>`)}</div>
-    ${others ? html`<p class="note">${t("{count} more lanes", { count: others })}</p>` : null}
-    <div class="scrub" ref=${track} onPointerDown=${drag} onPointerMove=${drag}>
-      ${ticks.filter(time => Math.abs(place(time) - cursorAt) > 0.05).map((time, number) => html`<i style=${{ left: `${place(time) * 100}%` }} class=${place(time) > 0.95 ? "last" : ""}>${time > start ? lasted(time - start) : "0"}</i>`)}</div>
-      <div class="over"><span class="now" style=${{ left: `${cursorAt * 100}%` }}><b style=${{ transform: `translateX(${-cursorAt * 100}%)` }}>${t("fact {seq}", { seq: here.seq })}</b></span></div></div>
-    <label class="unseen">${t("Fact")}<input type="range" min="1" max=${mine.at(-1).seq} value=${here.seq} onInput=${event => go(Number(event.target.value))} /></label>
+    <div class="time">
+      <div class="lanes">
+        ${lanes.map(
+          ([who, bars]) =>
+            html`<div class="who" title=${who}>${who}</div>
+              <div class="track" onPointerDown=${drag} onPointerMove=${drag}>
+                ${bars.map(bar => html`<span class=${`bar ${bar.kind}`} title=${`${bar.text} · ${lasted(bar.to - bar.from)}`} style=${{ left: `${place(bar.from) * 100}%`, width: `${Math.max(0.25, (place(bar.to) - place(bar.from)) * 100)}%` }}>${bar.text}</span>`)}
+              </div>`,
+        )}
+      </div>
+      ${others ? html`<p class="note">${t("{count} more lanes", { count: others })}</p>` : null}
+      <div class="scrub" ref=${track} onPointerDown=${drag} onPointerMove=${drag}>
+        ${ticks.filter(time => Math.abs(place(time) - cursorAt) > 0.05).map((time, number) => html`<i style=${{ left: `${place(time) * 100}%` }} class=${place(time) > 0.95 ? "last" : ""}>${time > start ? lasted(time - start) : "0"}</i>`)}
+      </div>
+      <div class="over">
+        <span class="now" style=${{ left: `${cursorAt * 100}%` }}
+          ><b style=${{ transform: `translateX(${-cursorAt * 100}%)` }}>${t("fact {seq}", { seq: here.seq })}</b></span
+        >
+      </div>
+    </div>
+    <label class="unseen"
+      >${t("Fact")}<input
+        type="range"
+        min="1"
+        max=${mine.at(-1).seq}
+        value=${here.seq}
+        onInput=${event => go(Number(event.target.value))}
+    /></label>
   </section>`;
 }
 

@@ -24,21 +24,42 @@ function One({ chain, place, done }) {
       setProblem(failed);
     }
   };
-  const correct = event => (event.preventDefault(), act(() => send("PATCH", `api/memory/${now.id}?${place}`, { text: editing }), t("Corrected")));
-  const forget = () => confirm(t("Forget this for good, with its past?")) && act(() => send("DELETE", `api/memory/${now.id}?${place}`), t("Forgotten"));
-  return html`<li class="memory">${editing === null ? html`<p>${now.about ? html`<span class="note">${now.about}: </span>` : null}${now.text}</p>` : html`<form onSubmit=${correct}><textarea rows="2" value=${editing} aria-label=${t("The right words")} onInput=${event => edit(event.target.value)}></textarea><div class="row"><button class="main">${t("Correct")}</button><${Button} onClick=${() => edit(null)}>${t("Cancel")}</${Button}></div></form>`}
-    <p class="note">${t(KINDS[now.kind] || now.kind)} · ${t("since {day}", { day: day(now.said) })}${now.ended ? ` · ${t("until {day}", { day: day(now.ended) })}` : ""} · ${now.run ? html`<a href=${link(["runs", now.run])}>${t("from a run")}</a>` : t("written by a person")}
-      ${may("talk") && editing === null ? html` <button type="button" class="plain" onClick=${() => edit(now.text)}>${t("correct")}</button> <button type="button" class="plain" onClick=${forget}>${t("forget")}</button>` : null}</p>
-    ${before.map(old => html`<p class="note past">↳ ${t("before")}: <s>${old.text}</s> (${day(old.said)} – ${day(old.ended)})</p>`)}<${Trouble} problem=${problem} /></li>`;
+  const correct = event => (
+    event.preventDefault(),
+    act(() => send("PATCH", `api/memory/${now.id}?${place}`, { text: editing }), t("Corrected"))
+  );
+  const forget = () =>
+    confirm(t("Forget this for good, with its past?")) &&
+    act(() => send("DELETE", `api/memory/${now.id}?${place}`), t("Forgotten"));
+  return html`<li class="memory">
+    ${editing === null ? html`<p>${now.about ? html`<span class="note">${now.about}: </span>` : null}${now.text}</p>` : html`<form onSubmit=${correct}><textarea rows="2" value=${editing} aria-label=${t("The right words")} onInput=${event => edit(event.target.value)}></textarea><div class="row"><button class="main">${t("Correct")}</button><${Button} onClick=${() => edit(null)}>${t("Cancel")}</${Button}></div></form>`}
+    <p class="note">
+      ${t(KINDS[now.kind] || now.kind)} ·
+      ${t("since {day}", { day: day(now.said) })}${now.ended ? ` · ${t("until {day}", { day: day(now.ended) })}` : ""} ·
+      ${now.run ? html`<a href=${link(["runs", now.run])}>${t("from a run")}</a>` : t("written by a person")}
+      ${may("talk") && editing === null ? html` <button type="button" class="plain" onClick=${() => edit(now.text)}>${t("correct")}</button> <button type="button" class="plain" onClick=${forget}>${t("forget")}</button>` : null}
+    </p>
+    ${before.map(old => html`<p class="note past">↳ ${t("before")}: <s>${old.text}</s> (${day(old.said)} – ${day(old.ended)})</p>`)}<${Trouble}
+      problem=${problem}
+    />
+  </li>`;
 }
 
 export default function Memory({ query }) {
   const of = query.of || "user";
-  const who = new URLSearchParams({ of, ...(query.user ? { user_id: query.user } : {}), ...(query.agent ? { agent: query.agent } : {}) }).toString();
-  const { value, problem, again } = useLoaded(signal => get(`api/memory?${who}&past=1${query.q ? `&q=${encodeURIComponent(query.q)}` : ""}`, signal), [who, query.q]);
+  const who = new URLSearchParams({
+    of,
+    ...(query.user ? { user_id: query.user } : {}),
+    ...(query.agent ? { agent: query.agent } : {}),
+  }).toString();
+  const { value, problem, again } = useLoaded(
+    signal => get(`api/memory?${who}&past=1${query.q ? `&q=${encodeURIComponent(query.q)}` : ""}`, signal),
+    [who, query.q],
+  );
   const [trouble, setTrouble] = useState(null);
   const chains = new Map();
-  for (const one of [...(value?.memories || [])].sort((a, b) => b.said - a.said || b.id - a.id)) chains.set(one.chain, [...(chains.get(one.chain) || []), one]);
+  for (const one of [...(value?.memories || [])].sort((a, b) => b.said - a.said || b.id - a.id))
+    chains.set(one.chain, [...(chains.get(one.chain) || []), one]);
   const add = async event => {
     event.preventDefault();
     const form = event.target;
@@ -52,11 +73,43 @@ export default function Memory({ query }) {
     }
   };
   return html`<header class="top"><h1>${t("Memory")}</h1></header>
-    ${value && !value.agents.length ? html`<${Quiet} title=${t("No agent here has a memory")}><p>${t("Give one to an agent: Agent(…, context=[Memory()]), or memory: in kaname.yaml.")}</p></${Quiet}>` : html`
-    <div class="filters" role="search"><input type="search" value=${query.q || ""} placeholder=${t("Search")} aria-label=${t("Search")} onChange=${event => change({ q: event.target.value })} />
-      ${may("admin") ? ["user", "agent", "project"].map(one => html`<button type="button" class="plain filter" aria-pressed=${of === one ? "true" : "false"} onClick=${() => change({ of: one === "user" ? "" : one })}>${t(`of the ${one}`)}</button>`) : null}
-      ${may("admin") && of === "user" ? html`<input class="small" value=${query.user || ""} placeholder=${t("user")} aria-label=${t("user")} onChange=${event => change({ user: event.target.value })} />` : null}</div>
-    <${Trouble} problem=${problem || trouble} again=${problem ? again : null} />
-    ${!value ? (problem ? null : html`<${Loading} />`) : html`<section class="sheet">${chains.size ? html`<ul class="memories">${[...chains.values()].map(chain => html`<${One} key=${chain[0].id} chain=${chain} place=${who} done=${again} />`)}</ul>` : html`<p class="note">${query.q ? t("Nothing was found") : t("Nothing is remembered yet")}</p>`}
-      ${may("talk") ? html`<form class="row" onSubmit=${add}><label class="grow">${t("Remember this")}<input name="text" required maxlength="2000" /></label><button>${t("Add")}</button></form>` : null}</section>`}`}`;
+    ${
+      value && !value.agents.length
+        ? html`<${Quiet} title=${t("No agent here has a memory")}><p>${t("Give one to an agent: Agent(…, context=[Memory()]), or memory: in kaname.yaml.")}</p></${Quiet}>`
+        : html` <div class="filters" role="search">
+              <input
+                type="search"
+                value=${query.q || ""}
+                placeholder=${t("Search")}
+                aria-label=${t("Search")}
+                onChange=${event => change({ q: event.target.value })}
+              />
+              ${may("admin") ? ["user", "agent", "project"].map(one => html`<button type="button" class="plain filter" aria-pressed=${of === one ? "true" : "false"} onClick=${() => change({ of: one === "user" ? "" : one })}>${t(`of the ${one}`)}</button>`) : null}
+              ${may("admin") && of === "user" ? html`<input class="small" value=${query.user || ""} placeholder=${t("user")} aria-label=${t("user")} onChange=${event => change({ user: event.target.value })} />` : null}
+            </div>
+            <${Trouble} problem=${problem || trouble} again=${problem ? again : null} />
+            ${
+              !value
+                ? problem
+                  ? null
+                  : html`<${Loading} />`
+                : html`<section class="sheet">
+                    ${
+                      chains.size
+                        ? html`<ul class="memories">
+                            ${[...chains.values()].map(chain => html`<${One} key=${chain[0].id} chain=${chain} place=${who} done=${again} />`)}
+                          </ul>`
+                        : html`<p class="note">${query.q ? t("Nothing was found") : t("Nothing is remembered yet")}</p>`
+                    }
+                    ${
+                      may("talk")
+                        ? html`<form class="row" onSubmit=${add}>
+                            <label class="grow">${t("Remember this")}<input name="text" required maxlength="2000" /></label
+                            ><button>${t("Add")}</button>
+                          </form>`
+                        : null
+                    }
+                  </section>`
+            }`
+    }`;
 }

@@ -2,7 +2,7 @@
 
 import { html, useContext, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { download, post, runPath, send } from "../server.js";
-import { change, dropRun, go, link, loadRuns, may, runs, use } from "../shared.js";
+import { change, dropRun, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
 import { Button, Chip, Dialog, Loading, Long, Quiet, Saying, Trouble, useKeys } from "../parts.js";
 import { clock, count, day, lasted, money, short, value } from "../told.js";
 import { notice, problemText, t } from "../words.js";
@@ -26,7 +26,8 @@ function useNow(going) {
   return now;
 }
 
-export const statusOf = (story, run) => (story.state.status === "running" && run.status === "interrupted" ? "interrupted" : story.state.status);
+export const statusOf = (story, run) =>
+  story.state.status === "running" && run.status === "interrupted" ? "interrupted" : story.state.status;
 
 function Beside({ story, run, at, live }) {
   const { state } = story;
@@ -34,31 +35,76 @@ function Beside({ story, run, at, live }) {
   const rows = [
     [t("state"), html`<${Chip} status=${at ? state.status : statusOf(story, run)} />`],
     state.stop?.detail ? [t("why"), notice(state.stop.detail_notice, state.stop.detail)] : null,
-    tasks.length ? [t("tasks"), t("{done} of {all} done", { done: tasks.filter(task => task.status === "done").length, all: tasks.length })] : null,
+    tasks.length
+      ? [
+          t("tasks"),
+          t("{done} of {all} done", { done: tasks.filter(task => task.status === "done").length, all: tasks.length }),
+        ]
+      : null,
     [t("model calls"), count(state.replies)],
     [t("tool calls"), count(state.calls)],
     [t("tokens"), `${count(state.input)} + ${count(state.output)}`],
     [t("cost"), money(state.cost)],
     [t("worked"), lasted(state.seconds)],
     story.open.length ? [t("open calls"), story.open.map(call => call.name).join(", ")] : null,
-    state.recalled.length ? [t("memory used"), short(state.recalled.join("; "), 160)] : null,
+    state.recalled.length
+      ? [t("memory used"), short(state.recalled.map(line => line.replace(/^- /, "")).join("; "), 160)]
+      : null,
     state.attempt > 1 ? [t("lives"), state.attempt] : null,
     state.warnings ? [t("warnings"), state.warnings] : null,
   ];
-  return html`<section class="sheet"><h2>${at ? t("At fact {seq}", { seq: at }) : t("Now")}</h2>
-    <dl>${rows.filter(Boolean).map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl></section>`;
+  return html`<section class="sheet">
+    <h2>${at ? t("At fact {seq}", { seq: at }) : t("Now")}</h2>
+    <dl>
+      ${rows.filter(Boolean).map(
+        ([name, text]) =>
+          html`<dt>${name}</dt>
+            <dd>${text}</dd>`,
+      )}
+    </dl>
+  </section>`;
 }
 
 // What it was made of: for who wants to know why it did what it did.
 function Made({ story, run }) {
   const { recipe } = story;
-  return html`<section class="sheet"><h2>${t("Made of")}</h2><dl>
-    <dt>${t("agent")}</dt><dd>${run.agent}</dd>${recipe.model ? html`<dt>${t("model")}</dt><dd>${recipe.model}</dd>` : null}
-    <dt>${t("tools")}</dt><dd>${Object.keys(recipe.tools || {}).join(", ") || "–"}</dd>
-    ${run.session_id ? html`<dt>${t("session")}</dt><dd><a href=${link(["runs"], { q: `session:${run.session_id}` })}>${run.session_id}</a></dd>` : null}
-    ${run.user_id ? html`<dt>${t("user")}</dt><dd>${run.user_id}</dd>` : null}
-    <dt>${t("run")}</dt><dd class="id">${run.run_id}</dd></dl>
-    ${recipe.instructions ? html`<details><summary class="note">${t("instructions")}</summary><pre tabindex="0">${recipe.instructions}</pre></details>` : null}</section>`;
+  return html`<section class="sheet">
+    <h2>${t("Made of")}</h2>
+    <dl>
+      <dt>${t("agent")}</dt>
+      <dd>${run.agent}</dd>
+      ${
+        recipe.model
+          ? html`<dt>${t("model")}</dt>
+              <dd>${recipe.model}</dd>`
+          : null
+      }
+      <dt>${t("tools")}</dt>
+      <dd>${Object.keys(recipe.tools || {}).join(", ") || "–"}</dd>
+      ${
+        run.session_id
+          ? html`<dt>${t("session")}</dt>
+              <dd><a href=${link(["runs"], { q: `session:${run.session_id}` })}>${run.session_id}</a></dd>`
+          : null
+      }
+      ${
+        run.user_id
+          ? html`<dt>${t("user")}</dt>
+              <dd>${run.user_id}</dd>`
+          : null
+      }
+      <dt>${t("run")}</dt>
+      <dd class="id">${run.run_id}</dd>
+    </dl>
+    ${
+      recipe.instructions
+        ? html`<details>
+            <summary class="note">${t("instructions")}</summary>
+            <pre tabindex="0">${recipe.instructions}</pre>
+          </details>`
+        : null
+    }
+  </section>`;
 }
 
 function Related({ run }) {
@@ -72,9 +118,20 @@ function Related({ run }) {
     ...forks.map(one => [t("fork"), one.run_id, true]),
   ].filter(Boolean);
   if (!lines.length) return null;
-  const title = id => (list || []).find(one => one.run_id === id)?.title || id.slice(0, 14);
-  return html`<section class="sheet"><h2>${t("Related runs")}</h2><ul class="related">${lines.map(([how, id, differs]) => html`<li><span class="note">${how}</span> <a href=${link(["runs", id])}>${short(title(id), 60)}</a>
-    ${differs ? html` <a class="note" href=${link(["compare", ...(how === t("fork") ? [run.run_id, id] : [id, run.run_id])])}>${t("compare")}</a>` : null}</li>`)}</ul></section>`;
+  const title = id => titleOf((list || []).find(one => one.run_id === id) || { run_id: id });
+  return html`<section class="sheet">
+    <h2>${t("Related runs")}</h2>
+    <ul class="related">
+      ${lines.map(
+        ([how, id, differs]) =>
+          html`<li>
+            <span class="note">${how}</span>
+            <a href=${link(["runs", id])}>${short(title(id), 60)}</a>
+            ${differs ? html` <a class="note" href=${link(["compare", ...(how === t("fork") ? [run.run_id, id] : [id, run.run_id])])}>${t("compare")}</a>` : null}
+          </li>`,
+      )}
+    </ul>
+  </section>`;
 }
 
 function Choose({ run, close }) {
@@ -82,7 +139,11 @@ function Choose({ run, close }) {
   const [words, set] = useState("");
   useEffect(() => void loadRuns(), []);
   const near = one => (one.base === run.run_id || one.run_id === run.base ? 2 : one.agent === run.agent ? 1 : 0);
-  const found = (list || []).filter(one => one.run_id !== run.run_id && !one.parent).filter(filter(words)).sort((a, b) => near(b) - near(a)).slice(0, 30);
+  const found = (list || [])
+    .filter(one => one.run_id !== run.run_id && !one.parent)
+    .filter(filter(words))
+    .sort((a, b) => near(b) - near(a))
+    .slice(0, 30);
   return html`<${Dialog} title=${t("Compare with")} close=${close}><input type="search" autofocus aria-label=${t("Search and filter")} value=${words} onInput=${event => set(event.target.value)} />
     <div class="choose">${found.map(one => html`<${Row} run=${one} onClick=${event => (event.preventDefault(), close(), go(["compare", run.run_id, one.run_id]))} />`)}
     ${list && !found.length ? html`<p class="note">${t("No run fits")}</p>` : null}</div></${Dialog}>`;
@@ -94,13 +155,19 @@ function Money({ story }) {
   const of = item => (item.usage.input || 0) + (item.usage.output || 0);
   const each = Math.ceil(replies.length / 130); // calls that share a bar, which shows the largest of them
   const tokens = [];
-  for (let place = 0; place < replies.length; place += each) tokens.push(Math.max(...replies.slice(place, place + each).map(of)));
+  for (let place = 0; place < replies.length; place += each)
+    tokens.push(Math.max(...replies.slice(place, place + each).map(of)));
   const most = Math.max(1, ...tokens);
   const step = 260 / tokens.length;
   const told = t("Tokens of each model call: {list}", { list: tokens.slice(0, 20).join(", ") });
-  return html`<section class="sheet"><h2>${t("Tokens as it went")}</h2><svg class="spark" viewBox="0 0 260 48" role="img" aria-label=${told}><title>${told}</title>
-    ${tokens.map((one, place) => html`<rect x=${place * step} y=${48 - (one / most) * 46} width=${Math.max(1, step - 0.8)} height=${(one / most) * 46} />`)}</svg>
-    <p class="note">${t("most in one call")}: ${count(most)} · ${t("in all")}: ${money(story.state.cost)}</p></section>`;
+  return html`<section class="sheet">
+    <h2>${t("Tokens as it went")}</h2>
+    <svg class="spark" viewBox="0 0 260 48" role="img" aria-label=${told}>
+      <title>${told}</title>
+      ${tokens.map((one, place) => html`<rect x=${place * step} y=${48 - (one / most) * 46} width=${Math.max(1, step - 0.8)} height=${(one / most) * 46} />`)}
+    </svg>
+    <p class="note">${t("most in one call")}: ${count(most)} · ${t("in all")}: ${money(story.state.cost)}</p>
+  </section>`;
 }
 
 export default function Run({ path, query }) {
@@ -150,7 +217,10 @@ export default function Run({ path, query }) {
     Home: () => to(1),
     End: () => to(last),
   });
-  if (problem && !run) return problem.status === 404 ? html`<${Quiet} title=${t("There is no such run")}><p><a href=${link(["runs"])}>${t("Runs")}</a></p></${Quiet}>` : html`<${Trouble} problem=${problem} again=${following.again} />`;
+  if (problem && !run)
+    return problem.status === 404
+      ? html`<${Quiet} title=${t("There is no such run")}><p><a href=${link(["runs"])}>${t("Runs")}</a></p></${Quiet}>`
+      : html`<${Trouble} problem=${problem} again=${following.again} />`;
   if (!run) return html`<${Loading} />`;
   const { state } = story;
   const status = statusOf(story, run);
@@ -165,7 +235,7 @@ export default function Run({ path, query }) {
   };
   const shownFacts = at ? facts.filter(fact => fact.run !== id || fact.seq <= at) : facts;
   const tasks = then.tasks();
-  return html`<header class="top"><h1>${run.title || run.run_id}</h1><${Chip} status=${status} />
+  return html`<header class="top"><h1>${titleOf(run)}</h1><${Chip} status=${status} />
       <span class="meta">${t("agent")} <b>${state.agent}</b>${run.session_id ? html` · ${t("session")} <b>${run.session_id}</b>` : null} · ${day(run.created)} ${clock(run.created)} · <b>${lasted((going && !story.questions.size ? now : run.updated) - run.created)}</b> · ${t("{count} model calls", { count: state.replies })} · <b>${count(state.input + state.output)}</b> ${t("tokens")} · <b>${money(state.cost)}</b></span>
       <div class="actions">
         ${talk && run.agent ? html`<a class="button" href=${link(["chat", id])}>${t("Chat")}</a>` : null}
@@ -182,13 +252,39 @@ export default function Run({ path, query }) {
     ${at && at < last ? html`<p class="travel" role="status">${t("You see the run as it stood at fact {seq} of {last}.", { seq: at, last })} <button type="button" class="plain" onClick=${() => to(last)}>${t("To the end")}</button></p>` : null}
     <div class="columns">
       <section class="sheet" aria-label=${t("Story")}><div class="tabs"><h2>${raw ? t("Facts") : t("Story")}</h2><button type="button" class="plain" onClick=${() => change({ view: raw ? "" : "facts" })}>${raw ? t("as a story") : t("all {count} facts", { count: count(facts.length) })}</button></div>
-        ${raw ? html`<${Long} items=${shownFacts} estimate=${27} block=${60} row=${fact => html`<${Fact} key=${`${fact.run}${fact.seq}`} fact=${fact} earlier=${fact.run !== id} />`} />`
-          : html`<${Long} items=${then.items} estimate=${86} block=${24} role="list" stamp=${`${asked} ${Math.round(now)} ${at} ${going}`} row=${item => html`<${Item} key=${item.key} item=${item} use=${given} />`} />
-            ${going && !(at && at < last) ? html`<${Live} live=${live} agent=${state.agent} />` : null}`}
+        ${
+          raw
+            ? html`<${Long}
+                items=${shownFacts}
+                estimate=${27}
+                block=${60}
+                row=${fact => html`<${Fact} key=${`${fact.run}${fact.seq}`} fact=${fact} earlier=${fact.run !== id} />`}
+              />`
+            : html`<${Long}
+                  items=${then.items}
+                  estimate=${86}
+                  block=${24}
+                  role="list"
+                  stamp=${`${asked} ${Math.round(now)} ${at} ${going}`}
+                  row=${item => html`<${Item} key=${item.key} item=${item} use=${given} />`}
+                />
+                ${going && !(at && at < last) ? html`<${Live} live=${live} agent=${state.agent} />` : null}`
+        }
       </section>
       <aside>
         <${Beside} story=${then} run=${run} at=${at && at < last ? at : 0} live=${live} />
-        ${tasks.length ? html`<section class="sheet"><h2>${story.plans ? t("Plan {number}", { number: then.plans }) : t("Workflow")}</h2><${Graph} tasks=${tasks} title=${t("Tasks")} choose=${task => task.calls.length && to(task.calls.at(-1).endedSeq ?? task.calls.at(-1).seq)} /></section>` : null}
+        ${
+          tasks.length
+            ? html`<section class="sheet">
+                <h2>${story.plans ? t("Plan {number}", { number: then.plans }) : t("Workflow")}</h2>
+                <${Graph}
+                  tasks=${tasks}
+                  title=${t("Tasks")}
+                  choose=${task => task.calls.length && to(task.calls.at(-1).endedSeq ?? task.calls.at(-1).seq)}
+                />
+              </section>`
+            : null
+        }
         <${Money} story=${then} /><${Related} run=${run} /><${Made} story=${story} run=${run} />
       </aside></div>
     ${dialog === "compare" ? html`<${Choose} run=${run} close=${() => open(null)} />` : null}

@@ -1,19 +1,26 @@
 // Runs: one line each, live. Filters are text, so that they can be typed, shared and understood.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { change, go, link, loadRuns, runs, use } from "../shared.js";
+import { change, go, link, loadRuns, runs, titleOf, use } from "../shared.js";
 import { Chip, Loading, Long, Quiet, Trouble, useKeys } from "../parts.js";
 import { clock, count, day, lasted, money, state, STATUSES, when } from "../told.js";
 import { t } from "../words.js";
 
 const UNDER_WAY = ["running", "interrupted", "waiting"];
-const SORTS = { newest: null, cost: run => run.usage.cost ?? -1, duration: run => run.updated - run.created, tokens: run => run.usage.input_tokens + run.usage.output_tokens };
+const SORTS = {
+  newest: null,
+  cost: run => run.usage.cost ?? -1,
+  duration: run => run.updated - run.created,
+  tokens: run => run.usage.input_tokens + run.usage.output_tokens,
+};
 
 // "status:failed agent:desk cost>0.01 day:today refund" as a test of a run.
 export function filter(text) {
   const tests = (text.match(/\S+/g) || []).map(word => {
     const [, field, sign, wanted] = /^(status|agent|user|session|day|cost|tokens|seconds|is)(:|>|<)(.+)$/i.exec(word) || [];
-    if (!field) return run => `${run.title} ${run.run_id} ${run.agent} ${run.session_id} ${run.user_id}`.toLowerCase().includes(word.toLowerCase());
+    if (!field)
+      return run =>
+        `${run.title} ${run.run_id} ${run.agent} ${run.session_id} ${run.user_id}`.toLowerCase().includes(word.toLowerCase());
     const number = parseFloat(wanted);
     const compared = value => (sign === ">" ? value > number : sign === "<" ? value < number : value === number);
     switch (field.toLowerCase()) {
@@ -34,21 +41,29 @@ export function filter(text) {
       case "seconds":
         return run => compared(run.updated - run.created);
       default:
-        return run => (wanted === "fork" ? run.base && !run.session_id : wanted === "child" ? run.parent : UNDER_WAY.includes(run.status));
+        return run => (wanted === "fork" ? isFork(run) : wanted === "child" ? run.parent : UNDER_WAY.includes(run.status));
     }
   });
   return run => tests.every(test => test(run));
 }
 
+const isFork = run => run.base && !run.session_id;
+
 export function Row({ run, chosen, onClick }) {
-  const title = run.title || (run.base ? t("goes on from {run}", { run: run.base.slice(0, 12) }) : run.run_id);
   const working = UNDER_WAY.includes(run.status) && run.status !== "waiting";
-  return html`<a class=${`run ${chosen ? "chosen" : ""}`} href=${link(["runs", run.run_id])} id=${`run-${run.run_id}`} onClick=${onClick}
-    aria-current=${chosen ? "true" : null}>
+  return html`<a
+    class=${`run ${chosen ? "chosen" : ""}`}
+    href=${link(["runs", run.run_id])}
+    id=${`run-${run.run_id}`}
+    onClick=${onClick}
+    aria-current=${chosen ? "true" : null}
+  >
     <${Chip} status=${run.status} />
-    <span class="title">${run.parent ? html`<span class="note">↳ </span>` : null}${title}</span>
+    <span class="title"
+      >${run.parent ? html`<span class="note">↳ </span>` : null}${titleOf(run)}${isFork(run) ? html` <span class="note">· ${t("fork")}</span>` : null}</span
+    >
     <span class="agent note">${run.agent}</span>
-    <span class="note number" title=${`${day(run.created)} ${clock(run.created)}`}>${when(run.created)}</span>
+    <span class="note number begun" title=${`${day(run.created)} ${clock(run.created)}`}>${when(run.created)}</span>
     <span class="number">${working ? html`<${Ticking} since=${run.created} />` : lasted(run.updated - run.created)}</span>
     <span class="number wide">${count(run.usage.input_tokens + run.usage.output_tokens)}</span>
     <span class="number">${money(run.usage.cost)}</span>
@@ -97,24 +112,58 @@ export default function Runs({ query }) {
     Enter: () => shown[place] && go(["runs", shown[place].run_id]),
   });
   const quick = ["status:waiting", "status:running", "status:failed", "is:fork", "day:today"];
-  const toggle = word => setWords(words.includes(word) ? words.replace(word, "").replace(/\s+/g, " ").trim() : `${words} ${word}`.trim());
+  const toggle = word =>
+    setWords(words.includes(word) ? words.replace(word, "").replace(/\s+/g, " ").trim() : `${words} ${word}`.trim());
   const total = shown.reduce((sum, run) => sum + (run.usage.cost || 0), 0);
-  return html`<header class="top"><h1>${t("Runs")}</h1>
-      <span class="meta">${list ? html`<b>${count(shown.length)}</b> ${shown.length === outer ? "" : t("of {count}", { count: count(outer) })} · <b>${money(total)}</b>` : null}</span></header>
+  return html`<header class="top">
+      <h1>${t("Runs")}</h1>
+      <span class="meta"
+        >${list ? html`<b>${count(shown.length)}</b> ${shown.length === outer ? "" : t("of {count}", { count: count(outer) })} · <b>${money(total)}</b>` : null}</span
+      >
+    </header>
     <div class="filters" role="search">
-      <input ref=${search} type="search" value=${words} placeholder=${t("title, status:failed, agent:name, cost>0.01, day:today …")} aria-label=${t("Search and filter")}
-        onInput=${event => setWords(event.target.value)} onKeyDown=${event => event.key === "Escape" && event.target.blur()} list="statuses" />
+      <input
+        ref=${search}
+        type="search"
+        value=${words}
+        placeholder=${t("title, status:failed, agent:name, cost>0.01, day:today …")}
+        aria-label=${t("Search and filter")}
+        onInput=${event => setWords(event.target.value)}
+        onKeyDown=${event => event.key === "Escape" && event.target.blur()}
+        list="statuses"
+      />
       <datalist id="statuses">${STATUSES.map(one => html`<option value=${`status:${one}`} />`)}</datalist>
       ${quick.map(word => html`<button type="button" class="plain filter" aria-pressed=${words.includes(word) ? "true" : "false"} onClick=${() => toggle(word)}>${word}</button>`)}
-      <label class="sort">${t("by")} <select value=${sort} onChange=${event => change({ sort: event.target.value === "newest" ? "" : event.target.value })}>
-        ${Object.keys(SORTS).map(one => html`<option value=${one} selected=${one === sort}>${t(one)}</option>`)}</select></label>
+      <label class="sort"
+        >${t("by")}
+        <select value=${sort} onChange=${event => change({ sort: event.target.value === "newest" ? "" : event.target.value })}>
+          ${Object.keys(SORTS).map(one => html`<option value=${one} selected=${one === sort}>${t(one)}</option>`)}
+        </select></label
+      >
     </div>
     <${Trouble} problem=${problem} again=${loadRuns} />
-    ${!list ? (problem ? null : html`<${Loading} />`) : shown.length ? html`<div class="sheet flush"><div class="run head" aria-hidden="true">
-        <span>${t("state")}</span><span class="title">${t("title")}</span><span class="agent">${t("agent")}</span><span class="number">${t("begun")}</span>
-        <span class="number">${t("duration")}</span><span class="number wide">${t("tokens")}</span><span class="number">${t("cost")}</span></div>
-        <${Long} items=${shown} estimate=${39} block=${40} stamp=${place}
-          row=${(run, at) => html`<${Row} key=${run.run_id} run=${run} chosen=${shown[place] === run} />`} /></div>`
-      : list.length ? html`<${Quiet} title=${t("No run fits")}><p>${t("Take a word out of the search.")}</p></${Quiet}>`
-      : html`<${Quiet} title=${t("No runs yet")}><p>${t("Ask an agent something, and it will stand here.")} <a href=${link(["chat"])}>${t("Chat")}</a></p></${Quiet}>`}`;
+    ${
+      !list
+        ? problem
+          ? null
+          : html`<${Loading} />`
+        : shown.length
+          ? html`<div class="sheet flush">
+              <div class="run head" aria-hidden="true">
+                <span>${t("state")}</span><span class="title">${t("title")}</span><span class="agent">${t("agent")}</span
+                ><span class="number begun">${t("begun")}</span> <span class="number">${t("duration")}</span
+                ><span class="number wide">${t("tokens")}</span><span class="number">${t("cost")}</span>
+              </div>
+              <${Long}
+                items=${shown}
+                estimate=${39}
+                block=${40}
+                stamp=${place}
+                row=${(run, at) => html`<${Row} key=${run.run_id} run=${run} chosen=${shown[place] === run} />`}
+              />
+            </div>`
+          : list.length
+            ? html`<${Quiet} title=${t("No run fits")}><p>${t("Take a word out of the search.")}</p></${Quiet}>`
+            : html`<${Quiet} title=${t("No runs yet")}><p>${t("Ask an agent something, and it will stand here.")} <a href=${link(["chat"])}>${t("Chat")}</a></p></${Quiet}>`
+    }`;
 }

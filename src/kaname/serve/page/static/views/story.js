@@ -15,46 +15,92 @@ export function Text({ text, kind = "" }) {
   const [whole, set] = useState(false);
   const long = text.length > LONG || text.split("\n").length > 12;
   const shown = whole || !long ? text : `${text.split("\n").slice(0, 12).join("\n").slice(0, LONG)} …`;
-  return html`<span class=${`text ${kind}`}>${shown}${long ? html` <button type="button" class="plain" onClick=${() => set(!whole)}>${whole ? t("less") : t("all {count} characters", { count: count(text.length) })}</button>` : null}</span>`;
+  return html`<span class=${`text ${kind}`}
+    >${shown}${long ? html` <button type="button" class="plain" onClick=${() => set(!whole)}>${whole ? t("less") : t("all {count} characters", { count: count(text.length) })}</button>` : null}</span
+  >`;
 }
 
 export function Call({ call, parallel, fork, now }) {
-  const result = call.ended === undefined ? null : call.error ?? plain(call.output);
+  const result = call.ended === undefined ? null : (call.error ?? plain(call.output));
   const took = call.started ? (call.ended ?? now) - call.started : null;
-  const details = [took === null ? "" : lasted(took), parallel ? t("in parallel") : "", call.tries > 1 ? t("try {count}", { count: call.tries }) : "", call.effect && call.effect !== "pure" ? t(call.effect) : ""];
+  const details = [
+    took === null ? "" : lasted(took),
+    parallel ? t("in parallel") : "",
+    call.tries > 1 ? t("try {count}", { count: call.tries }) : "",
+    call.effect && call.effect !== "pure" ? t(call.effect) : "",
+  ];
   const args = typeof call.args === "object" ? called(call.name, call.args, 400) : call.name;
-  return html`<div class="a-call"><details><summary class="call">${args}</summary><pre tabindex="0">${plain(call.args)}</pre></details>
+  return html`<div class="a-call">
+    <details>
+      <summary class="call">${args}</summary>
+      <pre tabindex="0">${plain(call.args)}</pre>
+    </details>
     ${call.changed ? html`<p class="note">${t("run with")} <code>${called(call.name, call.changed)}</code></p>` : null}
     ${call.used ? html`<p class="note">${t("in its place")} <code>${called(call.used.name, call.used.args)}</code></p>` : null}
-    ${result === null ? html`<p class="ret note">${call.started ? html`<span class="live">◐</span> ${t("running")}` : t("not run yet")}</p>`
-      : html`<p class=${`ret ${call.error === null ? "" : "failed"}`}>${call.error === null ? null : html`<b>✕ </b>`}<${Text} text=${result} /></p>`}
-    <p class="note call-note">${details.filter(Boolean).join(" · ")}${fork && call.ended !== undefined && !call.earlier ? html` <button type="button" class="plain" onClick=${() => fork(call)}>${t("another result …")}</button>` : null}</p>
-    <${Children} call=${call} /></div>`;
+    ${
+      result === null
+        ? html`<p class="ret note">${call.started ? html`<span class="live">◐</span> ${t("running")}` : t("not run yet")}</p>`
+        : html`<p class=${`ret ${call.error === null ? "" : "failed"}`}>
+            ${call.error === null ? null : html`<b>✕ </b>`}<${Text} text=${result} />
+          </p>`
+    }
+    <p class="note call-note">
+      ${details.filter(Boolean).join(" · ")}${fork && call.ended !== undefined && !call.earlier ? html` <button type="button" class="plain" onClick=${() => fork(call)}>${t("another result …")}</button>` : null}
+    </p>
+    <${Children} call=${call} />
+  </div>`;
 }
 
 function Children({ call }) {
   const { list } = use(runs);
-  const inner = (list || []).filter(run => run.parent && run.run_id.startsWith(`${run.parent}/${call.id}/`) && run.parent === call.run);
-  return inner.map(run => html`<p class="child">↳ <a href=${link(["runs", run.run_id])}>${run.agent}</a> <${Chip} status=${run.status} /> <span class="note">${count(run.facts)} ${t("facts")} · ${money(run.usage.cost)}</span></p>`);
+  const inner = (list || []).filter(
+    run => run.parent && run.run_id.startsWith(`${run.parent}/${call.id}/`) && run.parent === call.run,
+  );
+  return inner.map(
+    run =>
+      html`<p class="child">
+        ↳ <a href=${link(["runs", run.run_id])}>${run.agent}</a> <${Chip} status=${run.status} />
+        <span class="note">${count(run.facts)} ${t("facts")} · ${money(run.usage.cost)}</span>
+      </p>`,
+  );
 }
 
 export function Thinking({ text }) {
-  return text ? html`<details class="thinking"><summary class="note">${t("thought")}</summary><${Text} text=${text} /></details>` : null;
+  return text
+    ? html`<details class="thinking">
+        <summary class="note">${t("thought")}</summary>
+        <${Text} text=${text} />
+      </details>`
+    : null;
 }
 
 function Reply({ item, fork, now }) {
   const { usage = {} } = item;
   return html`<${Thinking} text=${item.thinking} />
-    ${item.text ? (item.plan ? html`<details><summary>${t("plan {number}", { number: item.plan })}</summary><pre tabindex="0">${item.text}</pre></details>` : html`<div class="said-by"><${Markdown} text=${item.text} /></div>`) : null}
+    ${
+      item.text
+        ? item.plan
+          ? html`<details>
+              <summary>${t("plan {number}", { number: item.plan })}</summary>
+              <pre tabindex="0">${item.text}</pre>
+            </details>`
+          : html`<div class="said-by"><${Markdown} text=${item.text} /></div>`
+        : null
+    }
     ${item.problem ? html`<p class="note bad">✕ ${item.problem}</p>` : null}
     ${item.calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${item.calls.length > 1} fork=${fork} now=${now} />`)}
-    <p class="note">${[item.agent, item.model, lasted(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}</p>`;
+    <p class="note">
+      ${[item.agent, item.model, lasted(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}
+    </p>`;
 }
 
 function body(item, { fork, now, run, asked }) {
   switch (item.kind) {
     case "asked_for":
-      return html`<div class="said-by you"><${Text} text=${item.text} />${(item.media || []).map(name => html` <span class="note">▧ ${name}</span>`)}</div><p class="note">${t("you")}, ${clock(item.time)}</p>`;
+      return html`<div class="said-by you">
+          <${Text} text=${item.text} />${(item.media || []).map(name => html` <span class="note">▧ ${name}</span>`)}
+        </div>
+        <p class="note">${t("you")}, ${clock(item.time)}</p>`;
     case "said":
       return html`<div class="said-by"><${Markdown} text=${item.text} /></div>`;
     case "reply":
@@ -62,7 +108,9 @@ function body(item, { fork, now, run, asked }) {
     case "call":
       return item.calls.map(call => html`<${Call} key=${call.id} call=${call} fork=${fork} now=${now} />`);
     case "question":
-      return item.question.answer === undefined && asked ? html`<${Question} question=${item.question} run=${run} active=${asked === item.question.key} />` : html`<${Answered} question=${item.question} />`;
+      return item.question.answer === undefined && asked
+        ? html`<${Question} question=${item.question} run=${run} active=${asked === item.question.key} />`
+        : html`<${Answered} question=${item.question} />`;
     case "noted":
       return html`<p class="note">· <${Text} text=${item.text} /></p>`;
     case "warning":
@@ -70,20 +118,43 @@ function body(item, { fork, now, run, asked }) {
     case "resumed":
       return html`<p class="note">— ${t("taken up again, life {count}", { count: item.attempt })} · ${clock(item.time)}</p>`;
     case "goes_on":
-      return html`<p class="note">— ${t("goes on from here")}: <a href=${link(["runs", item.base?.[0] || ""], { at: item.base?.[1] })}>${item.base?.[0]?.slice(0, 12)}, ${t("fact")} ${item.base?.[1]}</a></p>`;
+      return html`<p class="note">
+        — ${t("goes on from here")}:
+        <a href=${link(["runs", item.base?.[0] || ""], { at: item.base?.[1] })}
+          >${item.base?.[0]?.slice(0, 12)}, ${t("fact")} ${item.base?.[1]}</a
+        >
+      </p>`;
     case "handed":
       return html`<p class="note">→ ${t("handed to")} <b>${item.text}</b></p>`;
     case "compacted":
-      return html`<details><summary class="note">${t("{count} messages were summed up", { count: item.upto })}</summary><${Text} text=${item.text} /></details>`;
+      return html`<details>
+        <summary class="note">${t("{count} messages were summed up", { count: item.upto })}</summary>
+        <${Text} text=${item.text} />
+      </details>`;
     case "stopped":
-      return html`<div class=${`stopped ${state(item.stop.kind).tone}`}><${Chip} status=${item.stop.kind} /> ${item.stop.detail ? html`<span>${notice(item.stop.detail_notice, item.stop.detail)}</span>` : null} ${item.stop.error ? html`<code>${item.stop.error}</code>` : null}
-        ${item.output === null ? null : html`<div class="said-by">${typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<pre tabindex="0">${plain(item.output)}</pre>`}</div>`}</div>`;
+      return html`<div class=${`stopped ${state(item.stop.kind).tone}`}>
+        <${Chip} status=${item.stop.kind} />
+        ${item.stop.detail ? html`<span>${notice(item.stop.detail_notice, item.stop.detail)}</span>` : null}
+        ${item.stop.error ? html`<code>${item.stop.error}</code>` : null}
+        ${item.output === null ? null : html`<div class="said-by">${typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<pre tabindex="0">${plain(item.output)}</pre>`}</div>`}
+      </div>`;
     case "recalled":
-      return html`<details><summary class="note">${t("{count} memories were recalled", { count: item.lines.length })}</summary><ul>${item.lines.map(line => html`<li>${line}</li>`)}</ul></details>`;
+      return html`<details>
+        <summary class="note">${t("memories recalled: {count}", { count: item.lines.length })}</summary>
+        <ul>
+          ${item.lines.map(line => html`<li>${line}</li>`)}
+        </ul>
+      </details>`;
     case "answered":
       return html`<p class="note">! ${item.text}</p>`;
     default:
-      return html`<details><summary class="note">${item.name}${item.hidden ? ` (${t("hidden from readers")})` : ""}: ${short(plain(item.data).replace(/\s+/g, " "), 90)}</summary><pre tabindex="0">${plain(item.data)}</pre></details>`;
+      return html`<details>
+        <summary class="note">
+          ${item.name}${item.hidden ? ` (${t("hidden from readers")})` : ""}:
+          ${short(plain(item.data).replace(/\s+/g, " "), 90)}
+        </summary>
+        <pre tabindex="0">${plain(item.data)}</pre>
+      </details>`;
   }
 }
 
@@ -92,26 +163,34 @@ export function Item({ item, use: given }) {
   const label = t("fact {seq}", { seq: item.seq });
   return html`<div class=${`item is-${item.kind} ${item.earlier ? "earlier" : ""}`} role="listitem">
     ${given.at && !item.earlier ? html`<a class="seq" href=${given.at(item.seq)} aria-label=${label} title=${label}>${item.seq}</a>` : html`<span class="seq" aria-hidden="true">${item.earlier ? "·" : item.seq}</span>`}
-    <div class="what">${body(item, given)}</div></div>`;
+    <div class="what">${body(item, given)}</div>
+  </div>`;
 }
 
 // What is being said right now.
 export function Live({ live, agent }) {
   const { text, thinking, progress, notes } = use(live);
   if (!text && !thinking && !progress && !Object.keys(notes).length) return null;
-  return html`<div class="item is-reply going" aria-live="off"><span class="seq live" aria-hidden="true">◐</span><div class="what">
-    ${thinking && !text ? html`<p class="note thinking-now">${short(thinking.slice(-300), 300)}</p>` : html`<${Thinking} text=${thinking} />`}
-    ${text ? html`<div class="said-by"><${Markdown} text=${text} /></div>` : null}
-    ${Object.values(notes).map(note => html`<p class="note">${note}</p>`)}
-    ${progress ? html`<p class="note">${progress.done}/${progress.of} · ${(progress.running || []).join(", ")}</p>` : null}
-    <p class="note">${agent}</p></div></div>`;
+  return html`<div class="item is-reply going" aria-live="off">
+    <span class="seq live" aria-hidden="true">◐</span>
+    <div class="what">
+      ${thinking && !text ? html`<p class="note thinking-now">${short(thinking.slice(-300), 300)}</p>` : html`<${Thinking} text=${thinking} />`}
+      ${text ? html`<div class="said-by"><${Markdown} text=${text} /></div>` : null}
+      ${Object.values(notes).map(note => html`<p class="note">${note}</p>`)}
+      ${progress ? html`<p class="note">${progress.done}/${progress.of} · ${(progress.running || []).join(", ")}</p>` : null}
+      <p class="note">${agent}</p>
+    </div>
+  </div>`;
 }
 
 const BRIEF = {
   Opened: body => body.recipe?.model || "",
   Received: body => said(body.message),
   Noted: body => said(body.message),
-  ModelReplied: body => (body.reply?.message?.parts || []).map(part => part.text || (part.type === "call" ? called(part.name, part.args) : part.type)).join(" "),
+  ModelReplied: body =>
+    (body.reply?.message?.parts || [])
+      .map(part => part.text || (part.type === "call" ? called(part.name, part.args) : part.type))
+      .join(" "),
   ToolStarted: body => called(body.call.name, body.call.args),
   ToolFinished: body => `${body.result.name} ← ${body.result.error ?? plain(body.result.output)}`,
   Asked: body => body.prompt,
@@ -123,6 +202,7 @@ const said = message => (message?.parts || []).map(part => part.text || part.typ
 // A fact as it is recorded.
 export function Fact({ fact, earlier }) {
   const brief = BRIEF[fact.type]?.(fact.body || {}) ?? plain(fact.body);
-  const title = html`<span class="seq">${fact.seq}</span><span class="note">${clock(fact.time)}</span><b>${fact.type}</b><span class="brief">${short(`${brief}`.replace(/\s+/g, " "), 160)}</span>`;
+  const title = html`<span class="seq">${fact.seq}</span><span class="note">${clock(fact.time)}</span><b>${fact.type}</b
+    ><span class="brief">${short(`${brief}`.replace(/\s+/g, " "), 160)}</span>`;
   return html`<${Raw} value=${fact} title=${title} kind=${`fact ${earlier ? "earlier" : ""}`} />`;
 }

@@ -25,7 +25,10 @@ function Start({ agent }) {
       setProblem(failed);
     }
   };
-  return html`<form class="row" onSubmit=${start}><label class="grow">${t("Parameters, as JSON")}<input name="params" placeholder="{}" spellcheck=${false} /></label><button class="main">${t("Start")}</button><${Trouble} problem=${problem} /></form>`;
+  return html`<form class="row" onSubmit=${start}>
+    <label class="grow">${t("Parameters, as JSON")}<input name="params" placeholder="{}" spellcheck=${false} /></label
+    ><button class="main">${t("Start")}</button><${Trouble} problem=${problem} />
+  </form>`;
 }
 
 export default function Workflows() {
@@ -33,8 +36,22 @@ export default function Workflows() {
   const { list } = use(runs);
   useEffect(() => void loadRuns(), []);
   return html`<header class="top"><h1>${t("Workflows")}</h1></header>
-    ${known.length ? known.map(agent => html`<section class="sheet" aria-label=${agent.name}><h2>${agent.name}</h2><${Graph} tasks=${agent.graph} title=${agent.name} />
-        ${may("talk") ? html`<${Start} agent=${agent.name} />` : null}
-        <div class="flush">${(list || []).filter(run => run.agent === agent.name).slice(0, 5).map(run => html`<${Row} key=${run.run_id} run=${run} />`)}</div></section>`)
-      : html`<${Quiet} title=${t("No workflows are served")}><p>${t("A workflow is served like an agent: app([agent, workflow]). The runs of others are drawn where they stand, among the runs.")}</p></${Quiet}>`}`;
+    ${
+      known.length
+        ? known.map(
+            agent =>
+              html`<section class="sheet" aria-label=${agent.name}>
+                <h2>${agent.name}</h2>
+                <${Graph} tasks=${agent.graph} title=${agent.name} />
+                ${may("talk") ? html`<${Start} agent=${agent.name} />` : null}
+                <div class="flush">
+                  ${(list || [])
+                    .filter(run => run.agent === agent.name)
+                    .slice(0, 5)
+                    .map(run => html`<${Row} key=${run.run_id} run=${run} />`)}
+                </div>
+              </section>`,
+          )
+        : html`<${Quiet} title=${t("No workflows are served")}><p>${t("A workflow is served like an agent: app([agent, workflow]). The runs of others are drawn where they stand, among the runs.")}</p></${Quiet}>`
+    }`;
 }
