@@ -1,6 +1,6 @@
 """The page in a real browser: first paint, 10,000 facts, 10,000 runs, 5,000 streamed deltas.
 
-    python benchmarks/page.py        needs /usr/bin/chromium and playwright (uv sync --group browser)
+python benchmarks/page.py        needs /usr/bin/chromium and playwright (uv sync --group browser)
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from playwright.sync_api import Page, sync_playwright  # noqa: E402
+from playwright.sync_api import Page, sync_playwright
+from tests.page.writing import write_runs
+from tests.serve.serving import Served
 
-from kaname.core.events import ModelReplied, Opened, Received, Stopped, ToolFinished, ToolStarted  # noqa: E402
-from kaname.core.messages import Message, ModelReply, Text, ToolCall, ToolResult, Usage, user  # noqa: E402
-from kaname.core.steps import CallModel, Stop  # noqa: E402
-from tests.page.writing import write_runs  # noqa: E402
-from tests.serve.serving import Served, client  # noqa: E402
+from kaname.core.events import ModelReplied, Opened, Received, Stopped, ToolFinished, ToolStarted
+from kaname.core.messages import Message, ModelReply, Text, ToolCall, ToolResult, Usage, user
+from kaname.core.steps import CallModel, Stop
 
 FRAMES = """async (pixels) => {
   const times = [];
@@ -45,7 +45,10 @@ def long_run(facts: int) -> list:
         call = ToolCall(f"c{number}", ("search", "read", "write")[number % 3], {"query": f"thing {number}", "most": 5})
         said = Message("assistant", (Text(f"Step {number}: I look at **thing {number}** next."), call))
         made.append(ModelReplied(ModelReply(said, "tool_use", Usage(1200, 60, cost=0.001), model="some/model"), CallModel()))
-        made += [ToolStarted(call, "pure"), ToolFinished(ToolResult(f"result {number}: " + "text " * 20, None, call.id, call.name))]
+        made += [
+            ToolStarted(call, "pure"),
+            ToolFinished(ToolResult(f"result {number}: " + "text " * 20, None, call.id, call.name)),
+        ]
     return [*made[: facts - 1], Stopped(Stop("completed"), "done")]
 
 
@@ -64,12 +67,14 @@ def main() -> None:
     write_runs(folder, {"long": long_run(10_000), **runs}, begun=time.time() - 20_000)
     served = Served(folder, agents="tests/page/agents.py:agents", KANAME_TEST_PACE="0.002")
     try:
-        with sync_playwright() as driver, client(served) as api:
+        with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1360, "height": 900})
             opened(page, f"{served.url}/#/inbox", "h1")
             fetched = "performance.getEntriesByType('resource').filter(one => one.name.endsWith('.js')).map(one => one.encodedBodySize)"
-            print(f"script of the inbox: {sum(page.evaluate(fetched)) / 1000:.1f} KB in {len(page.evaluate(fetched))} files, as transferred")
+            print(
+                f"script of the inbox: {sum(page.evaluate(fetched)) / 1000:.1f} KB in {len(page.evaluate(fetched))} files, as transferred"
+            )
             for name in ("first", "again"):
                 page.goto("about:blank")
                 page.goto(f"{served.url}/#/inbox")
@@ -100,7 +105,10 @@ def main() -> None:
             page.keyboard.press("Enter")
             page.locator(".chip", has_text="completed").wait_for(timeout=60_000)
             after = script()
-            told = {name: round(after[name] - before[name], 2) for name in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")}
+            told = {
+                name: round(after[name] - before[name], 2)
+                for name in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")
+            }
             print(f"5,000 streamed deltas: {told} s")
             browser.close()
     finally:

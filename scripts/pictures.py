@@ -1,7 +1,7 @@
 """Pictures of every view of the page: light, dark, on a phone, in Japanese.
 
-    python scripts/pictures.py FOLDER        needs /usr/bin/chromium, fonts-noto-cjk and playwright (uv sync --group browser)
-    python scripts/pictures.py --readme      the four that the README shows, into docs/pictures
+python scripts/pictures.py FOLDER        needs /usr/bin/chromium, fonts-noto-cjk and playwright (uv sync --group browser)
+python scripts/pictures.py --readme      the four that the README shows, into docs/pictures
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import sync_playwright  # noqa: E402
-
 from tests.serve.serving import Served, client  # noqa: E402
 
 README = {"run-light": "run", "inbox-dark": "inbox", "chat-light": "chat", "compare-ja": "compare"}
@@ -70,7 +69,9 @@ def main(target: Path, only: dict[str, str] | None) -> None:
         with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
             for form, options in FORMS.items():
-                page = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, "locale": "en-GB", **options}).new_page()
+                page = browser.new_context(
+                    **{"viewport": {"width": 1280, "height": 860}, "locale": "en-GB", **options}
+                ).new_page()
                 for view, address in addresses.items():
                     if only is not None and only.get(f"{view}-{form}") is None:
                         continue

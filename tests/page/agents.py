@@ -86,15 +86,24 @@ def travel(request: ModelRequest):
         return call("weather", city=HOSTILE) if turn == 0 else HOSTILE
     if "京都" in words or "Kyoto" in words:
         if turn == 0:
-            calls = [call("search_hotels", city="Kyoto", nights=2, guests=4), call("search_trains", start="Tokyo", to="Kyoto", seats=4)]
+            calls = [
+                call("search_hotels", city="Kyoto", nights=2, guests=4),
+                call("search_trains", start="Tokyo", to="Kyoto", seats=4),
+            ]
             return said(Thinking("Four people, two nights: hotels and trains first."), "I look for both.", *calls, tokens=210)
         if turn == 1:
-            return said("Two hotels fit. I have the rules looked up.", call("ask_researcher", question="cancellation rules"), tokens=260)
+            return said(
+                "Two hotels fit. I have the rules looked up.", call("ask_researcher", question="cancellation rules"), tokens=260
+            )
         if turn == 2:
             return said(call("book_hotel", hotel="Hotel Higashi", nights=2, price=84000), tokens=320, cost=0.0031)
         return said(TABLE, tokens=400, cost=0.0042)
     if "weather" in words:
-        return said(call("weather", city="Atlantis" if "Atlantis" in words else "Nara"), tokens=60) if turn == 0 else said("It is sunny, 21 °C.", tokens=40)
+        return (
+            said(call("weather", city="Atlantis" if "Atlantis" in words else "Nara"), tokens=60)
+            if turn == 0
+            else said("It is sunny, 21 °C.", tokens=40)
+        )
     if "long" in words:
         return "word " * 3000
     if "deltas" in words:
@@ -106,7 +115,11 @@ def travel(request: ModelRequest):
 
 def clerk(request: ModelRequest):
     words, turn = turns(request)
-    return said(f"{words}: free until 3 days before", tokens=50, cost=0.0004) if turn else said(call("weather", city="Kyoto"), tokens=30, cost=0.0002)
+    return (
+        said(f"{words}: free until 3 days before", tokens=50, cost=0.0004)
+        if turn
+        else said(call("weather", city="Kyoto"), tokens=30, cost=0.0002)
+    )
 
 
 @tool(effect="pure")

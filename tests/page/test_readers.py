@@ -27,7 +27,15 @@ def filled(served):
 
 def addresses(filled):
     run, other = filled["Kyoto for four"], filled["weather in Nara"]
-    named = ["#/runs", f"#/runs/{run}", f"#/runs/{run}?at=6", f"#/runs/{run}?view=facts", f"#/runs/{filled['flow']}", f"#/chat/{run}", "#/chat"]
+    named = [
+        "#/runs",
+        f"#/runs/{run}",
+        f"#/runs/{run}?at=6",
+        f"#/runs/{run}?view=facts",
+        f"#/runs/{filled['flow']}",
+        f"#/chat/{run}",
+        "#/chat",
+    ]
     return [*named, "#/inbox", f"#/compare/{run}/{other}", "#/workflows", "#/memory", "#/figures", "#/nowhere"]
 
 

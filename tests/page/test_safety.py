@@ -25,20 +25,52 @@ def corpus() -> list[str]:
             "embed src=x", "math", "marquee", "button autofocus", "textarea autofocus", "select autofocus", "p style=animation-name:x"]  # fmt: skip
     events = ["onerror", "onload", "onfocus", "ontoggle", "onanimationstart"]
     made = [f'<{tag} {event}="{_HIT}">' for tag in tags for event in events]
-    made += [f"<script>{_HIT}</script>", f"<ScRiPt src={_AWAY}></sCrIpT>", f"</code></pre><script>{_HIT}</script>", f"'\"><script>{_HIT}//"]
-    made += [f"[click]({scheme}{_HIT})" for scheme in ("javascript:", "JaVaScRiPt:", "java\tscript:", "vbscript:", "data:text/html,")]
-    made += [f"![a picture]({_AWAY}.png)", f"![x](data:image/svg+xml,<svg onload={_HIT}>)", f"[![x]({_AWAY}.png)](javascript:{_HIT})"]
-    made += [f"<style>@import '{_AWAY}'</style>", f"<link rel=stylesheet href={_AWAY}>", f"<base href={_AWAY}>", f"<meta http-equiv=refresh content='0;url={_AWAY}'>"]
-    made += [f"{{{{constructor.constructor('{_HIT}')()}}}}", f"${{{_HIT}}}", f"<a href=\"javascript:{_HIT}\">x</a>", f"&lt;script&gt;{_HIT}&lt;/script&gt;"]
-    made += [f"| <img src=x onerror={_HIT}> | b |\n|---|---|\n| <svg onload={_HIT}> | c |", f"```html\n<script>{_HIT}</script>\n```", f"> <iframe src={_AWAY}>"]
+    made += [
+        f"<script>{_HIT}</script>",
+        f"<ScRiPt src={_AWAY}></sCrIpT>",
+        f"</code></pre><script>{_HIT}</script>",
+        f"'\"><script>{_HIT}//",
+    ]
+    made += [
+        f"[click]({scheme}{_HIT})" for scheme in ("javascript:", "JaVaScRiPt:", "java\tscript:", "vbscript:", "data:text/html,")
+    ]
+    made += [
+        f"![a picture]({_AWAY}.png)",
+        f"![x](data:image/svg+xml,<svg onload={_HIT}>)",
+        f"[![x]({_AWAY}.png)](javascript:{_HIT})",
+    ]
+    made += [
+        f"<style>@import '{_AWAY}'</style>",
+        f"<link rel=stylesheet href={_AWAY}>",
+        f"<base href={_AWAY}>",
+        f"<meta http-equiv=refresh content='0;url={_AWAY}'>",
+    ]
+    made += [
+        f"{{{{constructor.constructor('{_HIT}')()}}}}",
+        f"${{{_HIT}}}",
+        f'<a href="javascript:{_HIT}">x</a>',
+        f"&lt;script&gt;{_HIT}&lt;/script&gt;",
+    ]
+    made += [
+        f"| <img src=x onerror={_HIT}> | b |\n|---|---|\n| <svg onload={_HIT}> | c |",
+        f"```html\n<script>{_HIT}</script>\n```",
+        f"> <iframe src={_AWAY}>",
+    ]
     made += ["\u202egnp.exe", "\x00<b>", "a" * 5000, "**" * 2000, "`" * 3000, "[" * 2000, "> " * 500, "- " * 400, "|" * 2000]
-    made += [f"<form action={_AWAY}><button autofocus>go</button></form>", f"<template><img src={_AWAY}></template>", f"<noscript><img src={_AWAY}></noscript>"]
+    made += [
+        f"<form action={_AWAY}><button autofocus>go</button></form>",
+        f"<template><img src={_AWAY}></template>",
+        f"<noscript><img src={_AWAY}></noscript>",
+    ]
     return made
 
 
 OBJECTS = [
     {"type": "script", "props": {"children": _HIT}, "constructor": None, "__k": None},
-    {"type": "img", "props": {"src": "x", "onerror": _HIT, "dangerouslySetInnerHTML": {"__html": f"<img src=x onerror={_HIT}>"}}},
+    {
+        "type": "img",
+        "props": {"src": "x", "onerror": _HIT, "dangerouslySetInnerHTML": {"__html": f"<img src=x onerror={_HIT}>"}},
+    },
     {"__proto__": {"dangerouslySetInnerHTML": {"__html": f"<img src=x onerror={_HIT}>"}}, "toString": "x", "constructor": "y"},
     [["<script>", _HIT], {"dangerouslySetInnerHTML": {"__html": "<b>x</b>"}}],
 ]
@@ -80,7 +112,16 @@ def hostile(served):
 
 @pytest.mark.parametrize(
     "address",
-    ["#/runs", "#/runs/hostile", "#/runs/hostile?view=facts", "#/chat/hostile", "#/compare/hostile/other", "#/inbox", "#/figures", "#/runs/hostile?at=9"],
+    [
+        "#/runs",
+        "#/runs/hostile",
+        "#/runs/hostile?view=facts",
+        "#/chat/hostile",
+        "#/compare/hostile/other",
+        "#/inbox",
+        "#/figures",
+        "#/runs/hostile?at=9",
+    ],
 )
 def test_nothing_hostile_runs_or_loads(go, hostile, address):
     page = go(address)

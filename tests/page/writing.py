@@ -10,7 +10,9 @@ from kaname import SqliteJournal
 from kaname.core.events import Event
 
 
-def write_runs(folder: Path, runs: dict[str, list], *, agent: str = "travel", begun: float = 1_790_000_000.0, pace: float = 0.5):
+def write_runs(
+    folder: Path, runs: dict[str, list], *, agent: str = "travel", begun: float = 1_790_000_000.0, pace: float = 0.5
+):
     """`runs`: the facts of each, by its id."""
 
     async def write() -> None:

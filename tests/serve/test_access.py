@@ -31,12 +31,21 @@ ADDRESSES = (
     ("GET", "/api/runs/{run}/events"),
     ("GET", "/api/runs/{run}/story"),
     ("GET", "/api/runs/{run}/messages"),
+    ("GET", "/api/runs/{run}/facts"),
+    ("GET", "/api/runs/{run}/state"),
+    ("POST", "/api/runs/{run}/rating"),
     ("POST", "/api/runs/{run}/stop"),
     ("POST", "/api/runs/{run}/answers"),
     ("POST", "/api/runs/{run}/resume"),
     ("POST", "/api/runs/{run}/fork"),
     ("POST", "/api/runs/{run}/replay"),
     ("GET", "/api/questions"),
+    ("GET", "/api/me"),
+    ("GET", "/api/figures"),
+    ("GET", "/api/memory"),
+    ("POST", "/api/memory"),
+    ("PATCH", "/api/memory/1"),
+    ("DELETE", "/api/memory/1"),
     ("GET", "/api/sessions"),
     ("GET", "/api/sessions/mine"),
     ("PATCH", "/api/sessions/mine"),
@@ -120,7 +129,7 @@ def test_runs_of_one_user_do_not_exist_for_another(guarded, tokens):
         assert bob.get("/api/questions").json()["questions"] == []
         assert bob.get("/api/sessions", params={"q": "secret"}).json()["sessions"] == []
         key = waiting["questions"][0]["key"]
-        bodies = {"answers": {"answers": {key: "yes"}}, "fork": {"input": "x"}}
+        bodies = {"answers": {"answers": {key: "yes"}}, "fork": {"input": "x"}, "rating": {"rating": "good"}}
         for run in (done["run_id"], waiting["run_id"], "no-such-run"):
             told = set()
             for method, path in [one for one in ADDRESSES if "{run}" in one[1]]:

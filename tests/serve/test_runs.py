@@ -168,10 +168,11 @@ def test_openapi_document_names_the_addresses_that_there_are(http):
         for method in methods:
             answer = http.request(
                 method,
-                path.replace("{run_id}", "no-such").replace("{session_id}", "no-such"),
+                path.replace("{run_id}", "no-such").replace("{session_id}", "no-such").replace("{number}", "1"),
                 json={} if method in ("post", "patch") else None,
             )
-            assert answer.status_code not in (404, 405) or "no-such" in answer.text, (method, path, answer.text)
+            known = "no-such" in answer.text or "no agent here has a memory" in answer.text
+            assert answer.status_code not in (404, 405) or known, (method, path, answer.text)
     assert "input" in document["components"]["schemas"]["StartRun"]["required"]
 
 

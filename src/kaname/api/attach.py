@@ -29,13 +29,13 @@ async def attached(journal: Journal, run_id: str, after: int) -> AsyncIterator[C
                 yield Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, seq)
 
 
-async def batches(journal: Journal, run_id: str, after: int) -> AsyncGenerator[list[Chunk], None]:
-    """The same, as many at a time as there are; not numbered."""
+async def batches(journal: Journal, run_id: str, after: int, *, whole: bool = False) -> AsyncGenerator[list[Chunk], None]:
+    """The same, as many at a time as there are; not numbered. `whole`: with what was said of a reply before it was read."""
     while True:
         work = find_live(journal, run_id)
         if work is None and await _is_over(journal, run_id, after):
             return
-        stretches = _from_journal(journal, run_id, after) if work is None else batches_of(work.reader(after))
+        stretches = _from_journal(journal, run_id, after) if work is None else batches_of(work.reader(after, whole=whole))
         async with aclosing(stretches):
             async for stretch in stretches:
                 after = next((chunk.data["fact"] for chunk in reversed(stretch) if "fact" in chunk.data), after)

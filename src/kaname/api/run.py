@@ -50,8 +50,8 @@ class Work:
         self.task: asyncio.Task[Result[Any]] | None = None
         self._listener: asyncio.Task[None] | None = None
 
-    def reader(self, after: int | None, *, waits: bool = False) -> Reader:
-        return self.channel.reader(lambda last: self.journal.read(self.run_id, last), after, waits=waits)
+    def reader(self, after: int | None, *, waits: bool = False, whole: bool = False) -> Reader:
+        return self.channel.reader(lambda last: self.journal.read(self.run_id, last), after, waits=waits, whole=whole)
 
     def start(self) -> asyncio.Task[Result[Any]]:
         if self.task is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import time
 from typing import Self
 from weakref import WeakSet
@@ -34,16 +34,18 @@ class Reader(AsyncIterator[Chunk]):
     """One who reads a run. It numbers the chunks of its stream without gaps.
 
     `reread(after)`: the facts after a number, from the journal. `after`: the last fact that it has seen; without it, it begins
-    with what is new. `waits`: the run waits for it instead of overtaking it.
+    with what is new. `waits`: the run waits for it instead of overtaking it. `said`: what was said of a reply before it came,
+    which it is told after those facts.
     """
 
-    def __init__(self, channel: Channel, reread: Reread, after: int | None, waits: bool) -> None:
+    def __init__(self, channel: Channel, reread: Reread, after: int | None, waits: bool, said: Sequence[Chunk] = ()) -> None:
         self.waits, self.place = waits, channel.end
         self._channel, self._reread = channel, reread
         self._last = channel.last_fact if after is None else after
         self._behind = after is not None  # what comes next is in the journal,
         self._upto = channel.last_fact  # up to this fact, or to the first that this channel shows
         self._chunks: deque[Chunk] = deque()  # of facts, before anything else
+        self._said = said
         self._facts = channel.facts  # of the entries before its place
         self._seq = 0
         self._asked_at = -1
@@ -134,6 +136,8 @@ class Reader(AsyncIterator[Chunk]):
                 if len(self._chunks) >= SIZE:
                     return
         self._behind = False
+        self._chunks.extend(self._said)
+        self._said = ()
         if self.waits:
             channel.make_room()
 
@@ -175,6 +179,8 @@ class Channel:
         self.closed = False
         self.sleeping: set[asyncio.Future[None]] = set()  # readers who have read everything
         self.alone = True  # there was never more than one reader
+        self._said: list[str] = []  # of the reply that is being written
+        self._thought: list[str] = []
         self._many = False
         self._joined: list[str] = []  # the text of deltas of one kind, for many readers
         self._kind = ("", "", "")
@@ -187,20 +193,25 @@ class Channel:
         self._news = False  # since then
         self._rest_until = 0.0
 
-    def reader(self, reread: Reread, after: int | None = None, *, waits: bool = False) -> Reader:
+    def reader(self, reread: Reread, after: int | None = None, *, waits: bool = False, whole: bool = False) -> Reader:
+        """`whole`: who comes in the middle of a reply is told what was said of it before."""
         if self._readers is None:
             self._readers, self.ring = WeakSet(), [None] * SIZE
         else:
             self.alone = False
         if self._joined:
             self._write_joined()  # it was said before this one came
-        reader = Reader(self, reread, after, waits and not self.ending)
+        reader = Reader(self, reread, after, waits and not self.ending, self._so_far() if whole else ())
         self._readers.add(reader)
         self._many = self._many or len(self._readers) > _FEW
         if reader.waits:
             self._patient = WeakSet() if self._patient is None else self._patient
             self._patient.add(reader)
         return reader
+
+    def _so_far(self) -> list[Chunk]:
+        held = (("thinking", "".join(self._thought)), ("delta", "".join(self._said)))
+        return [Chunk(time(), "", kind, {"content": text}) for kind, text in held if text]
 
     def forget(self, reader: Reader) -> None:
         for readers in (self._readers, self._patient):
@@ -217,12 +228,18 @@ class Channel:
         if self.last_fact is None:
             self.first_fact = event.seq
         self.last_fact = event.seq
+        if self._said or self._thought:
+            self._said, self._thought = [], []
         if self.ring:
             self._write((event.seq, chunks_of(event)))
             self.facts += 1
 
     def delta(self, text: str, kind: str, call_id: str, agent: str) -> bool:
         """Show a delta. Whether it is time for a `pause`."""
+        if kind == "text":
+            self._said.append(text)
+        elif kind == "thinking":
+            self._thought.append(text)
         if not self.ring:
             return False
         if self._many:

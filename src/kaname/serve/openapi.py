@@ -7,15 +7,17 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from .forms import Answers, Fork, Rename, Resume, StartRun, StopRun
+from .forms import Answers, Correction, Fork, Rate, Remember, Rename, Resume, StartRun, StopRun
 
-_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename)
+_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename, Rate, Remember, Correction)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
+_NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _query(*names: str) -> list[dict[str, Any]]:
-    kinds = {"limit": "integer", "after": "integer", "cascade": "boolean"}
+    whole = dict.fromkeys(("limit", "after", "at", "upto", "days"), "integer")
+    kinds = {**whole, "cascade": "boolean", "whole": "boolean", "past": "boolean"}
     return [{"name": name, "in": "query", "schema": {"type": kinds.get(name, "string")}} for name in names]
 
 
@@ -26,12 +28,18 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/readyz", "get", "Whether it can take work", None, [], (_JSON,)),
     ("/api/agents", "get", "The agents that are served", None, [], (_JSON,)),
     ("/api/runs", "get", "List and search runs", None,
-     _query("agent", "session_id", "status", "user_id", "q", "limit"), (_JSON,)),
+     _query("agent", "session_id", "status", "user_id", "q", "limit"), (_JSON, _EVENTS)),
     ("/api/runs", "post", "Start a run: wait for it, stream it, or detach", StartRun, [], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}", "get", "A run: how it stands, what came of it", None, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}", "delete", "Delete a run", None, [_RUN, *_query("cascade")], ()),
     ("/api/runs/{run_id}/events", "get", "Follow a run, from `Last-Event-ID` or `after` on", None,
      [_RUN, *_query("after")], (_EVENTS,)),
+    ("/api/runs/{run_id}/facts", "get", "Its facts as they are recorded; as a stream, those to come too", None,
+     [_RUN, *_query("after", "whole", "upto")], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/state", "get", "What the model would be sent after a fact, and what stood open", None,
+     [_RUN, *_query("at")], (_JSON,)),
+    ("/api/runs/{run_id}/test", "get", "The run as a test for pytest", None, [_RUN], ("text/x-python",)),
+    ("/api/runs/{run_id}/rating", "post", "Say whether it was of use", Rate, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}/story", "get", "The chunks of its facts so far", None, [_RUN, *_query("after", "limit")], (_JSON,)),
     ("/api/runs/{run_id}/messages", "get", "The conversation, in the OpenAI shapes", None, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}/stop", "post", "Stop a run, wherever it is executed", StopRun, [_RUN], (_JSON,)),
@@ -39,6 +47,13 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/runs/{run_id}/resume", "post", "Go on after a crash or a stop", Resume, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/fork", "post", "A new run from a fact of this one", Fork, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/replay", "post", "Run it again offline: same decisions?", None, [_RUN], (_JSON,)),
+    ("/api/me", "get", "Who asks, and what they may", None, [], (_JSON,)),
+    ("/api/figures", "get", "Success, cost, time, tools, over days", None, _query("agent", "user_id", "days"), (_JSON,)),
+    ("/api/memory", "get", "What is remembered", None, _query("agent", "of", "user_id", "q", "past"), (_JSON,)),
+    ("/api/memory", "post", "Remember something", Remember, _query("agent", "of", "user_id"), (_JSON,)),
+    ("/api/memory/{number}", "patch", "Correct a memory", Correction, [_NUMBER, *_query("agent", "of", "user_id")], (_JSON,)),
+    ("/api/memory/{number}", "delete", "Forget a memory, with its past", None,
+     [_NUMBER, *_query("agent", "of", "user_id")], ()),
     ("/api/questions", "get", "All that waits for an answer", None, _query("limit"), (_JSON,)),
     ("/api/sessions", "get", "List and search sessions", None, _query("agent", "user_id", "q", "limit"), (_JSON,)),
     ("/api/sessions/{session_id}", "get", "A session, with all that was said", None, [_SESSION, *_query("agent")], (_JSON,)),

@@ -184,6 +184,7 @@ class JournalContract(ABC):
             await journal.append(_opening("e", "s1", whose="ken"), lease.epoch)
             assert [card.run_id for card in await journal.runs(session="s1", user="ken")] == ["e"]
             assert [card.run_id for card in await journal.runs(session="s1", user="", agent="agent")] == ["b", "a"]
+            assert [card.run_id for card in await journal.runs(since=9.5)] == ["d"], "what changed since then"
             (card,) = await journal.runs(status="completed")
             assert (card.run_id, card.cost, card.input, card.output, card.title) == ("d", 0.5, 3, 4, "hello d")
             assert (card.created, card.updated, card.seq) == (1.0, 9.5, 4)

@@ -81,7 +81,7 @@ class Facts:
 
 async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> AsyncGenerator[bytes, None]:
     """Each fact as soon as it is recorded; what is shown before that, as it comes."""
-    async for chunks in batches(journal, run_id, after):
+    async for chunks in batches(journal, run_id, after, whole=True):
         told: list[bytes] = []
         for chunk in chunks:
             upto = chunk.data.get("fact")

@@ -43,9 +43,9 @@ def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
     name = f"{words or 'run'}_{card.run_id[:8]}"
     lines = [json.dumps(json.loads(encode(one)), separators=(",", ":")) for one in events]  # in ASCII; no three quotes in a row
     text = _FILE.format(
-        title=" ".join(re.sub(r'[\\"]', "'", card.title).split()) or "A recorded run.",
-        run=card.run_id,
-        agent=card.agent,
+        title=_plain(card.title) or "A recorded run.",
+        run=_plain(card.run_id),
+        agent=_plain(card.agent),
         day=datetime.fromtimestamp(card.created).astimezone().strftime("%Y-%m-%d"),
         imports=imports,
         make=make,
@@ -53,6 +53,13 @@ def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
         record="\n".join(lines),
     )
     return f"test_{re.sub(r'[^A-Za-z0-9_]', '_', name)}.py", text
+
+
+def _plain(text: str) -> str:
+    """As it can stand between three quotation marks."""
+    return " ".join(
+        "".join([char if char.isprintable() else " " for char in text]).replace("\\", "/").replace('"', "'").split()
+    )
 
 
 def _agent(origin: Any, name: str) -> tuple[str, str]:
