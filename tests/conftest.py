@@ -65,10 +65,11 @@ _SLOW += (
     "kernel/test_random",
     "policies/test_patterns.py",
 )
-_SLOW += tuple(f"serve/test_{name}" for name in ("a", "mcp", "node", "op", "runs"))
+_SLOW += tuple(f"serve/test_{name}" for name in ("a", "facts", "mcp", "node", "op", "runs"))
+_SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "readers", "run", "safety"))
 
 # What takes minutes begins first, so that no process is left with it at the end. The local model before all.
-_LONGEST = ("designs/test_d_models.py", "e2e/test_crash.py", "tools/test_database", "tools/test_mcp", "serve/test_access.py")
+_LONGEST = ("designs/test_d_models.py", "e2e/test_crash.py", "tools/test_database", "tools/test_mcp", "page/test_readers.py", "serve/test_access.py", "page/test_chat.py")
 
 
 def pytest_xdist_make_scheduler(config, log):
