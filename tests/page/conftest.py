@@ -58,12 +58,12 @@ class Tab:
 
 
 @pytest.fixture
-def tabs(chromium, served):
+def tabs(chromium, request):
     """Makes tabs; at the end, nothing may have gone wrong in any of them."""
     made = []
 
-    def make(**options):
-        made.append(Tab(chromium, options.pop("served", served), **options))
+    def make(served=None, **options):
+        made.append(Tab(chromium, served or request.getfixturevalue("served"), **options))
         return made[-1]
 
     yield make

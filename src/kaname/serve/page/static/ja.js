@@ -75,6 +75,7 @@ export const ja = {
   "New conversation": "新しい会話",
   fork: "分岐",
   "It was interrupted; a server takes it up again by itself.": "中断されました。サーバーが自動で再開します。",
+  "what was said before": "前の発言",
   "see what happened": "経過を見る",
   Conversation: "会話",
   "What shall be done?": "何をしましょうか",

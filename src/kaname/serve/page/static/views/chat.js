@@ -14,6 +14,8 @@ import { Answered, Question } from "./question.js";
 import { statusOf } from "./run.js";
 
 const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
+const MOST = 300; // things said that are shown at once
+
 const fresh = () =>
   `chat-${Array.from(crypto.getRandomValues(new Uint8Array(6)), one => one.toString(16).padStart(2, "0")).join("")}`;
 
@@ -114,6 +116,7 @@ function Conversation({ id, following, edit, end }) {
   const story = useMemo(() => fold(facts, id), [facts]);
   const status = run ? statusOf(story, run) : "running";
   const near = useRef(true);
+  const [most, show] = useState(MOST);
   useEffect(() => {
     const look = () => (near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 160);
     addEventListener("scroll", look, { passive: true });
@@ -128,7 +131,8 @@ function Conversation({ id, following, edit, end }) {
   const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asking, first: [...asking][0] };
   given.waiting = new Set([...story.questions.values()].map(question => question.call_id));
   return html`<div class="talk">
-      ${story.items.map(item => html`<${Said} key=${item.key} item=${item} given=${given} />`)}
+      ${story.items.length > most ? html`<${Button} onClick=${() => show(most + MOST)}>${t("what was said before")}</${Button}>` : null}
+      ${story.items.slice(-most).map(item => html`<${Said} key=${item.key} item=${item} given=${given} />`)}
       ${status === "running" ? html`<div class="theirs"><${Live} live=${live} agent=${story.state.agent} /></div>` : null}
       ${status === "interrupted" ? html`<p class="note">${t("It was interrupted; a server takes it up again by itself.")}</p>` : null}
     </div>
