@@ -69,7 +69,15 @@ _SLOW += tuple(f"serve/test_{name}" for name in ("a", "facts", "mcp", "node", "o
 _SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "readers", "run", "safety"))
 
 # What takes minutes begins first, so that no process is left with it at the end. The local model before all.
-_LONGEST = ("designs/test_d_models.py", "e2e/test_crash.py", "tools/test_database", "tools/test_mcp", "page/test_readers.py", "serve/test_access.py", "page/test_chat.py")
+_LONGEST = (
+    "designs/test_d_models.py",
+    "e2e/test_crash.py",
+    "tools/test_database",
+    "tools/test_mcp",
+    "page/test_readers.py",
+    "serve/test_access.py",
+    "page/test_chat.py",
+)
 
 
 def pytest_xdist_make_scheduler(config, log):

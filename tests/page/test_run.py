@@ -58,10 +58,16 @@ def test_a_fork_with_another_result_is_compared_with_the_first(go, kyoto, api):
     page = go(f"#/runs/{kyoto}")
     page.get_by_role("button", name="another result").first.click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label('Result of search_hotels(city="Kyoto"').fill("no hotel is free")
+    field = dialog.get_by_label('Result of search_hotels(city="Kyoto"')
+    expect(field).to_be_focused()
+    expect(field).to_have_value("6 hotels, ¥62,000–¥148,000")
+    expect(dialog.get_by_label("Result of search_trains")).to_have_value("12 trains, from ¥13,850")
+    page.keyboard.type("no hotel is free")
     dialog.get_by_role("button", name="Fork", exact=True).click()
     expect(page.get_by_role("heading", name="Related runs").locator("..")).to_contain_text("forked from")
     expect(page.get_by_role("region", name="Story")).to_contain_text("no hotel is free")
+    expect(page.locator(".item.is-given").first).to_contain_text("another result for search_hotels")
+    expect(page.locator(".item.earlier", has_text="search_trains")).not_to_contain_text("try 2")
     page.get_by_role("link", name="compare").click()
     expect(page.locator(".verdict")).to_contain_text("First difference at fact")
     first = page.locator(".pair .first")
@@ -126,14 +132,20 @@ def environment(served):
     return {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "KANAME_TEST_FOLDER": str(served.folder)}
 
 
-def test_a_workflow_is_drawn_with_the_state_of_each_task(go, api):
+def test_a_workflow_is_drawn_with_the_state_of_each_task_and_made_into_a_test(go, api, served, tmp_path):
     page = go("#/workflows")
     page.get_by_label("Parameters, as JSON").fill('{"sweet": "truffle"}')
     page.get_by_role("button", name="Start").click()
     graph = page.locator(".graph")
-    for told in ("● tea price · done", "● sweet price · done", "● add add · done", "– twice add · skipped"):
+    for told in ("● tea price · done", "● sweet price · done", "● add add · done", "– twice add · not run"):
         expect(graph.get_by_role("button", name=told)).to_be_visible()
     expect(page.get_by_role("region", name="Story")).to_contain_text("KeyError: 'truffle'")
+    run = page.url.rpartition("/")[2]
+    file = tmp_path / "test_flow.py"
+    file.write_text(api.get(f"/api/runs/{run}/test").text, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file), "-c", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=served.folder, env=environment(served))
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_run_says_why_it_stopped_and_can_be_rated_and_deleted(go, api):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -81,6 +82,52 @@ def test_changes_of_runs_are_streamed_as_they_happen(http, served):
     http.post("/api/runs", json={"input": "tell me of it", "agent": "desk"})
     thread.join(10)
     assert seen[-1:] == ["completed"]
+
+
+def test_changes_tell_of_deleted_runs_and_are_not_deaf_after_one_of_the_future(http, served):
+    from kaname.core.events import Opened, Received
+    from kaname.core.messages import user
+    from tests.page.writing import write_runs
+
+    doomed = http.post("/api/runs", json={"input": "to be deleted", "agent": "desk"}).json()["run_id"]
+    write_runs(served.folder, {"future": [Opened(), Received(user("from tomorrow"))]}, begun=time.time() + 86_400)
+    seen, listening = [], threading.Event()
+
+    def listen():
+        with client(served) as other, other.stream("GET", "/api/runs", headers={"accept": "text/event-stream"}) as answer:
+            for one in events(answer.iter_lines()):
+                listening.set()
+                seen.append((one["event"], one["data"].get("title") or one["data"].get("run_id")))
+                if seen[-1] == ("run", "after that"):
+                    return
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    assert listening.wait(10)
+    time.sleep(1.5)  # it has looked, and seen the one of tomorrow
+    http.delete(f"/api/runs/{doomed}")
+    http.post("/api/runs", json={"input": "after that", "agent": "desk"})
+    thread.join(15)
+    assert ("gone", doomed) in seen
+    assert ("run", "after that") in seen
+
+
+def test_facts_after_the_end_that_nobody_is_shown_end_the_stream(http, served):
+    from kaname.core.events import Custom, Opened, Received, Stopped
+    from kaname.core.messages import user
+    from kaname.core.steps import Stop
+    from tests.page.writing import write_runs
+
+    facts = [Opened(), Received(user("hi")), Stopped(Stop("completed"), "x"), Custom("hidden", 1, shown=False)]
+    write_runs(served.folder, {"tail": facts})
+    told = streamed(http, "tail")
+    assert [one["event"] for one in told] == ["fact"] * 4 + ["over"]
+    with http.stream("GET", "/api/runs/tail/events") as answer:
+        assert [one["event"] for one in events(answer.iter_lines())][-1] == "status"
+
+
+def test_a_head_request_of_a_stream_is_answered(http):
+    assert http.head("/api/runs", headers={"accept": "text/event-stream"}).status_code == 200
 
 
 def test_me_figures_and_rating(http):

@@ -35,8 +35,15 @@ async def batches(journal: Journal, run_id: str, after: int, *, whole: bool = Fa
         work = find_live(journal, run_id)
         if work is None and await _is_over(journal, run_id, after):
             return
-        stretches = _from_journal(journal, run_id, after) if work is None else batches_of(work.reader(after, whole=whole))
-        async with aclosing(stretches):
+        if work is None:
+            async with aclosing(journal.follow(run_id, after)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    after = event.seq
+                    yield chunks_of(event)
+                    if find_live(journal, run_id) is not None:  # it is taken up in this process
+                        break
+            continue
+        async with aclosing(batches_of(work.reader(after, whole=whole))) as stretches:
             async for stretch in stretches:
                 after = next((chunk.data["fact"] for chunk in reversed(stretch) if "fact" in chunk.data), after)
                 yield stretch
@@ -59,12 +66,3 @@ async def batches_of(reader: Reader) -> AsyncGenerator[list[Chunk], None]:
             yield stretch
     finally:
         reader.close()
-
-
-async def _from_journal(journal: Journal, run_id: str, after: int) -> AsyncGenerator[list[Chunk], None]:
-    """Until it is over, or is taken up in this process."""
-    async with aclosing(journal.follow(run_id, after)) as events:  # type: ignore[type-var]
-        async for event in events:
-            yield chunks_of(event)
-            if find_live(journal, run_id) is not None:
-                return

@@ -68,7 +68,7 @@ class Application:
 
 
 def app(
-    agents: Config | Agent[Any] | Iterable[Agent[Any]] | str | Path,
+    agents: Config | Agent[Any] | Workflow | Iterable[Agent[Any] | Workflow] | str | Path,
     *,
     users: Users | str | Path | None = None,
     who: Who | None = None,
@@ -86,7 +86,9 @@ def app(
     `Caller`. `hosts`, `origins`: the names under which it is reached, and the pages that may use it. `recover`: go on with runs
     that a crash left. `mcp`, `a2a`: whether these protocols are spoken; by default, if their packages are there.
     """
-    service = Service(_agents(agents, tuple(sinks)))
+    listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
+    workflows = [one for one in (listed if isinstance(listed, list) else [listed]) if isinstance(one, Workflow)]
+    service = Service(_agents(listed, tuple(sinks)), workflows)
     streams = Streams()
     inner = Starlette(
         routes=[*_routes(service, streams), *_mounted(service, mcp, a2a)],
@@ -120,7 +122,8 @@ def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
 
 
 def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
-    runs, sessions = Runs(service, streams), Sessions(service)
+    runs = Runs(service, streams)
+    sessions = Sessions(service, runs.changes)
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
     files, facts, memories = Files(), Facts(service, streams), Memories(service)
@@ -138,8 +141,8 @@ def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
         Route("/api/figures", Figures(service).figures),
         Route("/api/memory", memories.all),
         Route("/api/memory", memories.add, methods=["POST"]),
-        Route("/api/memory/{number:int}", memories.correct, methods=["PATCH"]),
-        Route("/api/memory/{number:int}", memories.forget, methods=["DELETE"]),
+        Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
+        Route("/api/memory/{number}", memories.forget, methods=["DELETE"]),
         Route(f"{one}/facts", facts.facts),
         Route(f"{one}/state", facts.state),
         Route(f"{one}/test", facts.test),

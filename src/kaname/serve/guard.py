@@ -80,6 +80,7 @@ class Guard:
         try:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
+            scope["kaname.still"] = lambda: self._is_still(caller, headers)
             line.user = caller.name
             tracing.current.set(headers.get("traceparent", "") if tracing.parsed(headers.get("traceparent", "")) else "")
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
@@ -127,8 +128,8 @@ class Guard:
         if self._who is not None:
             found = self._who(scope)
         elif self._users is not None:
-            kind, _, token = headers.get("authorization", "").partition(" ")
-            found = self._known(token.strip()) if kind.lower() == "bearer" and token.strip() else None
+            token = _token(headers)
+            found = self._known(token) if token else None
         elif _is_local(_address(scope)):
             return OWNER
         else:
@@ -140,6 +141,15 @@ class Guard:
             told = notice("serve.token", "a token is needed: Authorization: Bearer …; `kaname serve users add NAME` makes one")
             raise Refused(401, told, www_authenticate="Bearer")
         return found
+
+    def _is_still(self, caller: Caller, headers: dict[str, str]) -> bool:
+        """Whether one who was let in would be now: a token may have been taken back while a stream is open."""
+        if self._users is None or self._who is not None:
+            return True
+        try:
+            return self._known(_token(headers)) == caller
+        except Refused:  # the file cannot be read now
+            return True
 
     def _known(self, token: str) -> Caller | None:
         assert self._users is not None
@@ -251,6 +261,11 @@ def _headers(scope: Scope) -> dict[str, str]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         found[key] = f"{found[key]}, {text}" if key in found else text
     return found
+
+
+def _token(headers: dict[str, str]) -> str:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def _is_json(headers: dict[str, str]) -> bool:

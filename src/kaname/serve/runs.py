@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from ..core.notices import Notice, notice, to_json
 from ..core.openai_shape import to_openai
 from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
+from .changes import Changes
 from .discretion import told_chunks, told_stop
 from .encoding import Json
 from .forms import Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
@@ -30,7 +31,6 @@ from .stream import Frames, Stream, Streams, event
 from .users import Caller
 
 _LOOK = 10_000  # runs that a search looks through
-_LOOK_BACK, _STILL, _PAUSE = 5.0, 100, 1.0  # seconds, runs, seconds: of who watches the list
 
 
 class Runs:
@@ -38,13 +38,14 @@ class Runs:
 
     def __init__(self, service: Service, streams: Streams) -> None:
         self._service, self._streams = service, streams
+        self.changes = Changes(service)
 
     async def start(self, request: Request) -> Response:
         caller, form = caller_of(request, "talk"), await read(request, StartRun)
         agent = self._service.agent(form.agent)
         with fitting():
             run = agent.run(
-                user_input(form.input),
+                self._service.input_of(agent, user_input(form.input)),
                 session_id=form.session_id,
                 user_id=user_of(caller, form.user_id),
                 run_id=form.run_id,
@@ -85,13 +86,13 @@ class Runs:
 
     async def _resource(self, run_id: str, caller: Caller) -> dict[str, Any]:
         (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
-        return described(card, await self._service.agent_result(run_id), caller)
+        return described(card, await self._service.agent_result(run_id), caller, self._service.tools_of(card))
 
     async def all(self, request: Request) -> Response:
         caller, asked = caller_of(request), request.query_params
         user = asked.get("user_id") if caller.is_admin else caller.name
         if request.headers.get("accept", "").startswith("text/event-stream"):
-            return Stream(self._streams, caller, _changes(self._service, user))
+            return Stream(self._streams, caller, _changing(self.changes, user))
         limit, words = number(request, "limit", 100, 1), asked.get("q", "").casefold()
         cards = await self._service.journal.runs(
             session=asked.get("session_id", ""),
@@ -105,7 +106,8 @@ class Runs:
 
     async def get(self, request: Request) -> Response:
         card = await self._mine(request, "read")
-        return Json(described(card, await self._service.agent_result(card.run_id), caller_of(request)))
+        result = await self._service.agent_result(card.run_id)
+        return Json(described(card, result, caller_of(request), self._service.tools_of(card)))
 
     async def messages(self, request: Request) -> Response:
         card = await self._mine(request, "read")
@@ -192,6 +194,7 @@ class Runs:
         if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
             raise Refused(409, notice("serve.running", "run {run_id} is under way; stop it first", run_id=card.run_id))
         await self._service.journal.delete(card.run_id, cascade=request.query_params.get("cascade") in ("1", "true"))
+        self.changes.gone(card.run_id)
         return Response(status_code=204)
 
     async def _mine(self, request: Request, role: str) -> RunInfo:
@@ -204,18 +207,14 @@ async def _framed(stretches: AsyncGenerator[Any, None], frames: Frames, caller: 
         yield frames.take(told_chunks(chunks, caller))
 
 
-async def _changes(service: Service, user: str | None) -> AsyncGenerator[bytes, None]:
-    """The cards of runs that change from now on. One that nobody executes any more changes without a fact."""
-    since, told = time.time() - _LOOK_BACK, dict[str, tuple[str, int]]()
+async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[bytes, None]:
+    """Of a deleted run only its id is told: nobody knows any more whose it was."""
     yield event({}, "listening")
-    while True:
-        cards = await service.journal.runs(user=user, since=since, limit=_LOOK)
-        cards += await service.journal.runs(user=user, status="interrupted", limit=_STILL)
-        since = max([since, *[card.updated for card in cards]])
-        new = [card for card in cards if told.get(card.run_id) != (card.status, card.seq)]
-        told |= {card.run_id: (card.status, card.seq) for card in new}
-        yield b"".join([event(summary(card), "run") for card in new])
-        await asyncio.sleep(_PAUSE)
+    async with aclosing(changes.watch()) as watching:
+        async for news in watching:
+            told = [event({"run_id": run_id}, "gone") if card is None else event(summary(card), "run")
+                    for run_id, card in news if card is None or user in (None, card.user)]  # fmt: skip
+            yield b"".join(told)
 
 
 async def _left(request: Request, run: Run[Any]) -> None:
@@ -274,7 +273,7 @@ def summary(card: RunInfo) -> dict[str, Any]:
     }
 
 
-def described(card: RunInfo, result: Result[Any], caller: Caller) -> dict[str, Any]:
+def described(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping[str, Any]) -> dict[str, Any]:
     """A run as one thing: its card, how it ended or what it waits for, and what came of it."""
     stop = told_stop(result.stop, caller)
     return {
@@ -283,13 +282,15 @@ def described(card: RunInfo, result: Result[Any], caller: Caller) -> dict[str, A
         "text": result.text,
         "stop": {"kind": stop.kind, "detail": stop.detail, "error": stop.error},
         "attempt": result.attempt,
-        "questions": [question(result, key) for key in result.questions if stop.kind == "waiting"],
+        "questions": [question(result, key, tools) for key in result.questions if stop.kind == "waiting"],
     }
 
 
-def question(result: Result[Any], key: str) -> dict[str, Any]:
+def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[str, Any]:
     asked = result.questions[key]
     call = result.state.open.get(asked.call_id)
-    told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
+    tool = None if call is None else tools.get(call.name)
+    does = {} if tool is None else {"effect": tool.effect, "description": str(tool.description or "").partition("\n")[0]}
+    told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args, **does}
     said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
     return {"key": key, **said, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}

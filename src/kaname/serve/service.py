@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from logging import getLogger
 from typing import Any
 
 from ..api.agent import Agent
 from ..api.result import Result
 from ..api.run import Run, find_live
+from ..api.workflow.workflow import Workflow
 from ..core.errors import ConfigError, RunNotFound, nearest
 from ..core.notices import notice
 from ..core.runs import UNDER_WAY, RunInfo
 from ..core.steps import Stop
+from ..core.values import plain_text
 from ..kernel.load import end_run
 from .problems import Refused
 from .users import Caller
@@ -26,8 +29,9 @@ log = getLogger("kaname.serve")
 class Service:
     """Runs are started detached: they outlive the requests that started them, and are let go when the server ends."""
 
-    def __init__(self, agents: Iterable[Agent[Any]]) -> None:
+    def __init__(self, agents: Iterable[Agent[Any]], workflows: Iterable[Workflow] = ()) -> None:
         listed = list(agents)
+        self.workflows = {workflow.name: workflow for workflow in workflows}
         self.agents = {agent.name: agent for agent in listed}
         if not listed or len(self.agents) != len(listed) or len({id(agent.journal) for agent in listed}) != 1:
             raise ConfigError(
@@ -50,6 +54,21 @@ class Service:
             raise Refused(404, notice("serve.no_agent", "there is no agent {name!r}", name=name) + nearest(name, self.agents))
         return self.agents[name]
 
+    def input_of(self, agent: Agent[Any], given: Any) -> Any:
+        """What a run is given. A workflow's are its parameters, a JSON object: checked, and with their defaults."""
+        workflow = self.workflows.get(agent.name)
+        if workflow is None:
+            return given
+        try:
+            params = json.loads(given) if isinstance(given, str) else given
+        except ValueError:
+            params = None
+        if not isinstance(params, dict):
+            raise ConfigError(
+                notice("serve.params", "workflow {name} is given a JSON object of its parameters", name=agent.name)
+            )
+        return plain_text(workflow.given(params))
+
     def agent_of(self, card: RunInfo) -> Agent[Any]:
         """The one that a run belongs to; the run may have been handed to another of its team since."""
         if card.agent not in self.agents:
@@ -58,6 +77,11 @@ class Service:
                             run_id=card.run_id, agent=card.agent)
             )  # fmt: skip
         return self.agents[card.agent]
+
+    def tools_of(self, card: RunInfo) -> Mapping[str, Any]:
+        """The tools of the agent that a run belongs to, as far as it is served here."""
+        agent = self.agents.get(card.agent)
+        return {} if agent is None else agent.tools
 
     async def card(self, run_id: str, caller: Caller) -> RunInfo:
         """The run's card, if the caller may see it. Of others' runs nobody learns whether there are any."""

@@ -15,6 +15,7 @@ from ..api.memory.sessions import Session
 from ..api.memory.sessions import Sessions as Journaled
 from ..core.errors import ConfigError
 from ..core.notices import notice
+from .changes import Changes
 from .encoding import Json
 from .forms import Rename, caller_of, number, read
 from .problems import Refused
@@ -26,8 +27,8 @@ from .users import ROLES
 class Sessions:
     """The addresses under `/api/sessions`, `/api/questions` and `/api/agents`."""
 
-    def __init__(self, service: Service) -> None:
-        self._service, self._sessions = service, Journaled(service.journal)
+    def __init__(self, service: Service, changes: Changes) -> None:
+        self._changes, self._service, self._sessions = changes, service, Journaled(service.journal)
 
     async def all(self, request: Request) -> Response:
         whose, asked = self._whose(request), request.query_params
@@ -54,6 +55,7 @@ class Sessions:
         if session.status == "running":
             raise Refused(409, notice("serve.session_running", "a run of session {session} is under way", session=session.id))
         await self._sessions.delete(session)
+        self._changes.gone(*session.runs)
         return Response(status_code=204)
 
     async def questions(self, request: Request) -> Response:
@@ -64,7 +66,8 @@ class Sessions:
         waiting = []
         for card in [card for card in cards if not card.parent]:  # a child's questions are asked by its parent
             result = await self._service.agent_result(card.run_id)
-            waiting += [{**question(result, key), "run": summary(card)} for key in result.questions]
+            tools = self._service.tools_of(card)
+            waiting += [{**question(result, key, tools), "run": summary(card)} for key in result.questions]
         return Json({"questions": waiting})
 
     async def me(self, request: Request) -> Response:
@@ -75,7 +78,10 @@ class Sessions:
 
     async def agents(self, request: Request) -> Response:
         caller_of(request)
-        return Json({"agents": [described(agent) for agent in self._service.agents.values()]})
+        flows = self._service.workflows
+        told = [{**described(one), "parameters": flows[name].parameters if name in flows else None}
+                for name, one in self._service.agents.items()]  # fmt: skip
+        return Json({"agents": told})
 
     def _whose(self, request: Request) -> str | None:
         caller = caller_of(request)

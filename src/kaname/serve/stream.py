@@ -20,6 +20,7 @@ from .users import Caller
 
 _SWEEP = 2.5  # seconds
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
+_ASKED_AGAIN = 10.0  # seconds after which it is looked whether its reader may still read
 _PATIENCE = 30.0  # seconds in which a client has to take what it was sent
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -149,8 +150,14 @@ class Stream(Response):
         self._send: Any = None
         self._abort: Callable[[], None] = self._leave
         self._comment: asyncio.Task[None] | None = None
+        self._still: Callable[[], bool] = lambda: True
+        self._asked = 0.0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("method") == "HEAD":
+            await self._frames.aclose()
+            return await Response(headers={"content-type": "text/event-stream; charset=utf-8"})(scope, receive, send)
+        self._still = scope.get("kaname.still", self._still)
         self._streams.enter(self)
         self._abort = scope.get("kaname.abort", self._leave)
         whole, send = send, scope.get("kaname.send", send)  # past the middleware, which has to do with the head only
@@ -194,6 +201,11 @@ class Stream(Response):
             self._task.cancel()
 
     def look_after(self, now: float) -> None:
+        if now - self._asked > _ASKED_AGAIN:
+            self._asked = now
+            if not self._still():
+                self._leave()
+                return
         if self._sending and now - self._sending > _PATIENCE:
             self._abort()
         elif not self._sending and now - self._sent > _ALIVE:

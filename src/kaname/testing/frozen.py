@@ -18,6 +18,7 @@ from ..api.agent import Agent
 from ..api.recipe import describe
 from ..api.replay import replay
 from ..api.result import Result
+from ..api.workflow.workflow import Workflow
 from ..core.codec import decode, encode
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Event
@@ -50,6 +51,7 @@ def agent_of(place: str, name: str, folder: str | Path = ".") -> Agent[Any]:
     found = object_from(place, Path(folder))
     listed = found if isinstance(found, list | tuple) else [found]
     for one in listed:
+        one = one.agent if isinstance(one, Workflow) else one
         made = one() if callable(one) and not isinstance(one, Agent) else one
         if isinstance(made, Agent) and (made.name == name or len(listed) == 1):
             return made

@@ -13,15 +13,17 @@ from starlette.responses import Response
 from ...api.attach import batches
 from ...core.chunks import Chunk
 from ...core.codec import encode
-from ...core.events import Custom, Event, ModelReplied, Opened, Stopped
+from ...core.events import Custom, Event, ModelReplied, Opened, Stopped, Unknown
+from ...core.notices import notice
 from ...core.record import replace
 from ...core.runs import RunInfo
 from ...core.steps import CallModel
 from ...kernel.load import load, read_whole
 from ...kernel.ports import Journal
-from ..discretion import told_stop
+from ..discretion import told_chunks, told_stop
 from ..encoding import Json, to_json
 from ..forms import caller_of, number
+from ..problems import Refused
 from ..runs import summary
 from ..service import Service
 from ..stream import Stream, Streams, event
@@ -71,7 +73,10 @@ class Facts:
         """The run as a test for pytest. It holds the agent's instructions, which are not for everybody."""
         caller_of(request, "admin")
         card = await self._mine(request)
-        name, text = as_test(card, await read_whole(self._service.journal, card.run_id))
+        if card.parent:
+            told = notice("serve.child_test", "it is a part of run {run_id}: make a test of that one", run_id=card.parent)
+            raise Refused(409, told)
+        name, text = await asyncio.to_thread(as_test, card, await read_whole(self._service.journal, card.run_id))
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(text, media_type="text/x-python; charset=utf-8", headers=headers)
 
@@ -80,21 +85,31 @@ class Facts:
 
 
 async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> AsyncGenerator[bytes, None]:
-    """Each fact as soon as it is recorded; what is shown before that, as it comes."""
+    """All that is recorded; then each fact as soon as it is, and what is shown before that as it comes."""
+    held: list[bytes] = []
+    async for one in journal.read(run_id, after):
+        after = one.seq
+        held.append(_frame(one, caller))
+        if len(held) == _AT_ONCE:
+            yield b"".join(held)
+            held = []
+    yield b"".join(held)
     async for chunks in batches(journal, run_id, after, whole=True):
         told: list[bytes] = []
-        for chunk in chunks:
+        for chunk in told_chunks(chunks, caller):
             upto = chunk.data.get("fact")
             if upto is None:
                 told.append(_shown(chunk))
             elif upto > after:
-                facts = await _between(journal, run_id, after, upto)
-                told += [b"id: %d\nevent: fact\ndata: %b\n\n" % (one.seq, as_json(one, caller)) for one in facts]
+                told += [_frame(one, caller) for one in await _between(journal, run_id, after, upto)]
                 after = upto
         yield b"".join(told)
-    facts = await _between(journal, run_id, after, None)  # some have no chunk
-    yield b"".join([b"id: %d\nevent: fact\ndata: %b\n\n" % (one.seq, as_json(one, caller)) for one in facts])
+    yield b"".join([_frame(one, caller) for one in await _between(journal, run_id, after, None)])  # some have no chunk
     yield event({"type": "over"}, "over")
+
+
+def _frame(fact: Event, caller: Caller) -> bytes:
+    return b"id: %d\nevent: fact\ndata: %b\n\n" % (fact.seq, as_json(fact, caller))
 
 
 async def _between(journal: Journal, run_id: str, after: int, upto: int | None) -> list[Event]:
@@ -107,7 +122,7 @@ async def _between(journal: Journal, run_id: str, after: int, upto: int | None) 
 
 
 def _shown(chunk: Chunk) -> bytes:
-    return event({"type": chunk.type, "data": chunk.data}, chunk.type if chunk.type.isascii() else "custom")
+    return event({"type": chunk.type, "data": chunk.data}, chunk.type if chunk.type.isidentifier() else "custom")
 
 
 def as_json(fact: Event, caller: Caller) -> bytes:
@@ -126,6 +141,6 @@ def _discreet(fact: Event, caller: Caller) -> Event:
         body = replace(body, step=CallModel())
     elif isinstance(body, Stopped):
         body = replace(body, stop=told_stop(body.stop, caller))
-    elif isinstance(body, Custom) and not body.shown:
+    elif isinstance(body, Unknown) or (isinstance(body, Custom) and not body.shown):
         body = replace(body, data=None)
     return fact._replace(body=body)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.load import read_run
@@ -37,7 +39,8 @@ class Figures:
         cards = [card for card in found if card.created >= since]
         tools, models = Uses(), Uses()
         for card in cards[:_LOOKED_INTO]:
-            count(await read_run(journal, card.run_id), tools, models)
+            with suppress(RunNotFound):  # deleted meanwhile
+                count(await read_run(journal, card.run_id), tools, models)
         by_day: dict[str, list[RunInfo]] = defaultdict(list)
         for card in cards:
             shifted = card.created - (west - 720) * 60

@@ -63,9 +63,10 @@ class Files:
             "cache-control": "no-cache",
             "vary": "accept-encoding",
         }
-        if request.headers.get("if-none-match") == file.mark:
+        if file.mark in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        packed = "gzip" in request.headers.get("accept-encoding", "")
+        accepted = request.headers.get("accept-encoding", "").replace(" ", "")
+        packed = "gzip" in accepted and "gzip;q=0" not in accepted.replace("gzip;q=0.", "")
         headers |= {"content-encoding": "gzip"} if packed else {}
         return Response(file.small if packed else file.content, media_type=file.kind, headers=headers)
 

@@ -40,7 +40,7 @@ def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
     first = next(one.body for one in reversed(events) if isinstance(one.body, Opened) and one.run_id == card.run_id)
     imports, make = _agent(first.recipe.get("origin"), card.agent)
     words = "_".join(re.findall(r"[a-z0-9]+", card.title.casefold()))[:40].strip("_")
-    name = f"{words or 'run'}_{card.run_id[:8]}"
+    name = f"{words or 'run'}_{card.run_id[-8:]}"
     lines = [json.dumps(json.loads(encode(one)), separators=(",", ":")) for one in events]  # in ASCII; no three quotes in a row
     text = _FILE.format(
         title=_plain(card.title) or "A recorded run.",

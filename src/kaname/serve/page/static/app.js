@@ -1,6 +1,6 @@
 // The frame of the page: who is here, where we are, and the view that shows it.
 
-import { html, render, useEffect, useErrorBoundary, useState } from "./vendor/preact.js";
+import { html, render, useEffect, useErrorBoundary, useMemo, useState } from "./vendor/preact.js";
 import { get, Problem, token } from "./server.js";
 import { address, agents, glance, go, inbox, line, link, me, use, watch } from "./shared.js";
 import { japanese, language, prepare, speak, t } from "./words.js";
@@ -49,7 +49,7 @@ function Guarded({ view: View, ...props }) {
   return html`<${View} ...${props} />`;
 }
 
-function Nav({ name, theme, setTheme }) {
+function Nav({ name, theme, setTheme, showHelp }) {
   const { questions } = use(inbox);
   const waiting = questions?.length || 0;
   return html`<nav aria-label=${t("Main")}>
@@ -67,6 +67,7 @@ function Nav({ name, theme, setTheme }) {
           ${japanese() ? "English" : "日本語"}
         </button>
         <button type="button" class="plain" onClick=${() => setTheme()}>${theme === "dark" ? t("light") : t("dark")}</button>
+        <button type="button" class="plain" onClick=${showHelp} aria-keyshortcuts="?">${t("keys")}</button>
         ${token.get() ? html`<button type="button" class="plain" onClick=${() => (token.forget(), location.reload())}>${t("sign out")}</button>` : null}
       </p>
     </div>
@@ -128,6 +129,8 @@ function App() {
   const [name = "runs", id] = path;
   const single = (name === "runs" && id) || name === "compare" || (name === "chat" && id);
   const going = { pending: false };
+  const saying = useMemo(() => ({ gone: 0 }), []);
+  useEffect(() => say(""), [name, id]);
 
   const enter = () => {
     refuse(null);
@@ -138,11 +141,18 @@ function App() {
   };
   useEffect(enter, []);
   useEffect(() => (who ? (single ? glance() : watch()) : undefined), [Boolean(who), Boolean(single)]);
-  useEffect(() => void (document.title = `${t(VIEWS[name]?.title || "kaname")} · kaname`), [name, speaking]);
+  useEffect(() => void (document.title = `${t(VIEWS[name]?.title || "kaname")} · kaname`), [name, id, speaking]);
   useEffect(() => {
     let gone = 0;
     const pressed = event => {
-      if (event.target.closest?.("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (
+        event.target.closest?.("input, textarea, select") ||
+        document.querySelector("dialog[open]") ||
+        event.ctrlKey ||
+        event.metaKey ||
+        event.altKey
+      )
+        return;
       if (going.pending) {
         const target = Object.keys(VIEWS).find(one => VIEWS[one].key === event.key);
         going.pending = false;
@@ -166,10 +176,15 @@ function App() {
     themed(next);
     setTheme(next);
   };
-  const told = text => (say(""), setTimeout(() => say(text), 10));
+  const told = text => {
+    clearTimeout(saying.gone);
+    say("");
+    setTimeout(() => say(text), 10);
+    saying.gone = setTimeout(() => say(""), 4000);
+  };
   return html`<${Saying.Provider} value=${told}>
     <a class="skip" href="#main" onClick=${event => (event.preventDefault(), document.getElementById("main").focus())}>${t("To the content")}</a>
-    <${Nav} name=${name} theme=${theme} setTheme=${swap} />
+    <${Nav} name=${name} theme=${theme} setTheme=${swap} showHelp=${() => showHelp(true)} />
     <main id="main" tabindex="-1" class=${`view-${name}`}>
       ${connection === "lost" && !single ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
       ${problem ? html`<${Trouble} problem=${problem} again=${() => location.reload()} />` : null}

@@ -170,7 +170,12 @@ class Story {
     }
     call.used = body.call.name !== call.name ? body.call : null; // something stands in for it
     if (JSON.stringify(body.call.args ?? {}) !== JSON.stringify(call.args)) call.changed = body.call.args ?? {};
-    Object.assign(call, { started: fact.time, startedSeq: fact.seq, effect: body.effect || "irreversible" });
+    Object.assign(call, {
+      started: fact.time,
+      startedSeq: fact.seq,
+      startedIn: fact.run,
+      effect: body.effect || "irreversible",
+    });
     call.tries = body.attempt || 1;
   }
 
@@ -190,7 +195,11 @@ class Story {
       from: fact.run,
     });
     call.cost = result.usage?.cost;
-    const from = call.started ?? fact.time;
+    if (call.earlier && fact.run === this.own && call.startedIn !== fact.run) {
+      call.given = true; // a fork was told this result instead of running the call
+      this.add(fact, "given", { call });
+    }
+    const from = call.given ? fact.time : (call.started ?? fact.time);
     const kind = call.error === null ? "tool" : "error";
     this.bars.push({ lane: result.name, kind, from, to: fact.time, text: label(call), seq: fact.seq, run: fact.run });
     for (const [key, question] of this.questions) if (question.call_id === call.id) this.questions.delete(key);
@@ -314,9 +323,9 @@ class Story {
 }
 
 function taskStatus(calls, asked, state) {
-  if (!calls.length) return state.stop ? "skipped" : "to come";
+  if (!calls.length) return state.stop ? "not run" : "to come";
   if (calls.some(call => asked.has(call.id))) return "asks";
-  if (calls.some(call => call.ended === undefined)) return state.stop ? "skipped" : "running";
+  if (calls.some(call => call.ended === undefined)) return state.stop ? "not finished" : "running";
   if (calls.some(call => call.id.endsWith("~") && call.error === null)) return "undone";
   const last = calls[calls.length - 1];
   return last.error === null ? "done" : "failed";

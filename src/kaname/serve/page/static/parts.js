@@ -1,6 +1,7 @@
 // Small parts that all views are made of.
 
 import { Component, createContext, html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { saved } from "./server.js";
 import { problemText, t } from "./words.js";
 import { state } from "./told.js";
 
@@ -13,6 +14,7 @@ export function Button({ onClick, children, hint, kind = "", disabled, label }) 
     onClick=${onClick}
     disabled=${disabled}
     aria-label=${label}
+    title=${label}
     aria-keyshortcuts=${hint}
   >
     ${children}${hint ? html`<${Key} name=${hint} />` : null}
@@ -56,12 +58,21 @@ export function useLoaded(load, depends) {
   return { ...held, again: () => again(turn + 1) };
 }
 
+const MOST = 50000; // characters of one text: a browser takes a minute to lay out a line of a million
+
+// A text of the outside world, as it is.
+export function Pre({ text }) {
+  const cut = text.length > MOST;
+  return html`<pre tabindex="0" dir="auto">${cut ? text.slice(0, MOST) : text}</pre>
+    ${cut ? html`<${Button} onClick=${() => saved("text.txt", text)}>${t("all of it, as a file")}</${Button}>` : null}`;
+}
+
 // JSON as text, unfolded on demand.
 export function Raw({ value, title, kind = "raw" }) {
   const [open, set] = useState(false);
   return html`<details class=${kind} open=${open} onToggle=${event => set(event.currentTarget.open)}>
     <summary>${title}</summary>
-    ${open ? html`<pre tabindex="0">${JSON.stringify(value, null, 2)}</pre>` : null}
+    ${open ? html`<${Pre} text=${JSON.stringify(value, null, 2)} />` : null}
   </details>`;
 }
 
@@ -83,7 +94,8 @@ export function useKeys(keys) {
   useEffect(() => {
     const pressed = event => {
       const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
-      if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]"))
+        return;
       const action = held.current[event.key];
       if (action) (event.preventDefault(), action(event));
     };

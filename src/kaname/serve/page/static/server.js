@@ -54,12 +54,17 @@ export const post = (path, body) => send("POST", path, body);
 export async function download(path) {
   const answer = await checked(await reached(path, { headers: headers() }));
   const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition") || "")?.[1] || "download";
+  saved(name, await answer.blob());
+  return name;
+}
+
+// Hands something to the user as a file.
+export function saved(name, content) {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(await answer.blob());
+  link.href = URL.createObjectURL(new Blob([content]));
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  return name;
 }
 
 export const runPath = (id, more = "") => `api/runs/${id.split("/").map(encodeURIComponent).join("/")}${more}`;

@@ -93,7 +93,8 @@ export function dropRun(id) {
 // What a run is called: a fork that was asked nothing new is called as the run that it goes on from.
 export function titleOf(run) {
   const { byId } = runs.get();
-  for (let one = run, step = 0; one && step < 50; one = byId.get(one.base), step++) if (one.title) return one.title;
+  for (let one = run, step = 0; one && step < 50; one = byId.get(one.base), step++)
+    if (one.title) return one.title.length >= 80 ? `${one.title}…` : one.title;
   return run.run_id;
 }
 
@@ -102,7 +103,7 @@ export async function loadQuestions() {
   const mine = ++asked;
   try {
     const { questions } = await get("api/questions?limit=1000");
-    if (mine === asked) inbox.set({ questions: questions.reverse(), problem: null });
+    if (mine === asked) inbox.set({ questions: questions.sort((a, b) => a.run.created - b.run.created), problem: null });
   } catch (problem) {
     if (mine === asked) inbox.set({ ...inbox.get(), problem });
   }
@@ -110,16 +111,17 @@ export async function loadQuestions() {
 
 // Watches the list of runs; where a run is looked at itself, only the questions are asked for now and then.
 export function watch() {
-  let later = 0;
+  let [later, opened] = [0, 0];
   const questions = () => (clearTimeout(later), (later = setTimeout(loadQuestions, 150)));
   return follow("api/runs", {
     take(batch) {
       const changed = batch.filter(event => event.name === "run").map(event => event.data);
       takeRuns(changed);
+      for (const event of batch) if (event.name === "gone") dropRun(event.data.run_id);
       if (changed.length) questions();
     },
     state(now) {
-      if (now === "open" && line.get() === "lost") loadRuns();
+      if (now === "open" && opened++) loadRuns(); // what changed meanwhile was told to nobody
       line.set(now);
       if (now === "open") questions();
     },

@@ -29,8 +29,11 @@ export function lasted(seconds) {
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 99.95) return `${seconds.toFixed(1)} s`;
   const minutes = Math.round(seconds / 60);
-  if (minutes < 100) return `${minutes} min`;
-  return minutes < 60 * 48 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${Math.round(minutes / 1440)} d`;
+  const [min, hour, days] = japanese() ? [" 分", " 時間", " 日"] : [" min", " h", " d"];
+  if (minutes < 100) return `${minutes}${min}`;
+  return minutes < 60 * 48
+    ? `${Math.floor(minutes / 60)}${hour} ${minutes % 60}${min}`
+    : `${Math.round(minutes / 1440)}${days}`;
 }
 
 // Of a cost that nobody knows we say so: it is not zero.

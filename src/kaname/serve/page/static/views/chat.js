@@ -19,25 +19,28 @@ const MOST = 300; // things said that are shown at once
 const fresh = () =>
   `chat-${Array.from(crypto.getRandomValues(new Uint8Array(6)), one => one.toString(16).padStart(2, "0")).join("")}`;
 
-function Calls({ calls, asking }) {
+function Calls({ calls, asking, over }) {
   const waits = calls.some(call => asking.has(call.id));
   const open = calls.some(call => call.ended === undefined);
   const failed = calls.filter(call => call.error != null).length;
   const told = short(calls.map(call => called(call.name, call.args, 60)).join(" · "), 110);
   return html`<details class="tools">
     <summary><span class="call">${waits ? "◆" : open ? "◐" : failed ? "✕" : "✓"} ${told}</span></summary>
-    ${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} />`)}
+    ${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} over=${over} now=${Date.now() / 1000} />`)}
   </details>`;
 }
 
-function Mine({ item, edit, last }) {
+// Enter sends, unless it begins a line, or ends the choice of a word in Japanese.
+const sends = event => event.key === "Enter" && !event.shiftKey && !event.isComposing;
+
+function Mine({ item, edit }) {
   const [text, set] = useState(null);
   const field = useRef();
   useEffect(() => field.current?.focus(), [text === null]);
   const ask = () => text.trim() && edit(item, text.trim());
   if (text !== null)
     return html`<form class="mine editing" onSubmit=${event => (event.preventDefault(), ask())} onKeyDown=${event => event.key === "Escape" && set(null)}>
-      <textarea ref=${field} rows="3" value=${text} aria-label=${t("Your question")} onInput=${event => set(event.target.value)}></textarea>
+      <textarea ref=${field} rows="3" value=${text} aria-label=${t("Your question")} onInput=${event => set(event.target.value)} onKeyDown=${event => sends(event) && (event.preventDefault(), ask())}></textarea>
       <div class="row"><button class="main">${t("Ask again")}</button><${Button} onClick=${() => set(null)}>${t("Cancel")}</${Button}><span class="note">${t("The conversation goes on from here in a new run; this one is kept.")}</span></div></form>`;
   return html`<div class="mine">
     <${Text} text=${item.text} />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
@@ -53,12 +56,12 @@ function Said({ item, given }) {
       return html`<div class="theirs">
         <${Thinking}
           text=${item.thinking}
-        />${item.text && !item.plan ? html`<${Markdown} text=${item.text} />` : null}${item.calls.length ? html`<${Calls} calls=${item.calls} asking=${given.waiting} />` : null}
+        />${item.text && !item.plan ? html`<${Markdown} text=${item.text} />` : null}${item.calls.length ? html`<${Calls} calls=${item.calls} asking=${given.waiting} over=${given.over} />` : null}
       </div>`;
     case "said":
       return html`<div class="theirs"><${Markdown} text=${item.text} /></div>`;
     case "call":
-      return html`<div class="theirs"><${Calls} calls=${item.calls} asking=${given.waiting} /></div>`;
+      return html`<div class="theirs"><${Calls} calls=${item.calls} asking=${given.waiting} over=${given.over} /></div>`;
     case "question":
       return item.question.answer === undefined && given.asking.has(item.question.key)
         ? html`<${Question} question=${item.question} run=${given.run} active=${given.first === item.question.key} />`
@@ -79,28 +82,28 @@ function Said({ item, given }) {
   }
 }
 
-// The conversations: the last run of each. A fork is one of its own.
+// The conversations: the newest run of each, forks among them.
 function Before({ current }) {
   const { list } = use(runs);
   useEffect(() => void loadRuns(), []);
   const heads = useMemo(() => {
-    const gone = new Set((list || []).filter(run => run.base && run.session_id).map(run => run.base));
-    return (list || []).filter(run => !run.parent && !gone.has(run.run_id)).slice(0, 40);
+    const { byId } = runs.get();
+    const newest = new Map(); // of each conversation, by its first run
+    for (const run of list || []) {
+      let first = run;
+      for (let step = 0; step < 200 && byId.get(first.base); step++) first = byId.get(first.base);
+      if (!run.parent && !newest.has(first.run_id)) newest.set(first.run_id, { run, title: titleOf(first) });
+    }
+    return [...newest.values()].slice(0, 40);
   }, [list]);
-  const { byId } = runs.get();
-  const title = run => {
-    let first = run;
-    for (let step = 0; step < 50 && byId.get(first.base); step++) first = byId.get(first.base);
-    return titleOf(first);
-  };
   return html`<aside class="before" aria-label=${t("Conversations")}>
     <a class="button" href=${link(["chat"])}>${t("New conversation")}</a>
     <ul>
       ${heads.map(
-        run =>
+        ({ run, title }) =>
           html`<li key=${run.run_id}>
             <a href=${link(["chat", run.run_id])} aria-current=${run.run_id === current ? "true" : null}
-              ><span class="title">${title(run)}</span
+              ><span class="title">${title}</span
               ><span class="note"
                 >${run.agent} · ${when(run.updated)}${run.base && !run.session_id ? ` · ${t("fork")}` : ""}</span
               ></a
@@ -111,7 +114,7 @@ function Before({ current }) {
   </aside>`;
 }
 
-function Conversation({ id, following, edit, end }) {
+function Conversation({ id, following, edit, end, setProblem }) {
   const { facts, run, problem, connection, live } = following;
   const story = useMemo(() => fold(facts, id), [facts]);
   const status = run ? statusOf(story, run) : "running";
@@ -127,14 +130,16 @@ function Conversation({ id, following, edit, end }) {
   useEffect(() => live.listen(() => requestAnimationFrame(down)), [live]);
   if (problem && !run) return html`<${Trouble} problem=${problem} again=${following.again} />`;
   if (!run) return html`<${Loading} />`;
+  const resume = () => post(runPath(id, "/resume"), { mode: "detach" }).then(following.again, setProblem);
   const asking = new Set(story.questions.keys());
   const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asking, first: [...asking][0] };
+  given.over = Boolean(story.state.stop);
   given.waiting = new Set([...story.questions.values()].map(question => question.call_id));
   return html`<div class="talk">
       ${story.items.length > most ? html`<${Button} onClick=${() => show(most + MOST)}>${t("what was said before")}</${Button}>` : null}
       ${story.items.slice(-most).map(item => html`<${Said} key=${item.key} item=${item} given=${given} />`)}
-      ${status === "running" ? html`<div class="theirs"><${Live} live=${live} agent=${story.state.agent} /></div>` : null}
-      ${status === "interrupted" ? html`<p class="note">${t("It was interrupted; a server takes it up again by itself.")}</p>` : null}
+      <${Live} live=${live} agent=${story.state.agent} over=${!UNDER_WAY.has(status)} />
+      ${status === "interrupted" ? html`<p class="row"><span class="note">${t("It was interrupted; the server that serves it takes it up again.")}</span><${Button} onClick=${resume}>${t("Go on")}</${Button}></p>` : null}
     </div>
     ${connection === "lost" ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
     <p class="note">
@@ -144,7 +149,7 @@ function Conversation({ id, following, edit, end }) {
 
 export default function Chat({ path, query }) {
   const id = path.slice(1).join("/");
-  const known = use(agents) || [];
+  const known = (use(agents) || []).filter(one => !one.graph); // a workflow is not talked with
   const following = useRun(id);
   const end = useRef();
   const field = useRef();
@@ -155,6 +160,7 @@ export default function Chat({ path, query }) {
   const story = useMemo(() => (following ? fold(following.facts, id) : null), [following?.facts]);
   const going = run && UNDER_WAY.has(statusOf(story, run));
   const waits = Boolean(story?.questions.size);
+  const closed = going || Boolean(id && !run); // it is at work, waits, or is not there yet
   useEffect(() => (waits ? field.current?.blur() : field.current?.focus()), [id, waits]);
 
   const attempt = async work => {
@@ -186,15 +192,15 @@ export default function Chat({ path, query }) {
   const submit = async event => {
     event?.preventDefault();
     const text = field.current.value.trim();
-    if (!text || busy || going) return;
+    if (!text || busy || closed) return;
     if (await ask(text)) field.current && (field.current.value = "");
   };
-  useKeys({ "/": () => field.current.focus(), ".": () => going && stop() });
+  useKeys({ "/": () => field.current.focus(), ".": () => going && (!waits || confirm(t("Stop this run?"))) && stop() });
   return html`<h1 class="unseen">${t("Chat")}</h1>
     <div class="chat">
       <${Before} current=${id} />
       <section aria-label=${t("Conversation")}>
-        ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} end=${end} />` : html`<${Quiet} title=${t("What shall be done?")}><p>${known.length ? t("Choose an agent, and ask.") : t("No agents are served.")}</p></${Quiet}>`}
+        ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} end=${end} setProblem=${setProblem} />` : html`<${Quiet} title=${t("What shall be done?")}><p>${known.length ? t("Choose an agent, and ask.") : t("No agents are served.")}</p></${Quiet}>`}
         <${Trouble} problem=${problem} />
         ${
           may("talk")
@@ -203,8 +209,8 @@ export default function Chat({ path, query }) {
                   ref=${field}
                   rows="2"
                   aria-label=${t("Your question")}
-                  placeholder=${t("Ask …")}
-                  onKeyDown=${event => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event)}
+                  placeholder=${waits ? t("It waits for your answer above.") : going ? t("It is at work …") : t("Ask …")}
+                  onKeyDown=${event => sends(event) && submit(event)}
                 ></textarea>
                 <div class="row">
                   ${
@@ -219,7 +225,7 @@ export default function Chat({ path, query }) {
                   }
                   <span class="note hint">${t("Enter sends, Shift Enter begins a new line")}</span>
                   ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
-                  <button class="main" disabled=${busy || going}>${t("Send")}</button>
+                  <button class="main" disabled=${busy || closed}>${t("Send")}</button>
                 </div>
               </form>`
             : null

@@ -5,7 +5,7 @@ import { link, loadRuns, runs, titleOf } from "../shared.js";
 import { Chip, Loading, Long, Trouble } from "../parts.js";
 import { compare, fold } from "../fold.js";
 import { count, lasted, money, short, state } from "../told.js";
-import { t } from "../words.js";
+import { japanese, t } from "../words.js";
 import { useRun } from "./following.js";
 
 function Side({ story, run }) {
@@ -20,7 +20,8 @@ function Side({ story, run }) {
   </div>`;
 }
 
-const brief = line => (line ? `“${short(line.text.replace(/\s+/g, " "), 70)}”` : t("nothing"));
+const brief = line =>
+  line ? `${japanese() ? "「" : "“"}${short(line.text.replace(/\s+/g, " "), 70)}${japanese() ? "」" : "”"}` : t("nothing");
 
 function sentence(first, rows, one, other) {
   const ends = [one, other].map(story => state(story.state.status).word);
@@ -29,13 +30,14 @@ function sentence(first, rows, one, other) {
     ends[0] === ends[1]
       ? t("both: {state}", { state: ends[0] })
       : t("left: {one}, right: {other}", { one: ends[0], other: ends[1] });
-  if (first < 0) return `${t("They tell the same story.")} ${costs}; ${ended}.`;
+  if (first < 0)
+    return `${t("They tell the same story.")} ${costs}${japanese() ? "、" : "; "}${ended}${japanese() ? "。" : "."}`;
   const row = rows[first];
   const place =
     row.left && row.right && row.left.seq !== row.right.seq
       ? `${row.left.seq} / ${row.right.seq}`
       : `${(row.left || row.right).seq}`;
-  return `${t("First difference at fact {seq}: left {one}, right {other}.", { seq: place, one: brief(row.left), other: brief(row.right) })} ${costs}; ${ended}.`;
+  return `${t("First difference at fact {seq}: left {one}, right {other}.", { seq: place, one: brief(row.left), other: brief(row.right) })} ${costs}${japanese() ? "、" : "; "}${ended}${japanese() ? "。" : "."}`;
 }
 
 export default function Compare({ path }) {

@@ -53,7 +53,7 @@ class Following {
       last,
       take: batch => this.take(batch),
       state: (now, problem) => {
-        if (now === "lost") this.said = SILENT; // what was half said comes again, or as a fact
+        if (now === "open") this.said = SILENT; // what was half said comes again, or as a fact
         Object.assign(this, { connection: now, problem: now === "refused" ? problem : this.problem });
         this.show();
         this.tell();
@@ -66,11 +66,13 @@ class Following {
   take(batch) {
     let facts = null;
     for (const { name, data } of batch) {
+      const inner = data.data?.run_id; // of a run inside this one
+      if (inner && inner !== this.id) continue;
       if (name === "fact") {
         if (data.seq <= this.last) continue;
         this.last = data.seq;
         (facts ??= []).push(data);
-        if (data.type === "ModelReplied" || data.type === "Stopped") this.said = { ...SILENT, progress: this.said.progress };
+        if (data.type === "ModelReplied") this.said = { ...SILENT, progress: this.said.progress };
       } else if (name === "delta") this.said = { ...this.said, text: this.said.text + data.data.content };
       else if (name === "thinking") this.said = { ...this.said, thinking: this.said.thinking + data.data.content };
       else if (name === "progress")

@@ -1,13 +1,13 @@
 // Fork: go on from a fact in a new run, with another prompt, model, instruction or tool result. The old run stays as it is.
 
-import { html, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, post, runPath } from "../server.js";
 import { agents, go, may } from "../shared.js";
 import { Button, Dialog, Trouble, useLoaded } from "../parts.js";
-import { called, plain, value } from "../told.js";
+import { called } from "../told.js";
 import { t } from "../words.js";
 
-// A text that is JSON is meant as JSON.
+// A text that is JSON is meant as JSON; and a value as the text that is read so.
 function read(text) {
   try {
     return JSON.parse(text);
@@ -15,25 +15,55 @@ function read(text) {
     return text;
   }
 }
+const written = value => (typeof value === "string" && read(value) === value ? value : JSON.stringify(value ?? null));
 
-// `call`: one whose result is to be another; then it is forked right before that result.
+// Where to go on from: right before the result that is to be another; at the cursor; or, at the end of a run that is over, at its
+// last question, for there is nothing to do after the end.
+export function beginning(story, at, call) {
+  if (call) return call.endedSeq - 1;
+  const asked = story.items.findLast(item => item.kind === "asked_for" && !item.earlier);
+  return story.state.stop && at >= story.state.seq && asked ? asked.seq : at;
+}
+
+// Calls that were open there: what they really returned stands in the field, and is kept. An empty field: it is run.
+function Pending({ one, recorded, first }) {
+  const field = useRef();
+  useEffect(() => void (first && field.current.select(), first && field.current.focus()), []);
+  return html`<label
+    >${t("Result of {call}", { call: called(one.name, one.arguments, 90) })}
+    <textarea
+      ref=${field}
+      name=${`result ${one.id}`}
+      rows="2"
+      defaultValue=${recorded === undefined ? "" : written(recorded)}
+      placeholder=${t("empty: it is run again")}
+    ></textarea>
+  </label>`;
+}
+
 export function Fork({ run, at, call, story, close }) {
-  const from = call ? call.endedSeq - 1 : at;
+  const [from, setFrom] = useState(() => beginning(story, at, call));
   const [problem, setProblem] = useState(null);
   const [busy, setBusy] = useState(false);
   const { value: state } = useLoaded(signal => get(runPath(run.run_id, `/state?at=${from}`), signal), [from]);
-  const pending = state?.pending || [];
+  const pending = state?.facts === from ? state.pending : [];
+  const recorded = id => {
+    const known = story.calls.get(id);
+    return known?.ended === undefined ? undefined : (known.error ?? known.output);
+  };
+  const result = (one, text) => [one.id, text === written(recorded(one.id)) ? recorded(one.id) : read(text)];
   const fork = async event => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const results = Object.fromEntries(
-      pending
-        .map(one => [one.id, form.get(`result ${one.id}`)])
-        .filter(([, text]) => text)
-        .map(([id, text]) => [id, read(text)]),
-    );
-    const body = { at: from, mode: "detach", results };
+    const given = pending.filter(one => form.get(`result ${one.id}`)?.trim());
+    const body = {
+      at: from,
+      mode: "detach",
+      results: Object.fromEntries(given.map(one => result(one, form.get(`result ${one.id}`)))),
+    };
     for (const name of ["input", "model", "instructions"]) if (form.get(name)?.trim()) body[name] = form.get(name).trim();
+    if (story.state.stop && from >= story.state.seq && !body.input)
+      return setProblem({ detail: t("After its last fact there is nothing to do: choose an earlier one, or say something.") });
     setBusy(true);
     try {
       const made = await post(runPath(run.run_id, "/fork"), body);
@@ -44,25 +74,21 @@ export function Fork({ run, at, call, story, close }) {
     }
     setBusy(false);
   };
-  const models = [...new Set([story.recipe.model, ...(agents.get() || []).map(agent => agent.model)].filter(Boolean))];
-  return html`<${Dialog} title=${t("Fork from fact {seq}", { seq: from })} close=${close}><form class="form" onSubmit=${fork}>
-    <p class="note">${t("A new run goes on from there. The old one stays as it is. What you leave empty stays the same.")}</p>
-    ${
-      pending.length
-        ? pending.map(
-            one =>
-              html`<label
-                >${t("Result of {call}, instead of running it", { call: called(one.name, one.arguments, 90) })}
-                <textarea
-                  name=${`result ${one.id}`}
-                  rows="3"
-                  autofocus=${one.id === call?.id}
-                  placeholder=${one.id === call?.id ? plain(call.error ?? call.output).slice(0, 200) : ""}
-                ></textarea>
-              </label>`,
-          )
-        : null
-    }
+  const models = [...new Set(["local", ...(agents.get() || []).map(agent => agent.model)])].filter(
+    name => name === "local" || name.includes("/"),
+  );
+  const fact = html`<label
+    >${t("From fact")}<input
+      type="number"
+      min="1"
+      max=${story.state.seq}
+      value=${from}
+      onChange=${event => setFrom(Number(event.target.value) || from)}
+  /></label>`;
+  return html`<${Dialog} title=${t("Fork")} close=${close}><form class="form" onSubmit=${fork}>
+    <p class="note">${t("A new run goes on from there; the old one stays as it is. What came after that fact is done anew: calls that had been made then are made again.")}</p>
+    ${call ? null : fact}
+    ${pending.map(one => html`<${Pending} key=${`${from} ${one.id}`} one=${one} recorded=${recorded(one.id)} first=${one.id === call?.id} />`)}
     ${call ? null : html`<label>${t("Say something else")}<textarea name="input" rows="3" autofocus></textarea></label>`}
     ${
       may("admin")
@@ -70,9 +96,10 @@ export function Fork({ run, at, call, story, close }) {
               >${t("Another model")}<input
                 name="model"
                 list="models"
-                placeholder=${story.recipe.model || ""}
-                autocomplete="off" /></label
-            ><datalist id="models">${models.map(name => html`<option value=${name} />`)}</datalist>
+                placeholder=${t("provider/model, such as openai/gpt-5.4-mini; or local")}
+                autocomplete="off"
+            /></label>
+            <datalist id="models">${models.map(name => html`<option value=${name} />`)}</datalist>
             <label
               >${t("Other instructions")}<textarea
                 name="instructions"
@@ -83,5 +110,5 @@ export function Fork({ run, at, call, story, close }) {
         : null
     }
     <${Trouble} problem=${problem} />
-    <div class="row"><button class="main" disabled=${busy || !state}>${t("Fork")}</button><${Button} onClick=${close}>${t("Cancel")}</${Button}></div></form></${Dialog}>`;
+    <div class="row"><button class="main" disabled=${busy || !state}>${state ? t("Fork") : t("Loading …")}</button><${Button} onClick=${close}>${t("Cancel")}</${Button}></div></form></${Dialog}>`;
 }

@@ -3,7 +3,16 @@
 import { html } from "../vendor/preact.js";
 import { t } from "../words.js";
 
-const SIGNS = { "to come": "○", running: "◐", done: "●", failed: "✕", skipped: "–", undone: "↶", asks: "◆" };
+const SIGNS = {
+  "to come": "○",
+  running: "◐",
+  done: "●",
+  failed: "✕",
+  "not run": "–",
+  "not finished": "◌",
+  undone: "↶",
+  asks: "◆",
+};
 const [HIGH, GAP_X, GAP_Y, EDGE] = [46, 34, 34, 10];
 const wide = text => [...text].reduce((sum, letter) => sum + (letter.charCodeAt(0) > 0x2e80 ? 2 : 1), 0);
 const cut = (text, most) => (wide(text) > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
@@ -43,14 +52,19 @@ export function Graph({ tasks, chosen, choose, title }) {
     return `M${x},${y} C${x},${middle} ${toX},${middle} ${toX},${toY}`;
   };
   return html`<div class="graph">
-    <svg viewBox=${`0 0 ${width} ${height}`} width=${width} height=${height} role="group" aria-label=${title}>
+    <svg
+      viewBox=${`0 0 ${width} ${height}`}
+      style=${{ width: `${width}px`, minWidth: `${Math.min(width, 320, width * 0.6)}px` }}
+      role="group"
+      aria-label=${title}
+    >
       ${tasks.flatMap(task => task.after.filter(name => places.has(name)).map(name => html`<path class="edge" d=${arrow(places.get(name), places.get(task.name))} />`))}
       ${tasks.map(task => {
         const { x, y, w } = places.get(task.name);
         const status = task.status || "to come";
         const act = choose ? () => choose(task) : undefined;
         return html`<g
-          class=${`task ${status.replace(" ", "-")} ${chosen === task.name ? "chosen" : ""}`}
+          class=${`task ${status.replaceAll(" ", "-")} ${chosen === task.name ? "chosen" : ""}`}
           role=${act ? "button" : null}
           tabindex=${act ? 0 : null}
           onClick=${act}

@@ -1,6 +1,6 @@
 // Inbox: all that waits for somebody, the oldest first.
 
-import { html, useEffect, useState } from "../vendor/preact.js";
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { inbox, link, loadQuestions, titleOf, use } from "../shared.js";
 import { Loading, Quiet, Trouble, useKeys } from "../parts.js";
 import { count, when } from "../told.js";
@@ -12,12 +12,13 @@ export default function Inbox() {
   const [chosen, choose] = useState("");
   useEffect(() => void loadQuestions(), []);
   const id = one => `${one.run.run_id} ${one.key}`;
-  const place = Math.max(
-    0,
-    (questions || []).findIndex(one => id(one) === chosen),
-  );
+  // Nothing is chosen by itself: who presses y must have seen what it is for. When the chosen one is gone, j takes its neighbour.
+  const place = (questions || []).findIndex(one => id(one) === chosen);
+  const last = useRef(-1);
+  if (place >= 0) last.current = place;
   const move = step => {
-    const next = questions?.[Math.max(0, Math.min(questions.length - 1, place + step))];
+    const from = place >= 0 ? place + step : chosen ? last.current : 0;
+    const next = questions?.[Math.max(0, Math.min(questions.length - 1, from))];
     if (!next) return;
     choose(id(next));
     document.getElementById(id(next))?.scrollIntoView({ block: "nearest" });
@@ -26,6 +27,7 @@ export default function Inbox() {
   return html`<header class="top">
       <h1>${t("Inbox")}</h1>
       <span class="meta">${questions ? t("{count} waiting", { count: count(questions.length) }) : null}</span>
+      ${questions?.length ? html`<span class="note">${t("j chooses the next one; then y, e, n")}</span>` : null}
     </header>
     <${Trouble} problem=${problem} again=${loadQuestions} />
     ${
@@ -46,8 +48,8 @@ export default function Inbox() {
                     onClick=${() => choose(id(one))}
                   >
                     <p class="meta">
-                      <a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a> · ${one.run.agent} ·
-                      ${when(one.run.updated)}${one.run.user_id ? ` · ${one.run.user_id}` : ""}
+                      <a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a>
+                      ${["", one.run.agent, when(one.run.updated), one.run.user_id].filter((said, at) => !at || said).join(" · ")}
                     </p>
                     <${Question} question=${one} run=${one.run.run_id} active=${at === place} spent=${one.run.usage.cost} />
                   </li>`,

@@ -1,6 +1,6 @@
 // Time on top: a lane for each actor, bars to scale, and a cursor at one fact. Pauses, in which nobody worked, are cut short.
 
-import { html, useMemo, useRef } from "../vendor/preact.js";
+import { html, useMemo, useRef, useState } from "../vendor/preact.js";
 import { lasted } from "../told.js";
 import { t } from "../words.js";
 
@@ -37,6 +37,7 @@ function thinned(bars, place) {
 
 export function Lanes({ story, facts, own, at, go, now }) {
   const track = useRef();
+  const [all, showAll] = useState(false);
   const mine = useMemo(() => facts.filter(fact => fact.run === own), [facts, own]);
   const { lanes, place, start, end, others } = useMemo(() => {
     const start = mine[0]?.time ?? 0;
@@ -46,9 +47,9 @@ export function Lanes({ story, facts, own, at, go, now }) {
     const bars = [...story.bars, ...story.going(end)].filter(bar => bar.run === own && bar.to >= start);
     const place = scale(start, end, story.pauses);
     const named = apart(bars);
-    const lanes = named.slice(0, MOST).map(({ who, list }) => [who, thinned(list, place)]);
-    return { lanes, place, start, end, others: Math.max(0, named.length - MOST) };
-  }, [story, mine, Math.round(now)]);
+    const lanes = named.slice(0, all ? 300 : MOST).map(({ who, list }) => [who, thinned(list, place)]);
+    return { lanes, place, start, end, others: all ? 0 : Math.max(0, named.length - MOST) };
+  }, [story, mine, Math.round(now), all]);
   if (!mine.length) return null;
   const factAt = event => {
     const box = track.current.getBoundingClientRect();
@@ -60,7 +61,12 @@ export function Lanes({ story, facts, own, at, go, now }) {
   const here = mine.find(fact => fact.seq === at) || mine.at(-1);
   const cursorAt = place(here.time);
   const drag = event => (event.buttons & 1 || event.type === "pointerdown") && factAt(event);
-  const ticks = [0, 0.25, 0.5, 0.75, 1].map(share => start + share * (end - start));
+  const ticks = [];
+  for (const share of [0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1]) {
+    const time = start + share * (end - start);
+    const free = [cursorAt, ...ticks.map(place)].every(other => Math.abs(place(time) - other) > 0.08);
+    if (free) ticks.push(time);
+  }
   return html`<section class="sheet lanes-sheet" aria-label=${t("Timeline")}>
     <div class="time">
       <div class="lanes">
@@ -72,9 +78,10 @@ export function Lanes({ story, facts, own, at, go, now }) {
               </div>`,
         )}
       </div>
-      ${others ? html`<p class="note">${t("{count} more lanes", { count: others })}</p>` : null}
+      ${others ? html`<button type="button" class="plain" onClick=${() => showAll(true)}>${t("{count} more lanes", { count: others })}</button>` : null}
       <div class="scrub" ref=${track} onPointerDown=${drag} onPointerMove=${drag}>
-        ${ticks.filter(time => Math.abs(place(time) - cursorAt) > 0.05).map((time, number) => html`<i style=${{ left: `${place(time) * 100}%` }} class=${place(time) > 0.95 ? "last" : ""}>${time > start ? lasted(time - start) : "0"}</i>`)}
+        ${story.pauses.filter(([from]) => from >= start).map(([from, to]) => html`<i class="pause" title=${t("waited {time}", { time: lasted(to - from) })} style=${{ left: `${place((from + to) / 2) * 100}%` }}>⋯</i>`)}
+        ${ticks.map(time => html`<i style=${{ left: `${place(time) * 100}%` }} class=${place(time) > 0.95 ? "last" : ""}>${time > start ? lasted(time - start) : "0"}</i>`)}
       </div>
       <div class="over">
         <span class="now" style=${{ left: `${cursorAt * 100}%` }}

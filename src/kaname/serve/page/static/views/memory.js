@@ -32,7 +32,7 @@ function One({ chain, place, done }) {
     confirm(t("Forget this for good, with its past?")) &&
     act(() => send("DELETE", `api/memory/${now.id}?${place}`), t("Forgotten"));
   return html`<li class="memory">
-    ${editing === null ? html`<p>${now.about ? html`<span class="note">${now.about}: </span>` : null}${now.text}</p>` : html`<form onSubmit=${correct}><textarea rows="2" value=${editing} aria-label=${t("The right words")} onInput=${event => edit(event.target.value)}></textarea><div class="row"><button class="main">${t("Correct")}</button><${Button} onClick=${() => edit(null)}>${t("Cancel")}</${Button}></div></form>`}
+    ${editing === null ? html`<p>${now.about ? html`<span class="note">${now.about}: </span>` : null}${now.text}</p>` : html`<form onSubmit=${correct}><textarea ref=${field => field?.focus()} rows="2" value=${editing} aria-label=${t("The right words")} onInput=${event => edit(event.target.value)}></textarea><div class="row"><button class="main">${t("Correct")}</button><${Button} onClick=${() => edit(null)}>${t("Cancel")}</${Button}></div></form>`}
     <p class="note">
       ${t(KINDS[now.kind] || now.kind)} ·
       ${t("since {day}", { day: day(now.said) })}${now.ended ? ` · ${t("until {day}", { day: day(now.ended) })}` : ""} ·
@@ -58,7 +58,8 @@ export default function Memory({ query }) {
   );
   const [trouble, setTrouble] = useState(null);
   const chains = new Map();
-  for (const one of [...(value?.memories || [])].sort((a, b) => b.said - a.said || b.id - a.id))
+  const newest = list => [...list].sort((a, b) => b.said - a.said || b.id - a.id);
+  for (const one of query.q ? value?.memories || [] : newest(value?.memories || []))
     chains.set(one.chain, [...(chains.get(one.chain) || []), one]);
   const add = async event => {
     event.preventDefault();

@@ -1,12 +1,18 @@
 // A question that a run asks: what would happen, with which values, and the answers that there are.
 
-import { html, useContext, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useContext, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { post, runPath } from "../server.js";
-import { loadQuestions, may } from "../shared.js";
+import { inbox, loadQuestions, may, use } from "../shared.js";
 import { Button, Saying, Trouble, useKeys } from "../parts.js";
 import { called, money, plain } from "../told.js";
-import { notice, t } from "../words.js";
+import { notice, problemText, t } from "../words.js";
 
+const EFFECTS = {
+  pure: "It changes nothing.",
+  idempotent: "It can be repeated without harm.",
+  compensable: "It can be undone.",
+  irreversible: "It cannot be undone.",
+};
 const isApproval = question => /^approve:|:approve:/.test(question.key) && question.call;
 
 export function Values({ args }) {
@@ -22,13 +28,61 @@ export function Values({ args }) {
   </dl>`;
 }
 
-// `run`: the run that asks. `active`: whether y, e and n are meant for it. `done`: called with the answer that was taken.
-export function Question({ question, run, active, done, spent }) {
+// The ways to answer: each a key, a word, and either what it answers at once or a form to fill in.
+function ways(question, answer, fill) {
+  if (isApproval(question))
+    return [
+      { key: "y", word: t("Approve"), act: () => answer("yes"), main: true },
+      { key: "e", word: t("Edit"), act: () => fill("edit") },
+      { key: "n", word: t("Refuse"), act: () => fill("refuse") },
+    ];
+  const options = question.options.map((one, place) => ({ key: `${place + 1}`, word: one, act: () => answer(one) }));
+  if (question.in_doubt) return [...options, { key: "e", word: t("I know what it returned"), act: () => fill("result") }];
+  return options.length ? options : [{ key: "e", word: t("Answer"), act: () => fill("text"), main: true }];
+}
+
+const json = text => {
+  try {
+    return JSON.parse(text);
+  } catch (failed) {
+    throw { detail: `${t("This is not JSON")}: ${failed.message}` };
+  }
+};
+
+// What is filled in: the label, the word on the button, and what the text comes to as an answer.
+const FORMS = {
+  edit: () => ({ label: t("Arguments, as JSON"), word: t("Run it with these"), rows: 6, read: text => ({ args: json(text) }) }),
+  refuse: () => ({
+    label: t("Why not? The agent reads it. It may stay empty."),
+    word: t("Refuse"),
+    rows: 2,
+    read: text => text || "no",
+  }),
+  result: () => ({
+    label: t("What it returned: a text, or JSON"),
+    word: t("Go on with this"),
+    rows: 3,
+    read: text => ({ result: loosely(text) }),
+  }),
+  text: () => ({ label: t("Answer"), word: t("Answer"), rows: 3, read: text => text || undefined }),
+};
+const loosely = text => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+};
+
+// `run`: the run that asks. `active`: whether the keys are meant for it; only then they are shown.
+export function Question({ question, run, active, spent }) {
   const [mode, setMode] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState(null);
   const say = useContext(Saying);
   const field = useRef();
+  const known = use(inbox).questions?.find(one => one.run.run_id === run && one.key === question.key);
+  const call = known?.call || question.call;
   const approval = isApproval(question);
   const allowed = may("approve");
   const answer = async value => {
@@ -37,77 +91,53 @@ export function Question({ question, run, active, done, spent }) {
     try {
       await post(runPath(run, "/answers"), { answers: { [question.key]: value }, mode: "detach" });
       say(t("Answered"));
-      done?.(value);
-      loadQuestions();
     } catch (failed) {
       setProblem(failed);
+      say(problemText(failed)); // it may have been answered elsewhere, and be gone with the next look
     }
+    loadQuestions();
     setBusy(false);
   };
-  useEffect(() => field.current?.focus(), [mode]);
-  const edited = () => {
+  useLayoutEffect(() => field.current?.focus(), [mode]);
+  const form = FORMS[mode]?.();
+  const back = () => (setMode(""), setProblem(null));
+  const filled = () => {
     try {
-      answer({ args: JSON.parse(field.current.value) });
-    } catch (failed) {
-      setProblem({ detail: `${t("This is not JSON")}: ${failed.message}` });
+      const value = form.read(field.current.value.trim());
+      if (value !== undefined) answer(value);
+    } catch (wrong) {
+      setProblem(wrong);
     }
   };
-  const keys =
-    active && allowed && !mode && !busy
-      ? approval
-        ? { y: () => answer("yes"), n: () => setMode("refuse"), e: () => setMode("edit") }
-        : !question.options.length
-          ? { e: () => setMode("text") }
-          : Object.fromEntries(question.options.slice(0, 9).map((one, place) => [`${place + 1}`, () => answer(one)]))
-      : {};
-  useKeys(keys);
-  const leave = event => event.key === "Escape" && (setMode(""), setProblem(null));
-  const form = (
-    label,
-    confirm,
-    act,
-    rows,
-    value = "",
-  ) => html`<form class="answer" onSubmit=${event => (event.preventDefault(), act())} onKeyDown=${leave}>
-    <label>${label}<textarea ref=${field} rows=${rows} defaultValue=${value} spellcheck=${false} onKeyDown=${event => event.key === "Enter" && (event.ctrlKey || event.metaKey) && act()}></textarea></label>
-    <div class="row"><button class="main" disabled=${busy}>${confirm}<kbd aria-hidden="true">Ctrl Enter</kbd></button>
-      <${Button} onClick=${() => (setMode(""), setProblem(null))}>${t("Back")}<kbd aria-hidden="true">Esc</kbd></${Button}></div></form>`;
-  return html`<div class=${`question ${question.in_doubt ? "doubt" : ""}`}>
-    <p>
-      ${approval ? html`<b>${question.call.name}</b> ${t("asks before it is run. May it?")}` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
+  const given = ways(question, answer, setMode);
+  useKeys(active && allowed && !mode && !busy ? Object.fromEntries(given.map(({ key, act }) => [key, act])) : {});
+  const written = event => {
+    if (event.key === "Escape") back();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) filled();
+  };
+  const start = mode === "edit" ? JSON.stringify(question.call.arguments, null, 2) : "";
+  return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`}>
+    <p dir="auto">
+      ${approval ? html`<b>${call.name}</b> ${t("asks before it is run. May it?")}` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
     </p>
-    ${question.call && (approval || question.in_doubt) ? html`<${Values} args=${question.call.arguments} />` : null}
+    ${call?.description && approval ? html`<p class="note">${call.description}</p>` : null}
+    ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} />` : null}
+    ${call?.effect && approval ? html`<p class="note">${t(EFFECTS[call.effect] || call.effect)}</p>` : null}
     ${question.in_doubt ? html`<p class="note">${t("It was begun before a crash, and nobody knows whether it took effect. Look before you decide.")}</p>` : null}
     ${spent == null ? null : html`<p class="note">${t("Spent so far: {cost}.", { cost: money(spent) })}</p>`}
+    ${!allowed ? html`<p class="note">${t("You may see this, but not answer it.")}</p>` : null}
     ${
-      !allowed
-        ? html`<p class="note">${t("You may see this, but not answer it.")}</p>`
-        : mode === "edit"
-          ? form(t("Arguments, as JSON"), t("Run it with these"), edited, 6, JSON.stringify(question.call.arguments, null, 2))
-          : mode === "refuse"
-            ? form(
-                t("Why not? The agent reads it. It may stay empty."),
-                t("Refuse"),
-                () => answer(field.current.value.trim() || "no"),
-                2,
-              )
-            : mode === "text"
-              ? form(t("Answer"), t("Answer"), () => field.current.value.trim() && answer(field.current.value.trim()), 3)
-              : html`<div class="row">
-                  ${
-                    approval
-                      ? html`<${Button} kind="main" hint="y" disabled=${busy} onClick=${() => answer("yes")}>${t("Approve")}</${Button}>
-          <${Button} hint="e" disabled=${busy} onClick=${() => setMode("edit")}>${t("Edit")}</${Button}>
-          <${Button} hint="n" disabled=${busy} onClick=${() => setMode("refuse")}>${t("Refuse")}</${Button}>`
-                      : question.options.length
-                        ? question.options.map(
-                            (one, place) =>
-                              html`<${Button} hint=${place < 9 ? `${place + 1}` : ""} disabled=${busy} onClick=${() => answer(one)}>${one}</${Button}>`,
-                          )
-                        : html`<${Button} kind="main" hint="e" disabled=${busy} onClick=${() => setMode("text")}>${t("Answer")}</${Button}>`
-                  }
-                </div>`
+      allowed && form
+        ? html`<form class="answer" onSubmit=${event => (event.preventDefault(), filled())} onKeyDown=${written}>
+          <label>${form.label}<textarea ref=${field} rows=${form.rows} defaultValue=${start} spellcheck=${false}></textarea></label>
+          <div class="row">
+            <button class="main" disabled=${busy}>${form.word}<kbd aria-hidden="true">Ctrl Enter</kbd></button>
+            <${Button} onClick=${back}>${t("Back")}<kbd aria-hidden="true">Esc</kbd></${Button}>
+          </div>
+        </form>`
+        : null
     }
+    ${allowed && !form ? html`<div class="row">${given.map(({ key, word, act, main }) => html`<${Button} kind=${main ? "main" : ""} hint=${active ? key : ""} disabled=${busy} onClick=${act}>${word}</${Button}>`)}</div>` : null}
     <${Trouble} problem=${problem} />
   </div>`;
 }

@@ -11,7 +11,7 @@ import { useRun } from "./following.js";
 import { Fact, Item, Live } from "./story.js";
 import { Lanes } from "./lanes.js";
 import { Graph } from "./graph.js";
-import { Fork } from "./fork.js";
+import { beginning, Fork } from "./fork.js";
 import { filter, Row } from "./runs.js";
 
 const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
@@ -24,6 +24,12 @@ function useNow(going) {
     return () => clearInterval(again);
   }, [going]);
   return now;
+}
+
+function counted(names) {
+  const each = new Map();
+  for (const name of names) each.set(name, (each.get(name) || 0) + 1);
+  return [...each].map(([name, number]) => (number > 1 ? `${name} × ${number}` : name)).join(", ");
 }
 
 export const statusOf = (story, run) =>
@@ -46,7 +52,7 @@ function Beside({ story, run, at, live }) {
     [t("tokens"), `${count(state.input)} + ${count(state.output)}`],
     [t("cost"), money(state.cost)],
     [t("worked"), lasted(state.seconds)],
-    story.open.length ? [t("open calls"), story.open.map(call => call.name).join(", ")] : null,
+    story.open.length ? [t("open calls"), counted(story.open.map(call => call.name))] : null,
     state.recalled.length
       ? [t("memory used"), short(state.recalled.map(line => line.replace(/^- /, "")).join("; "), 160)]
       : null,
@@ -185,6 +191,7 @@ export default function Run({ path, query }) {
   const going = run ? UNDER_WAY.has(statusOf(story, run)) : false;
   const now = useNow(going && !story.questions.size);
   const cursor = at || last;
+  useEffect(() => void (run && (document.title = `${titleOf(run)} · kaname`)), [run?.title]);
   const to = seq => change({ at: seq >= last ? "" : seq });
   const act = (work, done) => async () => {
     setTrouble(null);
@@ -211,7 +218,7 @@ export default function Run({ path, query }) {
     f: () => talk && open("fork"),
     c: () => open("compare"),
     t: () => may("admin") && test(),
-    ".": () => going && stop(),
+    ".": () => going && (!story.questions.size || confirm(t("Stop this run?"))) && stop(),
     ArrowLeft: () => to(Math.max(1, cursor - 1)),
     ArrowRight: () => to(Math.min(last, cursor + 1)),
     Home: () => to(1),
@@ -232,6 +239,7 @@ export default function Run({ path, query }) {
     now: at && at < last ? then.before : now,
     run: id,
     asked,
+    over: Boolean(then.state.stop),
   };
   const shownFacts = at ? facts.filter(fact => fact.run !== id || fact.seq <= at) : facts;
   const tasks = then.tasks();
@@ -241,9 +249,9 @@ export default function Run({ path, query }) {
         ${talk && run.agent ? html`<a class="button" href=${link(["chat", id])}>${t("Chat")}</a>` : null}
         <${Button} hint="c" onClick=${() => open("compare")}>${t("Compare")}</${Button}>
         ${may("admin") ? html`<${Button} hint="t" onClick=${test}>${t("Make a test")}</${Button}>` : null}
-        ${talk ? html`<${Button} hint="f" onClick=${() => open("fork")}>${t("Fork from {seq}", { seq: cursor })}</${Button}>` : null}
+        ${talk ? html`<${Button} hint="f" onClick=${() => open("fork")}>${t("Fork from {seq}", { seq: beginning(story, cursor) })}</${Button}>` : null}
         ${going && talk ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
-        ${talk && (status === "interrupted" || (!going && !["completed", "degraded", "cancelled"].includes(status))) ? html`<${Button} onClick=${resume}>${t("Go on")}</${Button}>` : null}
+        ${talk && (status === "interrupted" || (!going && !["completed", "degraded"].includes(status))) ? html`<${Button} onClick=${resume}>${t("Go on")}</${Button}>` : null}
         ${!going && talk ? html`<${Button} label=${t("good")} onClick=${() => rate("good")} kind=${story.rating === "good" ? "pressed" : ""}>▲</${Button}><${Button} label=${t("bad")} onClick=${() => rate("bad")} kind=${story.rating === "bad" ? "pressed" : ""}>▼</${Button}><${Button} onClick=${remove}>${t("Delete")}</${Button}>` : null}
       </div></header>
     ${connection === "lost" ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
@@ -268,7 +276,7 @@ export default function Run({ path, query }) {
                   stamp=${`${asked} ${Math.round(now)} ${at} ${going}`}
                   row=${item => html`<${Item} key=${item.key} item=${item} use=${given} />`}
                 />
-                ${going && !(at && at < last) ? html`<${Live} live=${live} agent=${state.agent} />` : null}`
+                ${at && at < last ? null : html`<${Live} live=${live} agent=${state.agent} over=${!going} />`}`
         }
       </section>
       <aside>

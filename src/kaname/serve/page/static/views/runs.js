@@ -14,6 +14,20 @@ const SORTS = {
   tokens: run => run.usage.input_tokens + run.usage.output_tokens,
 };
 
+// What looks like a filter and is none that there is.
+const unknown = text =>
+  (text.match(/\S+/g) || []).filter(word => {
+    const [, field, wanted] = /^-?([a-z]+)[:<>](.+)$/i.exec(word) || [];
+    if (!field || /^https?$/.test(field)) return false;
+    if (!/^(status|agent|user|session|day|cost|tokens|seconds|is)$/i.test(field) || word.startsWith("-")) return true;
+    return (
+      field === "status" &&
+      !wanted
+        .split(",")
+        .every(one => STATUSES.some(status => status === one || state(status).word.replaceAll(" ", "_") === one))
+    );
+  });
+
 // "status:failed agent:desk cost>0.01 day:today refund" as a test of a run.
 export function filter(text) {
   const tests = (text.match(/\S+/g) || []).map(word => {
@@ -25,7 +39,7 @@ export function filter(text) {
     const compared = value => (sign === ">" ? value > number : sign === "<" ? value < number : value === number);
     switch (field.toLowerCase()) {
       case "status":
-        return run => wanted.split(",").some(one => run.status === one || state(run.status).word === one);
+        return run => wanted.split(",").some(one => run.status === one || state(run.status).word.replaceAll(" ", "_") === one);
       case "agent":
         return run => run.agent === wanted;
       case "user":
@@ -79,10 +93,17 @@ function Ticking({ since }) {
   return lasted(Math.max(0, Date.now() / 1000 - since));
 }
 
+const left = { place: -1, scroll: 0 }; // where the list was left
+
 export default function Runs({ query }) {
   const { list, problem } = use(runs);
   const [words, setWords] = useState(query.q || "");
-  const [place, setPlace] = useState(-1);
+  const [place, setPlace] = useState(left.place);
+  useEffect(() => {
+    requestAnimationFrame(() => scrollTo(0, left.scroll)); // back from a run: where we were
+    return () => (left.scroll = scrollY);
+  }, [Boolean(list)]);
+  useEffect(() => void (left.place = place), [place]);
   const sort = query.sort in SORTS ? query.sort : "newest";
   const search = useRef();
   useEffect(() => void loadRuns(), []);
@@ -111,7 +132,8 @@ export default function Runs({ query }) {
     ArrowUp: () => move(-1),
     Enter: () => shown[place] && go(["runs", shown[place].run_id]),
   });
-  const quick = ["status:waiting", "status:running", "status:failed", "is:fork", "day:today"];
+  const quick = ["status:waiting", "status:running", "status:interrupted", "status:failed", "is:fork", "day:today"];
+  const odd = unknown(words);
   const toggle = word =>
     setWords(words.includes(word) ? words.replace(word, "").replace(/\s+/g, " ").trim() : `${words} ${word}`.trim());
   const total = shown.reduce((sum, run) => sum + (run.usage.cost || 0), 0);
@@ -141,6 +163,7 @@ export default function Runs({ query }) {
         </select></label
       >
     </div>
+    ${odd.length ? html`<p class="note warn">${t("not understood: {words}", { words: odd.join(" ") })} · status: agent: user: session: day: is: cost> tokens> seconds></p>` : null}
     <${Trouble} problem=${problem} again=${loadRuns} />
     ${
       !list

@@ -1,8 +1,9 @@
 // The story of a run: what was said and done, each with its number. A call and what came back stand together.
 
-import { html, useContext, useState } from "../vendor/preact.js";
+import { html, useState } from "../vendor/preact.js";
 import { link, runs, use } from "../shared.js";
-import { Button, Chip, Raw } from "../parts.js";
+import { Chip, Pre, Raw } from "../parts.js";
+import { saved } from "../server.js";
 import { Markdown } from "../markdown.js";
 import { called, clock, count, lasted, money, plain, short, state } from "../told.js";
 import { notice, t } from "../words.js";
@@ -10,20 +11,35 @@ import { Answered, Question } from "./question.js";
 
 const LONG = 600;
 
-// A text of the outside world: as it is, cut where it is long.
+const MOST = 50000; // characters: a browser takes a minute to lay out a line of a million
+
+// A text of the outside world: as it is, cut where it is long; what is huge is handed over as a file.
 export function Text({ text, kind = "" }) {
   const [whole, set] = useState(false);
-  const long = text.length > LONG || text.split("\n").length > 12;
-  const shown = whole || !long ? text : `${text.split("\n").slice(0, 12).join("\n").slice(0, LONG)} …`;
-  return html`<span class=${`text ${kind}`}
-    >${shown}${long ? html` <button type="button" class="plain" onClick=${() => set(!whole)}>${whole ? t("less") : t("all {count} characters", { count: count(text.length) })}</button>` : null}</span
-  >`;
+  const huge = text.length > MOST;
+  const long = text.length > LONG || text.split("\n", 14).length > 12;
+  const shown =
+    whole && !huge
+      ? text
+      : long
+        ? `${text
+            .slice(0, whole ? MOST : LONG * 4)
+            .split("\n")
+            .slice(0, whole ? Infinity : 12)
+            .join("\n")
+            .slice(0, whole ? MOST : LONG)} …`
+        : text;
+  const all = t("all {count} characters", { count: count(text.length) });
+  return html`<span class=${`text ${kind}`} dir="auto">${shown}</span>
+    ${long ? html` <button type="button" class="plain" onClick=${() => set(!whole)}>${whole ? t("less") : all}</button>` : null}
+    ${whole && huge ? html` <button type="button" class="plain" onClick=${() => saved("text.txt", text)}>${t("all of it, as a file")}</button>` : null}`;
 }
 
-export function Call({ call, parallel, fork, now }) {
+export function Call({ call, parallel, fork, now, over }) {
   const result = call.ended === undefined ? null : (call.error ?? plain(call.output));
-  const took = call.started ? (call.ended ?? now) - call.started : null;
+  const took = call.started && !call.given && !(over && call.ended === undefined) ? (call.ended ?? now) - call.started : null;
   const details = [
+    call.given ? t("given in this fork, not run") : "",
     took === null ? "" : lasted(took),
     parallel ? t("in parallel") : "",
     call.tries > 1 ? t("try {count}", { count: call.tries }) : "",
@@ -33,13 +49,15 @@ export function Call({ call, parallel, fork, now }) {
   return html`<div class="a-call">
     <details>
       <summary class="call">${args}</summary>
-      <pre tabindex="0">${plain(call.args)}</pre>
+      <${Pre} text=${plain(call.args)} />
     </details>
     ${call.changed ? html`<p class="note">${t("run with")} <code>${called(call.name, call.changed)}</code></p>` : null}
     ${call.used ? html`<p class="note">${t("in its place")} <code>${called(call.used.name, call.used.args)}</code></p>` : null}
     ${
       result === null
-        ? html`<p class="ret note">${call.started ? html`<span class="live">◐</span> ${t("running")}` : t("not run yet")}</p>`
+        ? html`<p class="ret note">
+            ${over ? t(call.started ? "not finished" : "not run") : call.started ? html`<span class="live">◐</span> ${t("running")}` : t("not run yet")}
+          </p>`
         : html`<p class=${`ret ${call.error === null ? "" : "failed"}`}>
             ${call.error === null ? null : html`<b>✕ </b>`}<${Text} text=${result} />
           </p>`
@@ -74,7 +92,7 @@ export function Thinking({ text }) {
     : null;
 }
 
-function Reply({ item, fork, now }) {
+function Reply({ item, fork, now, over }) {
   const { usage = {} } = item;
   return html`<${Thinking} text=${item.thinking} />
     ${
@@ -82,19 +100,19 @@ function Reply({ item, fork, now }) {
         ? item.plan
           ? html`<details>
               <summary>${t("plan {number}", { number: item.plan })}</summary>
-              <pre tabindex="0">${item.text}</pre>
+              <${Pre} text=${item.text} />
             </details>`
           : html`<div class="said-by"><${Markdown} text=${item.text} /></div>`
         : null
     }
     ${item.problem ? html`<p class="note bad">✕ ${item.problem}</p>` : null}
-    ${item.calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${item.calls.length > 1} fork=${fork} now=${now} />`)}
+    ${item.calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${item.calls.length > 1} fork=${fork} now=${now} over=${over} />`)}
     <p class="note">
       ${[item.agent, item.model, lasted(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}
     </p>`;
 }
 
-function body(item, { fork, now, run, asked }) {
+function body(item, { fork, now, run, asked, over }) {
   switch (item.kind) {
     case "asked_for":
       return html`<div class="said-by you">
@@ -104,9 +122,9 @@ function body(item, { fork, now, run, asked }) {
     case "said":
       return html`<div class="said-by"><${Markdown} text=${item.text} /></div>`;
     case "reply":
-      return html`<${Reply} item=${item} fork=${fork} now=${now} />`;
+      return html`<${Reply} item=${item} fork=${fork} now=${now} over=${over} />`;
     case "call":
-      return item.calls.map(call => html`<${Call} key=${call.id} call=${call} fork=${fork} now=${now} />`);
+      return item.calls.map(call => html`<${Call} key=${call.id} call=${call} fork=${fork} now=${now} over=${over} />`);
     case "question":
       return item.question.answer === undefined && asked
         ? html`<${Question} question=${item.question} run=${run} active=${asked === item.question.key} />`
@@ -133,11 +151,16 @@ function body(item, { fork, now, run, asked }) {
       </details>`;
     case "stopped":
       return html`<div class=${`stopped ${state(item.stop.kind).tone}`}>
-        <${Chip} status=${item.stop.kind} />
-        ${item.stop.detail ? html`<span>${notice(item.stop.detail_notice, item.stop.detail)}</span>` : null}
-        ${item.stop.error ? html`<code>${item.stop.error}</code>` : null}
-        ${item.output === null ? null : html`<div class="said-by">${typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<pre tabindex="0">${plain(item.output)}</pre>`}</div>`}
+        <p class="row">
+          <${Chip} status=${item.stop.kind} />
+          ${item.stop.detail ? html`<span class="text">${notice(item.stop.detail_notice, item.stop.detail)}</span>` : null}
+          ${item.stop.error ? html`<code>${item.stop.error}</code>` : null}
+        </p>
+        ${item.output === null ? null : html`<div class="said-by">${typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<${Pre} text=${plain(item.output)} />`}</div>`}
       </div>`;
+    case "given":
+      return html`<p class="note">← ${t("another result for {name}", { name: item.call.name })}</p>
+        <p class="ret"><${Text} text=${item.call.error ?? plain(item.call.output)} /></p>`;
     case "recalled":
       return html`<details>
         <summary class="note">${t("memories recalled: {count}", { count: item.lines.length })}</summary>
@@ -153,7 +176,7 @@ function body(item, { fork, now, run, asked }) {
           ${item.name}${item.hidden ? ` (${t("hidden from readers")})` : ""}:
           ${short(plain(item.data).replace(/\s+/g, " "), 90)}
         </summary>
-        <pre tabindex="0">${plain(item.data)}</pre>
+        <${Pre} text=${plain(item.data)} />
       </details>`;
   }
 }
@@ -168,17 +191,17 @@ export function Item({ item, use: given }) {
 }
 
 // What is being said right now.
-export function Live({ live, agent }) {
+export function Live({ live, agent, over }) {
   const { text, thinking, progress, notes } = use(live);
-  if (!text && !thinking && !progress && !Object.keys(notes).length) return null;
-  return html`<div class="item is-reply going" aria-live="off">
+  if (!text && !thinking && (over || (!progress && !Object.keys(notes).length))) return null;
+  return html`<div class=${`item is-reply ${over ? "unfinished" : "going"}`} aria-live="off">
     <span class="seq live" aria-hidden="true">◐</span>
     <div class="what">
       ${thinking && !text ? html`<p class="note thinking-now">${short(thinking.slice(-300), 300)}</p>` : html`<${Thinking} text=${thinking} />`}
       ${text ? html`<div class="said-by"><${Markdown} text=${text} /></div>` : null}
       ${Object.values(notes).map(note => html`<p class="note">${note}</p>`)}
       ${progress ? html`<p class="note">${progress.done}/${progress.of} · ${(progress.running || []).join(", ")}</p>` : null}
-      <p class="note">${agent}</p>
+      <p class="note">${over ? t("not finished") : agent}</p>
     </div>
   </div>`;
 }

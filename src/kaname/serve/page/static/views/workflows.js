@@ -8,8 +8,9 @@ import { t } from "../words.js";
 import { Graph } from "./graph.js";
 import { Row } from "./runs.js";
 
-function Start({ agent }) {
+function Start({ agent, parameters }) {
   const [problem, setProblem] = useState(null);
+  const known = Object.entries(parameters?.properties || {}).map(([name, one]) => [name, one.default ?? ""]);
   const start = async event => {
     event.preventDefault();
     const text = new FormData(event.target).get("params").trim() || "{}";
@@ -26,7 +27,11 @@ function Start({ agent }) {
     }
   };
   return html`<form class="row" onSubmit=${start}>
-    <label class="grow">${t("Parameters, as JSON")}<input name="params" placeholder="{}" spellcheck=${false} /></label
+    <label class="grow"
+      >${t("Parameters, as JSON")}<input
+        name="params"
+        defaultValue=${JSON.stringify(Object.fromEntries(known))}
+        spellcheck=${false} /></label
     ><button class="main">${t("Start")}</button><${Trouble} problem=${problem} />
   </form>`;
 }
@@ -41,9 +46,9 @@ export default function Workflows() {
         ? known.map(
             agent =>
               html`<section class="sheet" aria-label=${agent.name}>
-                <h2>${agent.name}</h2>
+                <h2 class="name">${agent.name}</h2>
                 <${Graph} tasks=${agent.graph} title=${agent.name} />
-                ${may("talk") ? html`<${Start} agent=${agent.name} />` : null}
+                ${may("talk") ? html`<${Start} agent=${agent.name} parameters=${agent.parameters} />` : null}
                 <div class="flush">
                   ${(list || [])
                     .filter(run => run.agent === agent.name)
