@@ -115,6 +115,7 @@ class Story {
     const text = textOf(reply.message);
     const from = this.working ?? this.before;
     const item = this.add(fact, "reply", {
+      step: state.steps,
       text,
       calls,
       thinking: parts(reply.message, "thinking")

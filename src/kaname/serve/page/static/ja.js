@@ -283,6 +283,7 @@ export const ja = {
   "I know what it returned": "結果を知っている",
   "What it returned: a text, or JSON": "返ってきた結果 (文字または JSON)",
   "Go on with this": "これで続ける",
+  "step {number}": "ステップ {number}",
   "not understood: {words}": "解釈できません: {words}",
   "given in this fork, not run": "この分岐で与えた結果 (未実行)",
   "another result for {name}": "{name} に別の結果",

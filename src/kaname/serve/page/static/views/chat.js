@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { post, runPath } from "../server.js";
 import { agents, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
-import { Button, Chip, Loading, Quiet, Trouble, useKeys } from "../parts.js";
+import { Button, Chip, Loading, Pre, Quiet, Trouble, useKeys } from "../parts.js";
 import { Markdown } from "../markdown.js";
 import { called, lasted, money, plain, short, when } from "../told.js";
 import { notice, t } from "../words.js";
@@ -72,8 +72,8 @@ function Said({ item, given }) {
       return item.good && item.output === null
         ? null
         : html`<div class=${item.good ? "theirs" : "stopped"}>
-            ${item.good ? null : html`<${Chip} status=${item.stop.kind} /> ${notice(item.stop.detail_notice, item.stop.detail || "")}`}
-            ${item.output === null ? null : typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<pre tabindex="0">${plain(item.output)}</pre>`}
+            ${item.good ? null : html`<${Chip} status=${item.stop.kind} /> <span class="text">${notice(item.stop.detail_notice, item.stop.detail || "")}</span>`}
+            ${item.output === null ? null : typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<${Pre} text=${plain(item.output)} />`}
           </div>`;
     case "warning":
       return html`<p class="note warn">⚠ ${notice(item.notice, item.text)}</p>`;

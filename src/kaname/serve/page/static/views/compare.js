@@ -9,13 +9,13 @@ import { japanese, t } from "../words.js";
 import { useRun } from "./following.js";
 
 function Side({ story, run }) {
+  const tokens = `${count(story.state.input + story.state.output)} ${t("tokens")}`;
   return html`<div>
     <p>
       <a href=${link(["runs", run.run_id])}><b>${titleOf(run)}</b></a> <${Chip} status=${story.state.status} />
     </p>
     <p class="meta">
-      ${run.agent} · ${story.recipe.model || "–"} · ${lasted(run.updated - run.created)} ·
-      ${count(story.state.input + story.state.output)} ${t("tokens")} · ${money(story.state.cost)}
+      ${[run.agent, story.recipe.model || "–", lasted(run.updated - run.created), tokens, money(story.state.cost)].join(" · ")}
     </p>
   </div>`;
 }

@@ -42,11 +42,11 @@ const Uses = ({ title, list, costs }) =>
         <thead>
           <tr>
             <th scope="col">${t("name")}</th>
-            <th scope="col">${t("calls")}</th>
-            <th scope="col">${costs ? t("tokens") : t("failed")}</th>
-            <th scope="col">${t("median")}</th>
-            <th scope="col">95 %</th>
-            ${costs ? html`<th scope="col">${t("cost")}</th>` : null}
+            <th scope="col" class="number">${t("calls")}</th>
+            <th scope="col" class="number">${costs ? t("tokens") : t("failed")}</th>
+            <th scope="col" class="number">${t("median")}</th>
+            <th scope="col" class="number">95 %</th>
+            ${costs ? html`<th scope="col" class="number">${t("cost")}</th>` : null}
           </tr>
         </thead>
         <tbody>

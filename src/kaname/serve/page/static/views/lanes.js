@@ -61,10 +61,11 @@ export function Lanes({ story, facts, own, at, go, now }) {
   const here = mine.find(fact => fact.seq === at) || mine.at(-1);
   const cursorAt = place(here.time);
   const drag = event => (event.buttons & 1 || event.type === "pointerdown") && factAt(event);
+  const apartBy = innerWidth < 700 ? 0.22 : 0.09;
   const ticks = [];
   for (const share of [0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1]) {
     const time = start + share * (end - start);
-    const free = [cursorAt, ...ticks.map(place)].every(other => Math.abs(place(time) - other) > 0.08);
+    const free = [cursorAt, ...ticks.map(place)].every(other => Math.abs(place(time) - other) > apartBy);
     if (free) ticks.push(time);
   }
   return html`<section class="sheet lanes-sheet" aria-label=${t("Timeline")}>

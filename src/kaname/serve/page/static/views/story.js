@@ -108,7 +108,7 @@ function Reply({ item, fork, now, over }) {
     ${item.problem ? html`<p class="note bad">✕ ${item.problem}</p>` : null}
     ${item.calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${item.calls.length > 1} fork=${fork} now=${now} over=${over} />`)}
     <p class="note">
-      ${[item.agent, item.model, lasted(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}
+      ${[t("step {number}", { number: item.step }), item.agent, item.model, lasted(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}
     </p>`;
 }
 
