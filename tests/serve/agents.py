@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from kaname import Agent, Approve, ScriptedModel, SqliteJournal, ToolContext, ToolResult, call, tool
-from kaname.core.errors import ModelDenied
+from kaname.core.errors import AgentError, ModelDenied
 from kaname.core.messages import Message, ModelReply, ModelRequest, Text, Thinking
 
 FOLDER = Path(os.environ.get("KANAME_TEST_FOLDER", "."))
@@ -114,10 +114,21 @@ async def ask_child(context: ToolContext) -> str:
     return result.output
 
 
+@tool(effect="pure")
+async def ask_wreck(context: ToolContext) -> str:
+    """Ask an agent that fails by a fault of its program."""
+    try:
+        return str((await context.run_child(wreck_agent, "bug")).output)
+    except AgentError:
+        return "it failed"
+
+
 journal = SqliteJournal(FOLDER / "journal.db")
 desk_agent = Agent(ScriptedModel(desk, pace=PACE), [add, broken], name="desk", instructions="You are a desk.", journal=journal)
 cashier_agent = Agent(ScriptedModel(cashier, pace=PACE), [pay], name="cashier", journal=journal, policies=[Approve("pay")])
 worker_agent = Agent(ScriptedModel(worker, pace=PACE), [book, transfer], name="worker", journal=journal)
 child_agent = Agent(ScriptedModel([call("add", a=1, b=2), "three"]), [add], name="child", journal=journal)
 lead_agent = Agent(ScriptedModel([call("ask_child"), "done"]), [ask_child], name="lead", journal=journal)
-agents = [desk_agent, cashier_agent, worker_agent, lead_agent]
+wreck_agent = Agent(ScriptedModel(desk), name="wreck", journal=journal)
+trusting_agent = Agent(ScriptedModel([call("ask_wreck"), "well"]), [ask_wreck], name="trusting", journal=journal)
+agents = [desk_agent, cashier_agent, worker_agent, lead_agent, trusting_agent]

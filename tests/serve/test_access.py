@@ -433,6 +433,43 @@ async def test_client_that_does_not_take_what_it_is_sent_is_cut_off():
     assert len(streams) == 0
 
 
+def test_facts_of_a_run_do_not_tell_the_inside_of_a_childs_failure(guarded, tokens):
+    with client(guarded, tokens["ann"]) as ann:
+        run = ann.post("/api/runs", json={"input": "go", "agent": "trusting", "mode": "detach"}).json()["run_id"]
+        with ann.stream("GET", f"/api/runs/{run}/facts", headers={"accept": "text/event-stream"}) as answer:
+            told = list(events(answer.iter_lines()))
+        assert told[-1]["event"] == "over"
+        assert "SECRET" not in str(told)
+        whole = ann.get(f"/api/runs/{run}/facts").text
+        assert "SECRET" not in whole
+        assert "instructions" not in whole
+
+
+async def test_stream_of_a_user_who_is_removed_ends():
+    streams, left, allowed = Streams(), asyncio.Event(), [True]
+
+    async def frames():
+        yield b"data: 1\n\n"
+        await asyncio.sleep(3600)
+
+    async def send(message):
+        pass
+
+    async def receive():
+        await asyncio.sleep(3600)
+
+    stream = Stream(streams, OWNER, frames(), left=left.set)
+    reading = asyncio.create_task(stream({"kaname.still": lambda: allowed[0]}, receive, send))
+    await asyncio.sleep(0.01)
+    now = asyncio.get_running_loop().time()
+    stream.look_after(now + 12)
+    assert not reading.done()
+    allowed[0] = False
+    stream.look_after(now + 24)
+    await reading
+    assert left.is_set()
+
+
 def test_inside_of_a_failure_is_told_to_the_owner_only(guarded, tokens):
     with client(guarded, tokens["ann"]) as ann, client(guarded, tokens["boss"]) as boss:
         run = ann.post("/api/runs", json={"input": "bug"}).json()
