@@ -84,6 +84,9 @@ def travel(request: ModelRequest):
     words, turn = turns(request)
     if HOSTILE:
         return call("weather", city=HOSTILE) if turn == 0 else HOSTILE
+    if "both" in words:
+        booked = [call("book_hotel", hotel=f"Hotel {name}", nights=1, price=1) for name in ("A", "B")]
+        return said(*booked) if turn == 0 else said("Both are dealt with.")
     if "京都" in words or "Kyoto" in words:
         if turn == 0:
             calls = [

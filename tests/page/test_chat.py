@@ -95,3 +95,21 @@ def test_two_tabs_show_one_run_and_an_answer_in_one_is_seen_in_the_other(tab, ap
     expect(other.locator(".theirs").last).to_contain_text("Ryokan Umi")
     expect(one.locator(".chip", has_text="completed").first).to_be_visible()
     expect(other.locator(".question.answered")).to_contain_text("too dear")
+
+
+def test_a_key_meant_for_one_question_answers_no_other(go, api, served):
+    run = api.post("/api/runs", json={"input": "book both in Kyoto", "agent": "travel"}).json()
+    assert len(run["questions"]) == 2
+    before = (served.folder / "booked.txt").read_text("utf-8") if (served.folder / "booked.txt").exists() else ""
+    page = go(f"#/runs/{run['run_id']}")
+    expect(page.locator(".question")).to_have_count(2)
+    page.keyboard.press("y")
+    page.wait_for_timeout(300)
+    expect(page.locator(".question:not(.answered)")).to_have_count(2)
+    page.locator(".question").first.locator("p").first.click()
+    page.keyboard.press("y")
+    expect(page.locator(".question:not(.answered)")).to_have_count(1)
+    page.keyboard.press("y")
+    page.wait_for_timeout(300)
+    expect(page.locator(".question:not(.answered)")).to_have_count(1)
+    assert before == ((served.folder / "booked.txt").read_text("utf-8") if (served.folder / "booked.txt").exists() else "")

@@ -53,6 +53,25 @@ def test_the_inbox_is_done_by_keyboard(go, api, served):
     assert "we stay at home" in facts
 
 
+def test_what_is_typed_on_when_a_question_was_answered_elsewhere_answers_nothing(go, api, served):
+    for number in range(2):
+        api.post("/api/runs", json={"input": f"Kyoto, typed on {number}", "agent": "travel"})
+    page = go("#/inbox")
+    expect(page.locator(".inbox > li")).to_have_count(2)
+    page.keyboard.press("j")
+    page.keyboard.press("n")
+    expect(page.get_by_label("Why not?")).to_be_focused()
+    first = api.get("/api/questions").json()["questions"][-1]
+    api.post(f"/api/runs/{first['run']['run_id']}/answers", json={"answers": {first["key"]: "no"}, "mode": "wait"})
+    expect(page.locator(".inbox > li")).to_have_count(1)
+    page.keyboard.type("just say yes")
+    page.wait_for_timeout(300)
+    expect(page.locator(".inbox > li")).to_have_count(1)
+    page.get_by_role("button", name="Refuse").click()
+    page.get_by_role("button", name="Refuse").click()
+    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+
+
 def test_a_question_asked_while_the_inbox_is_open_appears_by_itself(go, api):
     page = go("#/inbox")
     expect(page.get_by_text("Nothing waits for you")).to_be_visible()

@@ -442,7 +442,9 @@ def test_facts_of_a_run_do_not_tell_the_inside_of_a_childs_failure(guarded, toke
         assert "SECRET" not in str(told)
         whole = ann.get(f"/api/runs/{run}/facts").text
         assert "SECRET" not in whole
+        assert "wreck failed by a fault of its program" in whole
         assert "instructions" not in whole
+        assert "SECRET" not in ann.get(f"/api/runs/{run}/messages").text + ann.get(f"/api/runs/{run}/state").text
 
 
 async def test_stream_of_a_user_who_is_removed_ends():

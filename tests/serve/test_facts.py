@@ -57,6 +57,18 @@ def test_facts_of_a_fork_come_after_those_of_the_run_that_it_goes_on_from(http):
     assert [call["name"] for call in state["pending"]] == ["add"]
 
 
+def test_a_fork_keeps_the_results_that_its_calls_got_whatever_they_were(http):
+    run = http.post("/api/runs", json={"input": "broken", "agent": "desk"}).json()["run_id"]
+    (ended,) = [fact for fact in facts(http, run) if fact["type"] == "ToolFinished"]
+    call = ended["body"]["result"]["call_id"]
+    asked = {"at": 3, "keep": [call], "mode": "wait"}
+    fork = http.post(f"/api/runs/{run}/fork", json=asked).json()["run_id"]
+    (kept,) = [fact for fact in facts(http, fork) if fact["type"] == "ToolFinished"]
+    assert kept["body"] == ended["body"], "also an error"
+    assert not [fact for fact in facts(http, fork) if fact["type"] == "ToolStarted"], "it is not run again"
+    assert http.post(f"/api/runs/{run}/fork", json={**asked, "keep": ["nothing"]}).status_code == 409
+
+
 def test_facts_that_no_browser_could_read_are_told_otherwise(http):
     run = http.post("/api/runs", json={"input": "surrogate", "agent": "desk"}).json()["run_id"]
     answer = http.get(f"/api/runs/{run}/facts")

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, Suspend
+from ..core.errors import ConfigError, Suspend, UnexpectedError
 from ..core.messages import NOTHING
+from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import Step, Stop
@@ -74,6 +75,11 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
             run.abort()
         await (run.let_go() if leaving else run)
         raise
+    except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
+        told = notice(
+            "child.failed", "{agent} failed by a fault of its program: see run {run_id}", agent=agent.name, run_id=child_id
+        )
+        raise UnexpectedError(told) from problem
     finally:
         spent[child_id] = run.usage
     for key, asked in result.questions.items():

@@ -56,11 +56,13 @@ class Answers(Form):
 
 
 class Fork(Form):
-    """`at`: the fact to go on from. `results`: of calls that wait there. `model`, `instructions`: for an administrator."""
+    """`at`: the fact to go on from. `results`: of calls that wait there; `keep`: those of them that get the results that they
+    got in the old run. `model`, `instructions`: for an administrator."""
 
     at: Annotated[int, Meta(ge=1)] | None = None
     input: str | list[Any] | dict[str, Any] | None = None
     results: dict[str, Any] = {}
+    keep: list[Name] = []
     model: str | None = None
     instructions: str | None = None
     mode: Literal["wait", "stream", "detach"] = "wait"

@@ -17,6 +17,8 @@ from ..api.result import Result
 from ..api.run import Run, find_live
 from ..core.chunks import chunks_of
 from ..core.errors import ConfigError
+from ..core.events import ToolFinished
+from ..core.messages import ToolResult
 from ..core.notices import Notice, notice, to_json
 from ..core.openai_shape import to_openai
 from ..core.runs import UNDER_WAY, RunInfo
@@ -168,11 +170,26 @@ class Runs:
         given, at = None if form.input is None else user_input(form.input), form.at or card.seq
         if form.results or (given is None and await self._inherits_answers(card, at)):
             caller_of(request, "approve")
+        results = {**form.results, **await self._recorded(card, at, form.keep)}
         with fitting():
             run = self._service.agent_of(card).fork(
-                card.run_id, at, user_input=given, results=form.results, model=form.model, instructions=form.instructions
+                card.run_id, at, user_input=given, results=results, model=form.model, instructions=form.instructions
             )
         return await self._going(request, run, caller, wanted(request, form.mode), status=201)
+
+    async def _recorded(self, card: RunInfo, at: int, wanted: list[str]) -> dict[str, ToolResult]:
+        """What calls that waited at a fact returned after it."""
+        found: dict[str, ToolResult] = {}
+        if wanted:
+            async for fact in self._service.journal.read(card.run_id, at):
+                if isinstance(fact.body, ToolFinished) and fact.body.result.call_id in wanted:
+                    found.setdefault(fact.body.result.call_id, fact.body.result)
+        if missing := [one for one in wanted if one not in found]:
+            told = notice(
+                "serve.not_recorded", "after fact {at} no result of {calls} is recorded", at=at, calls=", ".join(missing)
+            )
+            raise Refused(409, told)
+        return found
 
     async def _inherits_answers(self, card: RunInfo, at: int) -> bool:
         """Whether a fork runs calls that were open there with answers that were given then: that is an approval of its own."""

@@ -139,7 +139,7 @@ function App() {
       refuse,
     );
   };
-  useEffect(enter, []);
+  useEffect(enter, [connection === "refused"]);
   useEffect(() => (who ? (single ? glance() : watch()) : undefined), [Boolean(who), Boolean(single)]);
   useEffect(() => void (document.title = `${t(VIEWS[name]?.title || "kaname")} · kaname`), [name, id, speaking]);
   useEffect(() => {

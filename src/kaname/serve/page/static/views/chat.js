@@ -10,7 +10,7 @@ import { notice, t } from "../words.js";
 import { fold } from "../fold.js";
 import { useRun } from "./following.js";
 import { Call, Live, Text, Thinking } from "./story.js";
-import { Answered, Question } from "./question.js";
+import { Answered, Question, useChosen } from "./question.js";
 import { statusOf } from "./run.js";
 
 const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
@@ -64,7 +64,12 @@ function Said({ item, given }) {
       return html`<div class="theirs"><${Calls} calls=${item.calls} asking=${given.waiting} over=${given.over} /></div>`;
     case "question":
       return item.question.answer === undefined && given.asking.has(item.question.key)
-        ? html`<${Question} question=${item.question} run=${given.run} active=${given.first === item.question.key} />`
+        ? html`<${Question}
+            question=${item.question}
+            run=${given.run}
+            active=${given.first === item.question.key}
+            choose=${() => given.choose(item.question.key)}
+          />`
         : html`<${Answered} question=${item.question} />`;
     case "handed":
       return html`<p class="note">→ ${t("handed to")} <b>${item.text}</b></p>`;
@@ -88,11 +93,13 @@ function Before({ current }) {
   useEffect(() => void loadRuns(), []);
   const heads = useMemo(() => {
     const { byId } = runs.get();
+    const flows = new Set((agents.get() || []).filter(one => one.graph).map(one => one.name));
     const newest = new Map(); // of each conversation, by its first run
     for (const run of list || []) {
       let first = run;
       for (let step = 0; step < 200 && byId.get(first.base); step++) first = byId.get(first.base);
-      if (!run.parent && !newest.has(first.run_id)) newest.set(first.run_id, { run, title: titleOf(first) });
+      if (!run.parent && !flows.has(run.agent) && !newest.has(first.run_id))
+        newest.set(first.run_id, { run, title: titleOf(first) });
     }
     return [...newest.values()].slice(0, 40);
   }, [list]);
@@ -120,6 +127,7 @@ function Conversation({ id, following, edit, end, setProblem }) {
   const status = run ? statusOf(story, run) : "running";
   const near = useRef(true);
   const [most, show] = useState(MOST);
+  const [chosen, choose] = useChosen([...story.questions.keys()]);
   useEffect(() => {
     const look = () => (near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 160);
     addEventListener("scroll", look, { passive: true });
@@ -132,7 +140,7 @@ function Conversation({ id, following, edit, end, setProblem }) {
   if (!run) return html`<${Loading} />`;
   const resume = () => post(runPath(id, "/resume"), { mode: "detach" }).then(following.again, setProblem);
   const asking = new Set(story.questions.keys());
-  const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asking, first: [...asking][0] };
+  const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asking, first: chosen, choose };
   given.over = Boolean(story.state.stop);
   given.waiting = new Set([...story.questions.values()].map(question => question.call_id));
   return html`<div class="talk">
@@ -153,14 +161,14 @@ export default function Chat({ path, query }) {
   const following = useRun(id);
   const end = useRef();
   const field = useRef();
-  const [agent, setAgent] = useState(query.agent || known[0]?.name || "");
+  const [agent, setAgent] = useState(known.find(one => one.name === query.agent)?.name || known[0]?.name || "");
   const [problem, setProblem] = useState(null);
   const [busy, setBusy] = useState(false);
   const run = following?.run;
   const story = useMemo(() => (following ? fold(following.facts, id) : null), [following?.facts]);
   const going = run && UNDER_WAY.has(statusOf(story, run));
   const waits = Boolean(story?.questions.size);
-  const closed = going || Boolean(id && !run); // it is at work, waits, or is not there yet
+  const closed = going || Boolean(id && !run) || Boolean(run && !known.some(one => one.name === run.agent)); // it is at work, waits, or is not there yet
   useEffect(() => (waits ? field.current?.blur() : field.current?.focus()), [id, waits]);
 
   const attempt = async work => {

@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, post, runPath } from "../server.js";
 import { agents, go, may } from "../shared.js";
 import { Button, Dialog, Trouble, useLoaded } from "../parts.js";
-import { called } from "../told.js";
+import { called, short } from "../told.js";
 import { t } from "../words.js";
 
 // A text that is JSON is meant as JSON; and a value as the text that is read so.
@@ -22,23 +22,30 @@ const written = value => (typeof value === "string" && read(value) === value ? v
 export function beginning(story, at, call) {
   if (call) return call.endedSeq - 1;
   const asked = story.items.findLast(item => item.kind === "asked_for" && !item.earlier);
-  return story.state.stop && at >= story.state.seq && asked ? asked.seq : at;
+  return story.state.stop && at >= story.state.seq ? (asked?.seq ?? 1) : at;
 }
 
-// Calls that were open there: what they really returned stands in the field, and is kept. An empty field: it is run.
-function Pending({ one, recorded, first }) {
+// A call that was open there: it keeps what it returned, gets another result, or is run.
+function Pending({ one, known, first }) {
+  const kept = known?.ended !== undefined;
+  const [how, choose] = useState(first ? "other" : kept ? "keep" : "run");
   const field = useRef();
-  useEffect(() => void (first && field.current.select(), first && field.current.focus()), []);
-  return html`<label
-    >${t("Result of {call}", { call: called(one.name, one.arguments, 90) })}
-    <textarea
-      ref=${field}
-      name=${`result ${one.id}`}
-      rows="2"
-      defaultValue=${recorded === undefined ? "" : written(recorded)}
-      placeholder=${t("empty: it is run again")}
-    ></textarea>
-  </label>`;
+  useEffect(() => void (how === "other" && (field.current.focus(), field.current.select())), [how]);
+  const start = kept ? written(known.error ?? known.output) : "";
+  const ways = {
+    ...(kept ? { keep: t("as it was: {result}", { result: short(start, 50) }) } : {}),
+    other: t("another result"),
+    run: t("run it"),
+  };
+  const name = called(one.name, one.arguments, 90);
+  return html`<fieldset>
+    <label
+      >${name}<select name=${`how ${one.id}`} value=${how} onChange=${event => choose(event.target.value)}>
+        ${Object.entries(ways).map(([way, word]) => html`<option value=${way} selected=${way === how}>${word}</option>`)}
+      </select></label
+    >
+    ${how === "other" ? html`<textarea ref=${field} name=${`result ${one.id}`} rows="3" aria-label=${t("Result of {call}", { call: name })} defaultValue=${start}></textarea>` : null}
+  </fieldset>`;
 }
 
 export function Fork({ run, at, call, story, close }) {
@@ -47,20 +54,12 @@ export function Fork({ run, at, call, story, close }) {
   const [busy, setBusy] = useState(false);
   const { value: state } = useLoaded(signal => get(runPath(run.run_id, `/state?at=${from}`), signal), [from]);
   const pending = state?.facts === from ? state.pending : [];
-  const recorded = id => {
-    const known = story.calls.get(id);
-    return known?.ended === undefined ? undefined : (known.error ?? known.output);
-  };
-  const result = (one, text) => [one.id, text === written(recorded(one.id)) ? recorded(one.id) : read(text)];
   const fork = async event => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const given = pending.filter(one => form.get(`result ${one.id}`)?.trim());
-    const body = {
-      at: from,
-      mode: "detach",
-      results: Object.fromEntries(given.map(one => result(one, form.get(`result ${one.id}`)))),
-    };
+    const chosen = way => pending.filter(one => form.get(`how ${one.id}`) === way).map(one => one.id);
+    const results = Object.fromEntries(chosen("other").map(call => [call, read(form.get(`result ${call}`))]));
+    const body = { at: from, mode: "detach", results, keep: chosen("keep") };
     for (const name of ["input", "model", "instructions"]) if (form.get(name)?.trim()) body[name] = form.get(name).trim();
     if (story.state.stop && from >= story.state.seq && !body.input)
       return setProblem({ detail: t("After its last fact there is nothing to do: choose an earlier one, or say something.") });
@@ -88,7 +87,7 @@ export function Fork({ run, at, call, story, close }) {
   return html`<${Dialog} title=${t("Fork")} close=${close}><form class="form" onSubmit=${fork}>
     <p class="note">${t("A new run goes on from there; the old one stays as it is. What came after that fact is done anew: calls that had been made then are made again.")}</p>
     ${call ? null : fact}
-    ${pending.map(one => html`<${Pending} key=${`${from} ${one.id}`} one=${one} recorded=${recorded(one.id)} first=${one.id === call?.id} />`)}
+    ${pending.map(one => html`<${Pending} key=${`${from} ${one.id}`} one=${one} known=${story.calls.get(one.id)} first=${one.id === call?.id} />`)}
     ${call ? null : html`<label>${t("Say something else")}<textarea name="input" rows="3" autofocus></textarea></label>`}
     ${
       may("admin")

@@ -1,7 +1,7 @@
 // Inbox: all that waits for somebody, the oldest first.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { inbox, link, loadQuestions, titleOf, use } from "../shared.js";
+import { inbox, link, loadQuestions, loadRuns, runs, titleOf, use } from "../shared.js";
 import { Loading, Quiet, Trouble, useKeys } from "../parts.js";
 import { count, when } from "../told.js";
 import { t } from "../words.js";
@@ -10,13 +10,18 @@ import { Question } from "./question.js";
 export default function Inbox() {
   const { questions, problem } = use(inbox);
   const [chosen, choose] = useState("");
-  useEffect(() => void loadQuestions(), []);
+  useEffect(() => void (loadQuestions(), runs.get().list || loadRuns()), []);
   const id = one => `${one.run.run_id} ${one.key}`;
   // Nothing is chosen by itself: who presses y must have seen what it is for. When the chosen one is gone, j takes its neighbour.
   const place = (questions || []).findIndex(one => id(one) === chosen);
   const last = useRef(-1);
   if (place >= 0) last.current = place;
+  // It was answered elsewhere, perhaps while somebody was writing: the keys rest until nobody has typed for a while.
+  const [resting, rest] = useState(0);
+  const mine = useRef("");
+  useEffect(() => void (chosen && chosen !== mine.current && questions && place < 0 && rest(Date.now())), [place < 0]);
   const move = step => {
+    if (Date.now() - resting < 1500) return rest(Date.now());
     const from = place >= 0 ? place + step : chosen ? last.current : 0;
     const next = questions?.[Math.max(0, Math.min(questions.length - 1, from))];
     if (!next) return;
@@ -51,7 +56,7 @@ export default function Inbox() {
                       <a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a>
                       ${["", one.run.agent, when(one.run.updated), one.run.user_id].filter((said, at) => !at || said).join(" · ")}
                     </p>
-                    <${Question} question=${one} run=${one.run.run_id} active=${at === place} spent=${one.run.usage.cost} />
+                    <${Question} answering=${() => (mine.current = id(one))} question=${one} run=${one.run.run_id} active=${at === place} spent=${one.run.usage.cost} />
                   </li>`,
               )}
             </ol>`

@@ -35,7 +35,9 @@ function One({ chain, place, done }) {
     ${editing === null ? html`<p>${now.about ? html`<span class="note">${now.about}: </span>` : null}${now.text}</p>` : html`<form onSubmit=${correct}><textarea ref=${field => field?.focus()} rows="2" value=${editing} aria-label=${t("The right words")} onInput=${event => edit(event.target.value)}></textarea><div class="row"><button class="main">${t("Correct")}</button><${Button} onClick=${() => edit(null)}>${t("Cancel")}</${Button}></div></form>`}
     <p class="note parted">
       <span>${t(KINDS[now.kind] || now.kind)}</span>
-      <span>${t("since {day}", { day: day(now.said) })}${now.ended ? `, ${t("until {day}", { day: day(now.ended) })}` : ""}</span>
+      <span
+        >${t("since {day}", { day: day(now.said) })}${now.ended ? `, ${t("until {day}", { day: day(now.ended) })}` : ""}</span
+      >
       ${now.run ? html`<a href=${link(["runs", now.run])}>${t("from a run")}</a>` : t("written by a person")}
       ${may("talk") && editing === null ? html`<button type="button" class="plain" onClick=${() => edit(now.text)}>${t("correct")}</button> <button type="button" class="plain" onClick=${forget}>${t("forget")}</button>` : null}
     </p>

@@ -1,6 +1,6 @@
 // A question that a run asks: what would happen, with which values, and the answers that there are.
 
-import { html, useContext, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useContext, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { post, runPath } from "../server.js";
 import { inbox, loadQuestions, may, use } from "../shared.js";
 import { Button, Saying, Trouble, useKeys } from "../parts.js";
@@ -74,18 +74,35 @@ const loosely = text => {
   }
 };
 
+// Which question the keys are for: one that came alone. Where there are several, or one is left over, somebody has to choose: a key
+// that was meant for one must not answer another.
+export function useChosen(open) {
+  const [chosen, choose] = useState("");
+  const seen = useRef(new Set());
+  useEffect(() => {
+    const fresh = open.filter(key => !seen.current.has(key));
+    for (const key of open) seen.current.add(key);
+    if (fresh.length === 1 && open.length === 1) choose(fresh[0]);
+  }, [open.join("\n")]);
+  return [open.includes(chosen) ? chosen : "", choose];
+}
+
 // `run`: the run that asks. `active`: whether the keys are meant for it; only then they are shown.
-export function Question({ question, run, active, spent }) {
+export function Question({ question, run, active, spent, choose, answering }) {
   const [mode, setMode] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState(null);
   const say = useContext(Saying);
   const field = useRef();
+  const working = useRef(false);
   const known = use(inbox).questions?.find(one => one.run.run_id === run && one.key === question.key);
   const call = known?.call || question.call;
   const approval = isApproval(question);
   const allowed = may("approve");
   const answer = async value => {
+    if (working.current) return;
+    working.current = true;
+    answering?.();
     setBusy(true);
     setProblem(null);
     try {
@@ -96,6 +113,7 @@ export function Question({ question, run, active, spent }) {
       say(problemText(failed)); // it may have been answered elsewhere, and be gone with the next look
     }
     loadQuestions();
+    working.current = false;
     setBusy(false);
   };
   useLayoutEffect(() => field.current?.focus(), [mode]);
@@ -116,7 +134,7 @@ export function Question({ question, run, active, spent }) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) filled();
   };
   const start = mode === "edit" ? JSON.stringify(question.call.arguments, null, 2) : "";
-  return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`}>
+  return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
     <p dir="auto">
       ${approval ? html`<b>${call.name}</b> ${t("asks before it is run. May it?")}` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
     </p>

@@ -2,7 +2,7 @@
 
 import { html, useContext, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { download, post, runPath, send } from "../server.js";
-import { change, dropRun, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
+import { agents, change, dropRun, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
 import { Button, Chip, Dialog, Loading, Long, Quiet, Saying, Trouble, useKeys } from "../parts.js";
 import { clock, count, day, lasted, money, short, value } from "../told.js";
 import { notice, problemText, t } from "../words.js";
@@ -12,6 +12,7 @@ import { Fact, Item, Live } from "./story.js";
 import { Lanes } from "./lanes.js";
 import { Graph } from "./graph.js";
 import { beginning, Fork } from "./fork.js";
+import { useChosen } from "./question.js";
 import { filter, Row } from "./runs.js";
 
 const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
@@ -191,6 +192,8 @@ export default function Run({ path, query }) {
   const going = run ? UNDER_WAY.has(statusOf(story, run)) : false;
   const now = useNow(going && !story.questions.size);
   const cursor = at || last;
+  const waiting = at && at < last ? [] : [...story.questions.keys()];
+  const [asked, choose] = useChosen(waiting);
   useEffect(() => void (run && (document.title = `${titleOf(run)} · kaname`)), [run?.title]);
   const to = seq => change({ at: seq >= last ? "" : seq });
   const act = (work, done) => async () => {
@@ -232,21 +235,22 @@ export default function Run({ path, query }) {
   const { state } = story;
   const status = statusOf(story, run);
   const raw = query.view === "facts";
-  const asked = at && at < last ? "" : [...story.questions.keys()][0] || "";
   const given = {
     at: seq => link(path, { ...query, at: seq }),
-    fork: talk ? call => open({ call }) : null,
+    fork: talk && may("approve") ? call => open({ call }) : null,
     now: at && at < last ? then.before : now,
     run: id,
     asked,
     over: Boolean(then.state.stop),
+    open: new Set(waiting),
+    choose,
   };
   const shownFacts = at ? facts.filter(fact => fact.run !== id || fact.seq <= at) : facts;
   const tasks = then.tasks();
   return html`<header class="top"><h1>${titleOf(run)}</h1><${Chip} status=${status} />
       <span class="meta">${t("agent")} <b>${state.agent}</b>${run.session_id ? html` · ${t("session")} <b>${run.session_id}</b>` : null} · ${day(run.created)} ${clock(run.created)} · <b>${lasted((going && !story.questions.size ? now : run.updated) - run.created)}</b> · ${t("{count} model calls", { count: state.replies })} · <b>${count(state.input + state.output)}</b> ${t("tokens")} · <b>${money(state.cost)}</b></span>
       <div class="actions">
-        ${talk && run.agent ? html`<a class="button" href=${link(["chat", id])}>${t("Chat")}</a>` : null}
+        ${talk && !agents.get()?.find(one => one.name === run.agent)?.graph ? html`<a class="button" href=${link(["chat", id])}>${t("Chat")}</a>` : null}
         <${Button} hint="c" onClick=${() => open("compare")}>${t("Compare")}</${Button}>
         ${may("admin") ? html`<${Button} hint="t" onClick=${test}>${t("Make a test")}</${Button}>` : null}
         ${talk ? html`<${Button} hint="f" onClick=${() => open("fork")}>${t("Fork from {seq}", { seq: beginning(story, cursor) })}</${Button}>` : null}
@@ -273,7 +277,7 @@ export default function Run({ path, query }) {
                   estimate=${86}
                   block=${24}
                   role="list"
-                  stamp=${`${asked} ${Math.round(now)} ${at} ${going}`}
+                  stamp=${`${asked} ${waiting} ${Math.round(now)} ${at} ${going}`}
                   row=${item => html`<${Item} key=${item.key} item=${item} use=${given} />`}
                 />
                 ${at && at < last ? null : html`<${Live} live=${live} agent=${state.agent} over=${!going} />`}`

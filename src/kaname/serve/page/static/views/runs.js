@@ -14,18 +14,22 @@ const SORTS = {
   tokens: run => run.usage.input_tokens + run.usage.output_tokens,
 };
 
+const NUMBERS = ["cost", "tokens", "seconds"];
+const isStatus = wanted => STATUSES.some(one => one === wanted || state(one).word.replaceAll(" ", "_") === wanted);
+
 // What looks like a filter and is none that there is.
 const unknown = text =>
   (text.match(/\S+/g) || []).filter(word => {
-    const [, field, wanted] = /^-?([a-z]+)[:<>](.+)$/i.exec(word) || [];
+    const [, minus, field, sign, wanted] = /^(-?)([a-z]+)([:<>])(.+)$/i.exec(word) || [];
     if (!field || /^https?$/.test(field)) return false;
-    if (!/^(status|agent|user|session|day|cost|tokens|seconds|is)$/i.test(field) || word.startsWith("-")) return true;
-    return (
-      field === "status" &&
-      !wanted
-        .split(",")
-        .every(one => STATUSES.some(status => status === one || state(status).word.replaceAll(" ", "_") === one))
-    );
+    const name = field.toLowerCase();
+    if (minus) return true;
+    if (NUMBERS.includes(name)) return !/^\d*\.?\d+$/.test(wanted);
+    if (sign !== ":") return true;
+    if (name === "status") return !wanted.split(",").every(isStatus);
+    if (name === "is") return !["fork", "child", "open"].includes(wanted);
+    if (name === "day") return wanted !== "today" && !/^\d{4}-\d\d-\d\d$/.test(wanted);
+    return !["agent", "user", "session"].includes(name);
   });
 
 // "status:failed agent:desk cost>0.01 day:today refund" as a test of a run.
@@ -93,17 +97,16 @@ function Ticking({ since }) {
   return lasted(Math.max(0, Date.now() / 1000 - since));
 }
 
-const left = { place: -1, scroll: 0 }; // where the list was left
+const left = { chosen: "", scroll: 0, words: "" }; // where the list was left
 
 export default function Runs({ query }) {
   const { list, problem } = use(runs);
   const [words, setWords] = useState(query.q || "");
-  const [place, setPlace] = useState(left.place);
+  const [chosen, choose] = useState(left.chosen);
   useEffect(() => {
-    requestAnimationFrame(() => scrollTo(0, left.scroll)); // back from a run: where we were
-    return () => (left.scroll = scrollY);
+    if (left.words === (query.q || "")) requestAnimationFrame(() => scrollTo(0, left.scroll)); // back from a run: where we were
+    return () => Object.assign(left, { scroll: scrollY });
   }, [Boolean(list)]);
-  useEffect(() => void (left.place = place), [place]);
   const sort = query.sort in SORTS ? query.sort : "newest";
   const search = useRef();
   useEffect(() => void loadRuns(), []);
@@ -119,10 +122,13 @@ export default function Runs({ query }) {
     return by ? [...found].sort((a, b) => by(b) - by(a)) : found;
   }, [list, words, sort]);
   const outer = useMemo(() => (list || []).filter(run => inner || !run.parent).length, [list, inner]);
+  Object.assign(left, { chosen, words });
   const move = step => {
-    const next = Math.max(0, Math.min(shown.length - 1, place + step));
-    setPlace(next);
-    document.getElementById(`run-${shown[next]?.run_id}`)?.scrollIntoView({ block: "nearest" });
+    const place = shown.findIndex(run => run.run_id === chosen);
+    const next = shown[Math.max(0, Math.min(shown.length - 1, place + step))];
+    if (!next) return;
+    choose(next.run_id);
+    document.getElementById(`run-${next.run_id}`)?.scrollIntoView({ block: "nearest" });
   };
   useKeys({
     "/": () => search.current.focus(),
@@ -130,7 +136,7 @@ export default function Runs({ query }) {
     k: () => move(-1),
     ArrowDown: () => move(1),
     ArrowUp: () => move(-1),
-    Enter: () => shown[place] && go(["runs", shown[place].run_id]),
+    Enter: () => chosen && go(["runs", chosen]),
   });
   const quick = ["status:waiting", "status:running", "status:interrupted", "status:failed", "is:fork", "day:today"];
   const odd = unknown(words);
@@ -181,8 +187,8 @@ export default function Runs({ query }) {
                 items=${shown}
                 estimate=${39}
                 block=${40}
-                stamp=${place}
-                row=${(run, at) => html`<${Row} key=${run.run_id} run=${run} chosen=${shown[place] === run} />`}
+                stamp=${chosen}
+                row=${(run, at) => html`<${Row} key=${run.run_id} run=${run} chosen=${chosen === run.run_id} />`}
               />
             </div>`
           : list.length

@@ -112,7 +112,7 @@ function Reply({ item, fork, now, over }) {
     </p>`;
 }
 
-function body(item, { fork, now, run, asked, over }) {
+function body(item, { fork, now, run, asked, over, open, choose }) {
   switch (item.kind) {
     case "asked_for":
       return html`<div class="said-by you">
@@ -126,8 +126,13 @@ function body(item, { fork, now, run, asked, over }) {
     case "call":
       return item.calls.map(call => html`<${Call} key=${call.id} call=${call} fork=${fork} now=${now} over=${over} />`);
     case "question":
-      return item.question.answer === undefined && asked
-        ? html`<${Question} question=${item.question} run=${run} active=${asked === item.question.key} />`
+      return item.question.answer === undefined && open.has(item.question.key)
+        ? html`<${Question}
+            question=${item.question}
+            run=${run}
+            active=${asked === item.question.key}
+            choose=${() => choose(item.question.key)}
+          />`
         : html`<${Answered} question=${item.question} />`;
     case "noted":
       return html`<p class="note">· <${Text} text=${item.text} /></p>`;
@@ -159,7 +164,7 @@ function body(item, { fork, now, run, asked, over }) {
         ${item.output === null ? null : html`<div class="said-by">${typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<${Pre} text=${plain(item.output)} />`}</div>`}
       </div>`;
     case "given":
-      return html`<p class="note">← ${t("another result for {name}", { name: item.call.name })}</p>
+      return html`<p class="note">← ${t("result given for {name}", { name: item.call.name })}</p>
         <p class="ret"><${Text} text=${item.call.error ?? plain(item.call.output)} /></p>`;
     case "recalled":
       return html`<details>
@@ -201,7 +206,7 @@ export function Live({ live, agent, over }) {
       ${text ? html`<div class="said-by"><${Markdown} text=${text} /></div>` : null}
       ${Object.values(notes).map(note => html`<p class="note">${note}</p>`)}
       ${progress ? html`<p class="note">${progress.done}/${progress.of} · ${(progress.running || []).join(", ")}</p>` : null}
-      <p class="note">${over ? t("not finished") : agent}</p>
+      <p class="note">${over ? t("not finished, and not recorded") : agent}</p>
     </div>
   </div>`;
 }
