@@ -110,34 +110,30 @@ def hostile(served):
     return texts
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "#/runs",
-        "#/runs/hostile",
-        "#/runs/hostile?view=facts",
-        "#/chat/hostile",
-        "#/compare/hostile/other",
-        "#/inbox",
-        "#/figures",
-        "#/runs/hostile?at=9",
-    ],
+VIEWS = (
+    "#/runs",
+    "#/runs/hostile",
+    "#/runs/hostile?view=facts",
+    "#/chat/hostile",
+    "#/compare/hostile/other",
+    "#/inbox",
+    "#/figures",
 )
-def test_nothing_hostile_runs_or_loads(go, hostile, address):
-    page = go(address)
-    expect(page.get_by_role("heading", level=1)).to_be_attached()
-    page.wait_for_timeout(300)
-    for summary in page.locator("details > summary").all()[:12]:
-        summary.click()
-    found = page.evaluate(_BAD)
-    for _ in range(4):
-        page.mouse.wheel(0, 6000)
-        page.wait_for_timeout(60)
-        more = page.evaluate(_BAD)
-        found["bad"] += more["bad"]
-        found["hit"] = found["hit"] or more["hit"]
-    assert found == {"bad": [], "hit": None, "there": "/"}
-    assert page.locator("main").inner_text().strip(), "and it is shown"
+
+
+def test_nothing_hostile_runs_or_loads_in_any_view(go, hostile):
+    for address in VIEWS:
+        page = go(address)
+        expect(page.get_by_role("heading", level=1)).to_be_attached()
+        page.wait_for_timeout(200)
+        for summary in page.locator("details > summary").all()[:6]:
+            summary.click()
+        for _ in range(3):
+            found = page.evaluate(_BAD)
+            assert found == {"bad": [], "hit": None, "there": "/"}, address
+            page.mouse.wheel(0, 6000)
+            page.wait_for_timeout(50)
+        assert page.locator("main").inner_text().strip(), "and it is shown"
 
 
 def test_markdown_leads_nowhere_but_to_links_that_say_where(go, hostile):

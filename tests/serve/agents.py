@@ -128,4 +128,5 @@ child_agent = Agent(ScriptedModel([call("add", a=1, b=2), "three"]), [add], name
 lead_agent = Agent(ScriptedModel([call("ask_child"), "done"]), [ask_child], name="lead", journal=journal)
 wreck_agent = Agent(ScriptedModel(desk), name="wreck", journal=journal)
 trusting_agent = Agent(ScriptedModel([call("ask_wreck"), "well"]), [ask_wreck], name="trusting", journal=journal)
-agents = [desk_agent, cashier_agent, worker_agent, lead_agent, trusting_agent]
+agents = [desk_agent, cashier_agent, worker_agent, lead_agent]
+with_trusting = [*agents, trusting_agent]

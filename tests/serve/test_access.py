@@ -84,7 +84,7 @@ def tokens(folder):
 
 @pytest.fixture(scope="module")
 def guarded(folder, tokens):
-    with serving(folder, "--users", str(folder / "users.json")) as served:
+    with serving(folder, "--users", str(folder / "users.json"), agents="tests/serve/agents.py:with_trusting") as served:
         yield served
 
 

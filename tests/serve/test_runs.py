@@ -84,7 +84,8 @@ def test_question_is_listed_and_answered(http, served):
     run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
     assert run["status"] == "waiting"
     (question,) = [one for one in http.get("/api/questions").json()["questions"] if one["run"]["run_id"] == run["run_id"]]
-    assert question["call"] == {"id": question["call"]["id"], "name": "pay", "arguments": {"amount": 5}}
+    does = {"effect": "irreversible", "description": "Pay an amount. Every effect is one line of a file."}
+    assert question["call"] == {"id": question["call"]["id"], "name": "pay", "arguments": {"amount": 5}, **does}
     assert question["options"] == ["yes", "no"]
     changed = {"answers": {question["key"]: {"args": {"amount": 3}}}, "mode": "wait"}
     done = http.post(f"/api/runs/{run['run_id']}/answers", json=changed).json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Match, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from ..api.agent import Agent
@@ -187,10 +188,32 @@ def _mounted(service: Service, mcp: bool | None, a2a: bool | None) -> list[BaseR
         lazy = Lazy(service)
         found += [Route("/mcp", lazy), Mount("/mcp", app=lazy)]
     if a2a or (a2a is None and find_spec("a2a") is not None):
-        from .dialects.a2a import routes
-
-        found += routes(service)
+        found.append(Later(("/a2a/", "/.well-known/agent-card.json"), lambda: _a2a(service)))
     return found
+
+
+def _a2a(service: Service) -> list[BaseRoute]:
+    from .dialects.a2a import routes
+
+    return routes(service)
+
+
+class Later(BaseRoute):
+    """Routes that are made when one of them is first asked for: a protocol's package may take long to import."""
+
+    def __init__(self, places: tuple[str, ...], make: Callable[[], list[BaseRoute]]) -> None:
+        self._places, self._make = places, make
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        ours = scope["type"] == "http" and scope["path"].removeprefix(scope.get("root_path", "")).startswith(self._places)
+        return (Match.FULL, {}) if ours else (Match.NONE, {})
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._router(scope, receive, send)
+
+    @cached_property
+    def _router(self) -> Router:
+        return Router(self._make(), redirect_slashes=False)
 
 
 def _lifespan(service: Service, recover: bool) -> Callable[[Starlette], Any]:

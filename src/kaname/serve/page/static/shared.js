@@ -41,7 +41,8 @@ export function link(path, query = {}) {
 }
 export const go = (path, query) => (location.hash = link(path, query));
 export function change(query) {
-  const now = address.get();
+  const now = read();
+  if (now.path.join("/") !== address.get().path.join("/")) return; // we are about to leave this view
   history.replaceState(null, "", link(now.path, { ...now.query, ...query }));
   address.set(read());
 }

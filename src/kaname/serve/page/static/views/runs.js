@@ -111,6 +111,7 @@ export default function Runs({ query }) {
   const search = useRef();
   useEffect(() => void loadRuns(), []);
   useEffect(() => {
+    if (words === (query.q || "")) return;
     const later = setTimeout(() => change({ q: words }), 200);
     return () => clearTimeout(later);
   }, [words]);
