@@ -60,6 +60,27 @@ def opened(page: Page, url: str, wanted: str) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
+def deltas(page: Page, url: str) -> None:
+    page.goto(f"{url}/#/chat")
+    page.get_by_label("agent").wait_for()
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+
+    def script() -> dict[str, float]:
+        return {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+
+    before = script()
+    page.get_by_label("Your question").fill("5000 deltas")
+    page.keyboard.press("Enter")
+    page.locator(".chip", has_text="completed").wait_for(timeout=60_000)
+    after = script()
+    told = {
+        name: round(after[name] - before[name], 2)
+        for name in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")
+    }
+    print(f"5,000 streamed deltas: {told} s")
+
+
 def main() -> None:
     folder = Path(tempfile.mkdtemp())
     short = [Opened(recipe={}), Received(user("a question")), Stopped(Stop("completed"), "x")]
@@ -96,24 +117,7 @@ def main() -> None:
             page.locator(".travel").wait_for()
             print(f"  one fact back: {(time.perf_counter() - begun) * 1000:.0f} ms")
             print(f"10,000 facts, as facts: {opened(page, f'{served.url}/#/runs/long?view=facts', '.fact'):.0f} ms")
-            page.goto(f"{served.url}/#/chat")
-            page.get_by_label("agent").wait_for()
-            session = page.context.new_cdp_session(page)
-            session.send("Performance.enable")
-
-            def script() -> dict[str, float]:
-                return {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
-
-            before = script()
-            page.get_by_label("Your question").fill("5000 deltas")
-            page.keyboard.press("Enter")
-            page.locator(".chip", has_text="completed").wait_for(timeout=60_000)
-            after = script()
-            told = {
-                name: round(after[name] - before[name], 2)
-                for name in ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")
-            }
-            print(f"5,000 streamed deltas: {told} s")
+            deltas(page, served.url)
             browser.close()
     finally:
         served.end()
