@@ -35,9 +35,9 @@ def test_killed_at_every_fact(agent, deaths):
 
 def test_workflow_is_killed_at_every_fact():
     """Twenty tasks in parallel, with a question to a person and a failure after which what was paid is paid back."""
-    report = crash.check(f"{AGENTS}:workflow", "{}", answers={"task:": "yes"})
+    report = crash.check(f"{AGENTS}:workflow", "{}", answers={"task:": "yes"}, moments=("before",))
     assert report.problems == ()
-    assert report.kills >= 80
+    assert report.kills >= 50
     assert report.in_doubt > 0
 
 
@@ -78,10 +78,10 @@ def test_a_tool_that_stood_in_for_another_goes_on_and_the_other_is_not_run_again
 
 @pytest.mark.parametrize("agent", ["parallel", "with_a_bank"])
 def test_two_lanes_of_processes_on_one_file_killed_at_random_times(agent):
-    report = crash.check_shared(f"{AGENTS}:{agent}", "go", kills=60)
+    report = crash.check_shared(f"{AGENTS}:{agent}", "go", kills=40)
     assert report.problems == ()
-    assert report.kills >= 60
-    assert report.runs > 20
+    assert report.kills >= 40
+    assert report.runs > 12
     assert report.resumed > 3
 
 

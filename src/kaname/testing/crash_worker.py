@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
+import gc
 import importlib
 import importlib.util
 import json
 import os
 import signal
+import sqlite3
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from ..core.codec import encode
 from ..core.events import ModelReplied, ToolFinished, ToolStarted
-from ..journals.sqlite import SqliteJournal
+from ..journals.sqlite import reading
 from .crash_life import RUN, Death, live, random_death, read_lines
 
 _LIVES = 50
@@ -109,15 +111,13 @@ class Trial:
         return None
 
     def facts(self) -> list[str]:
-        async def read() -> list[str]:
-            journal = SqliteJournal(self.folder / "journal.db")
-            try:
-                return [encode(event) async for event in journal.read(RUN)]
-            finally:
-                await journal.close()
-
-        facts: list[str] = in_child(lambda: asyncio.run(read()), self.folder / "facts.json")
-        return facts
+        """What the file holds. (Read with a connection that is closed again: this process must stay fit to fork.)"""
+        file = self.folder / "journal.db"
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
+                return []
+            last = reading.last_fact(connection, RUN, file)
+            return [encode(event) for event in reading.facts(connection, RUN, 0, last, file)]
 
     def judge(self, peaceful: Trial, wanted: list[str]) -> None:
         """Hold it against the run that was left in peace, and its facts."""
@@ -194,6 +194,7 @@ def in_child(work: Callable[[], Any], answer: Path) -> Any:
 
 def sweep(order: dict[str, Any]) -> dict[str, Any]:
     make_agent = load(order["target"])
+    gc.freeze()  # else the collector of each life copies what they all share
     begun = time.monotonic()
     peaceful = Trial(order, make_agent, "peaceful", Death()).run()
     took = time.monotonic() - begun
