@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...core.codec import dump
-from ...core.messages import Message, ModelRequest, Text, ToolCall, ToolResult, ToolSpec, assistant
+from ...core.messages import Message, ModelRequest, Text, ToolCall, ToolResult, ToolSpec
 from ...core.openai_shape import result_text
 from ...core.record import replace
 from .choice_schema import answer_name
+from .conversation import as_text
 from .offer import Turn, all_pure, untried_of, useless
 from .tool_text import described
 
@@ -24,23 +25,13 @@ the language of the question, holds the values that were found, and says what wa
 
 def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
     """The conversation as this model reads it: tools in the instructions, calls as JSON, results as the user's words."""
-    instructions = [message.text for message in request.messages if message.role == "system" and message.text]
     answer = answer_name(request.tools)
     listed = "\n".join([described(tool) for tool in request.tools])
     how = _LAST.format(answer=answer) if request.last else _HOW.format(tools=listed, answer=answer)
-    out = [Message("system", (Text("\n\n".join([*instructions, how])),))]
     names = {call.id: call for message in request.messages for call in message.calls}
-    for message in request.messages:
-        if message.role == "assistant" and (message.calls or message.text):
-            out.append(assistant("\n".join(_as_choices(message, answer))))
-        elif message.role == "tool":
-            results = [part for part in message.parts if isinstance(part, ToolResult)]
-            pictures = [media for part in results for media in part.media]
-            said = Message("user", (Text("\n".join([_heard(part, names, turn.pure) for part in results])), *pictures))
-            merged = out[-1].role == "user"
-            out[-1:] = [replace(out[-1], parts=(*out[-1].parts, Text("\n"), *said.parts))] if merged else [out[-1], said]
-        elif message.role == "user":
-            out.append(message)
+    out = as_text(
+        request, [how], lambda reply: "\n".join(_as_choices(reply, answer)), lambda result: _heard(result, names, turn.pure)
+    )
     if turn.calls and turn.calls[-1][1] is not None and not request.last:
         out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n" + _reminder(turn, request.tools))))
     return tuple(out)
@@ -48,7 +39,7 @@ def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
 
 def _as_choices(message: Message, answer: str) -> list[str]:
     calls = [dump({"tool": call.name, "args": call.args}) for call in message.calls]
-    return calls or [dump({"tool": answer, "text": message.text})]
+    return calls or ([dump({"tool": answer, "text": message.text})] if message.text else [])
 
 
 def _heard(result: ToolResult, calls: Mapping[str, ToolCall], pure: frozenset[str]) -> str:

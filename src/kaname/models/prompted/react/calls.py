@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ....core.values import plain_text
-from .arguments import arguments_for, fitted, json_value, typed, unfenced
+from .arguments import arguments_for, fitted, json_value, unfenced
 
 Tools = Mapping[str, Mapping[str, Any]]
 """The parameters' schemas of the tools, by name."""
@@ -22,12 +22,6 @@ _CALL = re.compile(
     r"[`*]{0,3}(?P<name>[^\W\d][\w.\-]{0,80}(?: [A-Za-z]{1,30}){0,3})[`*]{0,3}[ \t]?(?P<open>[\[(［（])", re.IGNORECASE
 )
 _TAGGED = re.compile(r"(?P<before>.*?)(?:<tool_call>|\[TOOL_CALLS\])(?P<body>.*?)(?:</tool_call>|\Z)(?P<after>.*)", re.DOTALL)
-_FUNCTION = re.compile(
-    r"(?P<before>.*?)<(?:function=|invoke\s+name=)[\"']?(?P<name>[\w.\-]{1,80})[\"']?\s*>(?P<body>.*?)</(?:function|invoke)>"
-    r"(?P<after>.*)",
-    re.DOTALL,
-)
-_PARAMETER = re.compile(r"<parameter(?:=|\s+name=)[\"']?([\w.\-]{1,80})[\"']?\s*>(.*?)</parameter>", re.DOTALL)
 _WRAPPERS = re.compile(r"</?(?:tool_call|tool_calls|function_calls)>|\[TOOL_CALLS\]")
 
 
@@ -115,14 +109,9 @@ def answer_in(given: str) -> str:
 
 
 def tagged_call(text: str, tools: Tools) -> Call | None:
-    """`<tool_call>{…}</tool_call>`, `<function=name><parameter=key>…`, `<invoke name="…">…`: the first."""
-    if (found := _FUNCTION.match(text)) is not None:
-        name, schema = found["name"], tools.get(tool_named(found["name"], tools))
-        properties = (schema or {}).get("properties") or {}
-        pairs = {key: typed(value.strip(), properties.get(key)) for key, value in _PARAMETER.findall(found["body"])}
-        call: Call | None = Call(name, pairs or arguments_for(found["body"], schema))
-    elif (found := _TAGGED.match(text)) is not None:
-        call = json_call(found["body"], tools)
+    """`<tool_call>{…}</tool_call>`: the first. Other tags (`<function=name>`) are asked for again."""
+    found = _TAGGED.match(text)
+    call = None if found is None else json_call(found["body"], tools)
     if found is None or call is None:
         return None
     before, after = (_WRAPPERS.sub("", found[side]).strip() for side in ("before", "after"))

@@ -23,12 +23,12 @@ from ....core.messages import (
     ToolCall,
     ToolResult,
     ToolSpec,
-    assistant,
 )
 from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
 from ....kernel.ports import Emit, Model
+from ..conversation import as_text
 from ..offer import CUT_OFF
 from ..tool_text import described
 from .labels import label_of
@@ -234,29 +234,10 @@ async def _replied(said: ModelReply, reading: Reading, advice: str, shown: str, 
 
 def told(request: ModelRequest) -> tuple[Message, ...]:
     """The conversation as text: tools in the instructions, calls as actions, results as observations."""
-    instructions = [message.text for message in request.messages if message.role == "system" and message.text]
     last = request.last or (not request.tools and request.schema is None and _is_spoken(request))
-    if last or request.tools:
-        tools = "\n".join([described(tool) for tool in request.tools])
-        instructions.append(_LAST if last else _HOW.format(tools=tools))
-    out = [Message("system", (Text("\n\n".join(instructions)),))] if instructions else []
-    for message in request.messages:
-        if message.role == "assistant":
-            if written := _render(message, request.tools):  # an empty message is refused by some servers
-                out.append(assistant(written))
-        elif message.role == "tool":
-            results = [part for part in message.parts if isinstance(part, ToolResult)]
-            pictures = [media for part in results for media in part.media]
-            heard: tuple[Part, ...] = (Text("\n".join([_heard(part) for part in results])), *pictures)
-            if out and out[-1].role == "user":
-                out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n"), *heard))
-            else:
-                out.append(Message("user", heard))
-        elif message.role == "user" and message.text.startswith(NOTE) and out and out[-1].role == "user":
-            out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n"), *message.parts))
-        elif message.role == "user":
-            out.append(message)
-    return tuple(out)
+    listed = "\n".join([described(tool) for tool in request.tools])
+    how = [_LAST] if last else [_HOW.format(tools=listed)] if request.tools else []
+    return tuple(as_text(request, how, lambda reply: _render(reply, request.tools), _heard))
 
 
 def _render(message: Message, tools: tuple[ToolSpec, ...]) -> str:

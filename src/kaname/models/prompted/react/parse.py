@@ -49,7 +49,7 @@ def read(text: str, tools: Tools, careful: Collection[str] = ()) -> Reading:
 
 
 def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) -> Reading:
-    found = [section for section in sections.found if section.text and section.kind != "channel"]
+    found = [section for section in sections.found if section.text]
     found = [section for section in found if section.kind != "bare" or section.text.strip("`")]  # but the edge of a code block
     labelled = any(section.kind in ("action", "answer") for section in found)
     if (not sections.raw and not labelled) or (found and found[-1].kind == "think"):
@@ -162,7 +162,7 @@ def _read_unlabelled(text: str, raw: str, tools: Tools, careful: Collection[str]
 def _read_prose(text: str, tools: Tools) -> Reading:
     """The answer, unless a call stands in it that is neither in the protocol's form nor clearly talked about."""
     lines = [line.strip("> \t") for line in text.split("\n")]
-    if any(_is_call(piece, tools) for piece in (*_objects(text), *lines)) or text.startswith("```tool_code"):
+    if any(_is_call(piece, tools) for piece in (*_objects(text), *lines)) or text.startswith(("```tool_code", "<|channel|>")):
         return Reading(text, problem="a call of a tool stands in it, but not in the form that was asked for")
     return Reading(answer=text)
 

@@ -14,7 +14,7 @@ from .labels import Label, label_of, may_become_label
 
 _TAGS = "thought|action|action_input|tool|tool_input|observation|final_answer|answer"
 _TOKEN = re.compile(
-    rf"<[|｜](?P<token>[^|｜<>\n]{{1,30}})[|｜]>|<(?P<end>/?)think(?:ing)?>|<(?P<close>/?)(?P<tag>{_TAGS})>"
+    rf"<[|｜][^|｜<>\n]{{1,30}}[|｜]>|<(?P<end>/?)think(?:ing)?>|<(?P<close>/?)(?P<tag>{_TAGS})>"
     r"|</s>|<end_of_turn>|<start_of_turn>(?:model)?|<eos>|\[/?INST\]",
     re.IGNORECASE,
 )
@@ -54,7 +54,7 @@ class Sections:
         self._raw: list[str] = []
         self._held = ""  # may be the beginning of a token
         self._line, self._decided = "", False  # a beginning that may still become a label
-        self._fenced = self._wrapped = self._in_channel = False
+        self._fenced = self._wrapped = False
         self.over = False  # the answer has ended, or an observation was written, which only the user gives
         self.guessed = False  # it was an everyday word that ended it: perhaps a line of the input
         self._ended = False  # the turn is over: the rest belongs to nobody
@@ -98,16 +98,12 @@ class Sections:
 
     def _take_token(self, token: re.Match[str]) -> bool:
         """Whether it was a token, and not text about one."""
-        name = token["token"]
-        if name is not None and (self._in_channel or (name == "channel" and not self.raw)):
-            self._take_channel(name)
-            return True
         if token["tag"] is not None:
             kind = token["tag"].lower()
             return not self.over and self._take_tag(_TAG_KINDS.get(kind, kind), closes=bool(token["close"]))
         if token["end"] is not None:
             return not self.over and self._take_thinking(closes=bool(token["end"]))
-        if token[0] == "</s>" and "<s>" in self.raw:
+        if token[0] == "<|channel|>" or (token[0] == "</s>" and "<s>" in self.raw):
             return False
         self._ended = bool(self.raw)  # the end of a turn; before any text its beginning
         return True
@@ -140,24 +136,6 @@ class Sections:
         self._begin("bare" if closes else "think")
         return True
 
-    def _take_channel(self, token: str) -> None:
-        """`<|channel|>analysis<|message|>…`: each message is a section."""
-        self._in_channel = True
-        if token == "constrain":
-            return
-        if token == "message" and self.found[-1].kind == "channel":
-            head = self._line + self.found[-1].text
-            tool = re.search(r"to=(?:functions\.)?([\w.\-]{1,80})", head)
-            self.found[-1].pieces.clear()
-            if tool is not None:
-                self._begin("action")
-                self._add(tool[1])
-            self._begin("input" if tool else "answer" if head.lstrip().startswith("final") else "thought")
-        elif self.found[-1].kind != "answer":
-            self._begin("channel")
-        else:
-            self._ended = True
-
     def _write(self, text: str) -> None:
         if self._ended or not text:
             return
@@ -169,7 +147,7 @@ class Sections:
                 self._end_line()
             if self.over:
                 return
-            if self._decided or self.found[-1].kind in ("think", "channel"):
+            if self._decided or self.found[-1].kind == "think":
                 self._decided = True
                 self._add(part)
             elif part:
