@@ -55,8 +55,12 @@ SELECT rolname FROM pg_roles WHERE rolname = current_user AND (rolsuper
     OR pg_has_role(oid, 'pg_read_server_files', 'USAGE') OR pg_has_role(oid, 'pg_write_server_files', 'USAGE')
     OR pg_has_role(oid, 'pg_execute_server_program', 'USAGE'))
 """
-_OWN_FUNCTIONS = _OWN.format(name="proname", table="pg_proc", schema="pronamespace")
-_OWN_OPERATORS = _OWN.format(name="oprname", table="pg_operator", schema="oprnamespace")
+_NAMES = {
+    "calls": _CALLS,
+    "types": _TYPES,
+    "own_functions": _OWN.format(name="proname", table="pg_proc", schema="pronamespace"),
+    "own_operators": _OWN.format(name="oprname", table="pg_operator", schema="oprnamespace"),
+}
 
 
 class PostgresEngine:
@@ -66,6 +70,8 @@ class PostgresEngine:
         need("psycopg", "postgres")
         need("postgast", "postgres")
         self.address, self._allow_superuser = address, allow_superuser
+        self._first: dict[str, str] = {}
+        self._names: dict[str, frozenset[str]] = {}
 
     def load(self) -> None:
         import_module("postgast")
@@ -102,9 +108,11 @@ class PostgresEngine:
 
     def tables(self) -> list[Table]:
         found: dict[tuple[str, str], tuple[list[Column], str, str]] = {}
-        powerful, rows = self._select(_POWER, _COLUMNS)
+        powerful, rows, first, *names = self._select(_POWER, _COLUMNS, _FIRST, *_NAMES.values())
         if powerful and not self._allow_superuser:
             raise ConfigError(_too_powerful(powerful[0][0]))
+        self._first = dict(first)
+        self._names = {kind: frozenset([name for (name,) in found]) for kind, found in zip(_NAMES, names, strict=True)}
         for schema, table, told, column, kind, comment, samples, catalog in rows:
             columns, _, _ = found.setdefault((schema, table), ([], told or "", catalog))
             columns.append(Column(column, kind, comment or "", tuple((samples or [])[:6])))
@@ -113,14 +121,12 @@ class PostgresEngine:
         ]
 
     def found_first(self) -> dict[str, str]:
-        """The schema in which a table's bare name is found."""
-        return dict(self._select(_FIRST)[0])
+        """The schema in which a table's bare name is found, as of the last look at the tables."""
+        return self._first
 
     def names(self) -> dict[str, frozenset[str]]:
         """What is a function after a dot; types, functions and operators that users have made."""
-        found = self._select(_CALLS, _TYPES, _OWN_FUNCTIONS, _OWN_OPERATORS)
-        kinds = ("calls", "types", "own_functions", "own_operators")
-        return {kind: frozenset({name for (name,) in rows}) for kind, rows in zip(kinds, found, strict=True)}
+        return self._names
 
     def _select(self, *questions: str) -> list[list[Any]]:
         import psycopg
