@@ -51,6 +51,7 @@ class DuckEngine:
         need("duckdb", "duckdb")
         self._path = Path(path).expanduser().absolute()
         self.address = f"duckdb:///{self._path}"
+        self._macros: frozenset[str] = frozenset()  # one of the engine's own name would be called in its place
         if not self._path.is_file():
             raise ConfigError(notice("database.no_file", "there is no database {path}", path=self._path))
 
@@ -78,6 +79,7 @@ class DuckEngine:
                 left -= wanted
                 samples = _samples(connection, table, column) if wanted else ()
                 columns.append(Column(column, kind, comment or "", samples))
+            self._macros = frozenset([small(name) for (name,) in connection.execute(_MACROS).fetchall()])
         except duckdb.Error as problem:
             raise QueryFailed(_message(problem)) from problem
         finally:
@@ -85,20 +87,11 @@ class DuckEngine:
         return [Table(name, tuple(columns), told, "main", catalog) for name, (columns, told, catalog) in found.items()]
 
     def names(self) -> dict[str, frozenset[str]]:
-        """Macros that somebody has made: one of the engine's own name would be called in its place."""
-        import duckdb
-
-        connection = self._open()
-        try:
-            made = {small(name) for (name,) in connection.execute(_MACROS).fetchall()}
-        except duckdb.Error as problem:
-            raise QueryFailed(_message(problem)) from problem
-        finally:
-            connection.close()
-        if hidden := sorted([name for name in made if name in _WITHOUT_A_CALL or not name.isidentifier()]):
+        """Macros that somebody has made, as of the last look at the tables."""
+        if hidden := sorted([name for name in self._macros if name in _WITHOUT_A_CALL or not name.isidentifier()]):
             told = f"this database has macros in the place of the engine's own signs or words: {', '.join(hidden)}"
             raise QueryFailed(told)
-        return {"own_functions": frozenset(made)}
+        return {"own_functions": self._macros}
 
     def run(self, sql: str, limits: Limits) -> Rows:
         import duckdb
