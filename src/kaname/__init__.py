@@ -13,7 +13,7 @@ _HOMES = {
     "api.judge": ("Judge",),
     "api.memory.compact": ("Compact",),
     "api.memory.project": ("ProjectContext",),
-    "api.memory.recall": ("Memory",),
+    "api.memory.memory": ("Memory",),
     "api.result": ("Result",),
     "api.run": ("Run",),
     "api.memory.sessions": ("Sessions",),
@@ -74,7 +74,7 @@ _HOMES = {
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
     "policies.guardrails.policy": ("Guardrails",),
     "policies.retry": ("Retry",),
-    "policies.tool_rules": ("ToolRule",),
+    "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
@@ -134,8 +134,8 @@ if TYPE_CHECKING:
     from .api.ids import SharedSession as SharedSession
     from .api.judge import Judge as Judge
     from .api.memory.compact import Compact as Compact
+    from .api.memory.memory import Memory as Memory
     from .api.memory.project import ProjectContext as ProjectContext
-    from .api.memory.recall import Memory as Memory
     from .api.memory.sessions import Sessions as Sessions
     from .api.result import Result as Result
     from .api.run import Run as Run
@@ -201,10 +201,10 @@ if TYPE_CHECKING:
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
     from .policies.guardrails.policy import Guardrails as Guardrails
+    from .policies.guardrails.tool_rules import ToolRule as ToolRule
     from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
     from .policies.retry import Retry as Retry
-    from .policies.tool_rules import ToolRule as ToolRule
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from kaname import Agent, Approve, ConfigError, InvalidState, ScriptedModel, call, tool
 from kaname.policies.fallback import FallbackStrategy
 from kaname.policies.guardrails.policy import Guardrails
-from kaname.policies.tool_rules import ToolRule
+from kaname.policies.guardrails.tool_rules import ToolRule
 from kaname.tools.arguments.schema import problems
 from kaname.tools.mcp.config import entries
 from kaname.tools.mcp.search import MOST_SHOWN

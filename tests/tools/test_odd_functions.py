@@ -16,7 +16,7 @@ from kaname.strategies.react import React
 from kaname.tools.arguments.docstring import parse
 from kaname.tools.arguments.schema import problems
 from kaname.tools.registry import as_action
-from kaname.tools.results import to_json, to_result
+from kaname.tools.to_json import to_json, to_result
 
 
 async def observe(made, *calls):

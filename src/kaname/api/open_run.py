@@ -26,11 +26,11 @@ from ..core.values import plain_text
 from ..kernel.channel import Channel
 from ..kernel.effects import in_doubt_answer
 from ..kernel.load import keep_snapshot, load, read_run
-from ..kernel.offload import off_loop
 from ..kernel.ports import Journal, Recalls, Recipe, Sink, Turn
-from ..kernel.replies import must_be_json
+from ..kernel.results import must_be_json
 from ..kernel.scope import Scope
-from ..tools.results import to_result
+from ..kernel.threads import off_loop
+from ..tools.to_json import to_result
 from .child import run_child
 from .ids import SharedSession
 

@@ -19,7 +19,7 @@ from ..core.events import Opened, Received, ToolStarted
 from ..core.runs import RunInfo
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
-from ..kernel.offload import off_loop
+from ..kernel.threads import off_loop
 from .agent import agent_from, take_up, where_it_is
 from .main import DONE
 from .messages import say, translated

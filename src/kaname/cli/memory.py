@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ..api.memory.files import MemoryFiles, Owner, as_data, day, moment
-from ..api.memory.recall import Memory
+from ..api.memory.memory import Memory
 from ..api.memory.store import Memories, Remembered
 from ..core.durations import seconds
 from ..core.errors import ConfigError

@@ -12,7 +12,7 @@ from ..core.notices import notice
 from ..core.values import plain_text
 from .boundary import Failure, attempt
 from .ports import Repair, ToolContext
-from .replies import must_be_json
+from .results import must_be_json
 from .scope import Scope
 
 RETRY, SKIP = "retry", "skip"

@@ -11,8 +11,8 @@ from ..core.events import Custom, Event, Opened, Stopped
 from ..core.notices import notice
 from ..core.state import FOLD, State, evolve
 from ..core.steps import Stop
-from .offload import off_loop
 from .ports import Journal, Lineage
+from .threads import off_loop
 
 _EVERY = 100  # facts
 

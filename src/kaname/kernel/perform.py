@@ -26,7 +26,8 @@ from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
 from .ports import ModelHandler, Recipe, StopRule, ToolHandler
-from .replies import fit, must_be_json, take_in
+from .replies import take_in
+from .results import fit, must_be_json
 from .scope import Scope, silent
 
 _A_TOOLS = (Exception, SystemExit, BaseExceptionGroup)  # what a tool may do wrong without ending anything but itself

@@ -23,8 +23,8 @@ from ..core.notices import Notice, notice, to_json
 from ..core.openai_shape import to_openai
 from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
+from .admin_only import told_chunks, told_stop
 from .changes import Changes
-from .discretion import told_chunks, told_stop
 from .encoding import Json
 from .forms import Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused

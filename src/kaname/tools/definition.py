@@ -14,7 +14,7 @@ from ..core.values import plain_text
 from ..kernel.ports import Repair, Tool, ToolContext
 from .arguments.prepare import fitting_arguments, read_arguments
 from .function import DEFAULT_TIMEOUT, as_repair, check_effect, context_parameters, run_function
-from .results import to_result
+from .to_json import to_result
 
 _OURS = ("effect", "timeout", "execute", "undo", "reconcile")
 _THEIRS = (  # OpenAI's, Anthropic's and MCP's

@@ -12,10 +12,10 @@ from ..core.errors import BadArguments, ConfigError, Signal, nearest
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..kernel.boundary import Failure, attempt
-from ..kernel.offload import off_loop, runs_on_loop
 from ..kernel.ports import Repair, ToolContext
+from ..kernel.threads import off_loop, runs_on_loop
 from .arguments.prepare import read_arguments
-from .results import to_result
+from .to_json import to_result
 
 if TYPE_CHECKING:
     from .signature import Signature

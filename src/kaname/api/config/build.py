@@ -102,8 +102,8 @@ class AgentConfig:
     def _context(self, wrong: Callable[[str, str], None]) -> tuple[Any, ...]:
         """What the model sees beside the conversation, and how much of that."""
         from ..memory.compact import Compact
+        from ..memory.memory import Memory
         from ..memory.project import ProjectContext
-        from ..memory.recall import Memory
 
         folder = Path(self.folder).resolve()
         makers: dict[str, Callable[[], Any]] = {

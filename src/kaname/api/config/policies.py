@@ -69,7 +69,7 @@ def policies_of(agent: Said, tools: list[Any] | None, wrong: Wrong) -> tuple[Pol
 
 def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Policy]:
     from ...policies.guardrails.policy import Guardrails
-    from ...policies.tool_rules import ToolRule
+    from ...policies.guardrails.tool_rules import ToolRule
 
     parts = dict(given)
     for side in ("input_checks", "output_checks", "result_checks"):

@@ -21,10 +21,10 @@ from ...kernel.channel import Channel
 from ...kernel.loop import advance, decide
 from ...kernel.ports import Recipe
 from ...kernel.scope import Scope
-from ...policies.external_tools import HandOut
+from ...policies.hand_out import HandOut
 from ...strategies.react import React
 from ...strategies.stop import Rule, max_steps, no_repeats, per_tool
-from ...tools.results import to_result
+from ...tools.to_json import to_result
 from ..result import Result, stop_error
 
 

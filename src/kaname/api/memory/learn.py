@@ -15,8 +15,8 @@ from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import shorten
 from ...kernel.boundary import Failure, attempt
 from ...kernel.load import load
-from ...kernel.offload import off_loop
 from ...kernel.ports import Journal, Model
+from ...kernel.threads import off_loop
 from ...strategies.output import Output
 from ...tools.registry import ToolRegistry
 from ..open_run import Beginnings, Recent

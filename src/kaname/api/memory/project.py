@@ -12,7 +12,7 @@ from ...core.errors import ConfigError
 from ...core.messages import Message, system
 from ...core.notices import notice
 from ...core.values import shorten
-from ...kernel.offload import off_loop
+from ...kernel.threads import off_loop
 from ...kernel.view import RunView
 from ...tools.function import tool
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...kernel.offload import off_loop
 from ...kernel.ports import ToolContext
+from ...kernel.threads import off_loop
 from ...tools.function import tool
 from .files import MemoryFiles, as_data, moment
 from .store import Recalled

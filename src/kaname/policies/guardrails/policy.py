@@ -18,11 +18,11 @@ from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ..names import known_tools
-from ..tool_rules import ToolRule, check_names, check_rules, refusal
 from .escapes import spelt_out
 from .gate import Held
 from .patterns import Match, Pattern, Scan
 from .texts import as_meant, texts
+from .tool_rules import ToolRule, check_names, check_rules, refusal
 from .verdicts import (
     ALLOWED,
     AT_ONCE,

@@ -14,7 +14,7 @@ from ...core.messages import NOTHING, ModelReply, Usage
 from ...core.notices import notice
 from ...core.record import field, record, replace
 from ...kernel.boundary import Failure, attempt
-from ...kernel.offload import off_loop, runs_on_loop
+from ...kernel.threads import off_loop, runs_on_loop
 
 AT_ONCE = 64  # characters that are looked at before somebody else may go on
 

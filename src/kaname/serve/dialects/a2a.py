@@ -40,7 +40,7 @@ from ...core.messages import Message
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
-from ..discretion import HIDDEN, told_stop
+from ..admin_only import HIDDEN, told_stop
 from ..encoding import Json
 from ..service import Service, log
 from ..users import Caller

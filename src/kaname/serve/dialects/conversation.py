@@ -15,7 +15,7 @@ from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.channel import Reader
-from ..discretion import told_chunks
+from ..admin_only import told_chunks
 from ..forms import caller_of
 from ..service import Service
 from ..stream import Stream, Streams

@@ -21,7 +21,7 @@ from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
-from ..discretion import told_stop
+from ..admin_only import told_stop
 from ..forms import require
 from ..problems import Refused
 from ..service import Service, not_waiting

@@ -20,7 +20,7 @@ from ...core.events import Answered, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.values import plain_text
-from ..discretion import told_chunks
+from ..admin_only import told_chunks
 from ..encoding import Json
 from ..forms import caller_of, fitting, read
 from ..problems import Refused

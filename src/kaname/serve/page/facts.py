@@ -20,7 +20,7 @@ from ...core.runs import RunInfo
 from ...core.steps import CallModel
 from ...kernel.load import load, read_whole
 from ...kernel.ports import Journal
-from ..discretion import told_chunks, told_stop
+from ..admin_only import told_chunks, told_stop
 from ..encoding import Json, to_json
 from ..forms import caller_of, number
 from ..problems import Refused

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...api.memory.files import Owner
-from ...api.memory.recall import Memory
+from ...api.memory.memory import Memory
 from ...api.memory.store import Memories as Store
 from ...api.memory.store import Remembered
 from ...core.errors import ConfigError

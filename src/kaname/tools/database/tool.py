@@ -12,10 +12,10 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
-from ...kernel.offload import off_loop
+from ...kernel.threads import off_loop
 from .describe import described
 from .engines.base import Engine, Limits, QueryFailed, Rows
-from .opening import engine_for
+from .engines.choice import engine_for
 from .sandbox.process import Call, Workers
 from .session import Session
 from .statement import Comments, Refused

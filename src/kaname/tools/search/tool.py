@@ -12,7 +12,7 @@ from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
 from ...core.notices import notice
-from ...kernel.offload import off_loop
+from ...kernel.threads import off_loop
 from .pipeline import Hit, RAGPipeline, default_index
 
 _LISTED = 20  # names of documents in the description

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....core.errors import ConfigError
 from ....core.notices import notice
-from ...results import to_json
+from ...to_json import to_json
 from ..tables import Column, Table
 from .base import Limits, QueryFailed, Rows, as_hex, out_of_time, row_too_long, unique
 

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from ....core.errors import ConfigError
 from ....kernel.boundary import Border
 from ..engines.base import Limits, QueryFailed, too_large
-from ..opening import engine_for
+from ..engines.choice import engine_for
 from ..session import Session
 from ..statement import Refused
 

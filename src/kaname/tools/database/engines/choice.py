@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...core.errors import ConfigError, nearest
-from ...core.notices import notice
-from .engines.base import BuiltIn
+from ....core.errors import ConfigError, nearest
+from ....core.notices import notice
+from .base import BuiltIn
 
 
 def engine_for(source: str | Path, *, allow_superuser: bool = False) -> BuiltIn:
     text = str(source)
     if text.startswith(("postgres://", "postgresql://")):
-        from .engines.postgres import PostgresEngine
+        from .postgres import PostgresEngine
 
         return PostgresEngine(text, allow_superuser=allow_superuser)
     kind, found, rest = text.partition("://")
@@ -21,10 +21,10 @@ def engine_for(source: str | Path, *, allow_superuser: bool = False) -> BuiltIn:
         known = ["sqlite", "duckdb", "postgresql"]
         raise ConfigError(notice("database.no_engine", "no database engine {kind!r}", kind=kind) + nearest(kind, known))
     if kind == "duckdb" or (not found and _is_duck(Path(text).expanduser())):
-        from .engines.duckdb import DuckEngine
+        from .duckdb import DuckEngine
 
         return DuckEngine(path)
-    from .engines.sqlite import SqliteEngine
+    from .sqlite import SqliteEngine
 
     return SqliteEngine(path)
 

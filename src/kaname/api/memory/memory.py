@@ -18,9 +18,9 @@ from ...core.messages import Message, user
 from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
-from ...kernel.offload import off_loop
 from ...kernel.ports import Model
 from ...kernel.scope import Scope
+from ...kernel.threads import off_loop
 from ...kernel.view import RunView
 from ...models.registry import resolve
 from ...tools.search.embed import EmbeddedModel, Embeddings, embeddings_for

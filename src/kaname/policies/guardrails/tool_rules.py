@@ -9,17 +9,17 @@ from functools import cache
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import BadArguments, ConfigError, nearest
-from ..core.messages import ToolCall
-from ..core.notices import notice
-from ..core.record import field, record
-from ..core.values import plain_text, read_json
-from ..kernel.boundary import Border
-from ..kernel.offload import runs_on_loop
-from .guardrails.patterns import Pattern
+from ...core.errors import BadArguments, ConfigError, nearest
+from ...core.messages import ToolCall
+from ...core.notices import notice
+from ...core.record import field, record
+from ...core.values import plain_text, read_json
+from ...kernel.boundary import Border
+from ...kernel.threads import runs_on_loop
+from .patterns import Pattern
 
 if TYPE_CHECKING:
-    from ..kernel.view import RunView
+    from ...kernel.view import RunView
 
 Wanted = str | Callable[[Any], bool]
 
