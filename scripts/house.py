@@ -1,6 +1,7 @@
 """The rules of the house that no linter knows: lengths, one broad `except`, and every requirement with its test.
 
-python scripts/house.py
+python scripts/house.py            the rules
+python scripts/house.py files      makes docs/internals/files.md: every file with the first sentence of its docstring
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "kaname"
+LISTED = ROOT / "docs" / "internals" / "files.md"
 FILE_LINES, FUNCTION_LINES, LOOP_LINES, FLAT_FILES = 400, 60, 60, 16
 # A forked child reports whatever ends it; the product's own is kernel/boundary.py.
 CATCH_ALL = {"testing/crash_worker.py", "testing/crash_lanes.py"}
@@ -121,8 +123,33 @@ def requirements() -> Iterator[str]:
         print(f"  {number} in part; to come: {missing}")
 
 
+def files() -> str:
+    """Every file of the package and what its docstring says first, room by room."""
+    lines = ["# Every file, and what it is for", "", "Made by `python scripts/house.py files` from the files themselves."]
+    room = ""
+    for path in sorted(SOURCE.rglob("*.py"), key=lambda one: (one.parent.relative_to(SOURCE).as_posix(), one.name)):
+        told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        first = " ".join(told.split("\n\n")[0].split())
+        folder = path.parent.relative_to(SOURCE).as_posix()
+        if folder == "." or path.name == "__init__.py":
+            continue
+        if folder != room:
+            room = folder
+            lines += ["", f"## {folder}", "", "| file | |", "|---|---|"]
+        lines.append(f"| `{path.name}` | {first.replace('|', '/')} |")
+    return "\n".join(lines) + "\n"
+
+
+def files_are_listed() -> Iterator[str]:
+    if LISTED.read_text(encoding="utf-8") != files():
+        yield "docs/internals/files.md is not what the files say: python scripts/house.py files"
+
+
 def main() -> int:
-    broken = [*lengths(), *crowds(), *broad_excepts(), *foreign_imports(), *cycles(), *requirements()]
+    if sys.argv[1:] == ["files"]:
+        LISTED.write_text(files(), encoding="utf-8")
+        return 0
+    broken = [*lengths(), *crowds(), *broad_excepts(), *foreign_imports(), *cycles(), *files_are_listed(), *requirements()]
     for line in broken:
         print(f"  {line}")
     print(f"house: {'in order' if not broken else f'{len(broken)} rules broken'}")

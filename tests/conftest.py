@@ -66,7 +66,7 @@ _SLOW += (
     "policies/test_patterns.py",
 )
 _SLOW += tuple(f"serve/test_{name}" for name in ("a", "facts", "mcp", "node", "op", "runs"))
-_SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "readers", "run", "safety"))
+_SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "run", "safety", "views"))
 
 # What takes minutes begins first, so that no process is left with it at the end. The local model before all.
 _LONGEST = (
@@ -74,7 +74,7 @@ _LONGEST = (
     "e2e/test_crash.py",
     "tools/test_database",
     "tools/test_mcp",
-    "page/test_readers.py",
+    "page/test_views.py",
     "serve/test_access.py",
     "page/test_chat.py",
 )

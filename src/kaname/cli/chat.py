@@ -23,7 +23,7 @@ from ..kernel.threads import off_loop
 from .agent import agent_from, take_up, where_it_is
 from .main import DONE
 from .messages import say, translated
-from .run import told_status
+from .messages.stops import told_status
 from .terminal.chunks import Show
 from .terminal.questions import ask_the_user
 from .terminal.screen import Screen, cut

@@ -16,7 +16,8 @@ from ..core.install import this_command
 from ..core.values import plain_text
 from .agent import agent_from, where_it_is
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
-from .messages import japanese, say, translated
+from .messages import say, translated
+from .messages.stops import told_stop
 from .terminal.chunks import Show
 from .terminal.questions import ask_the_user
 from .terminal.screen import Screen
@@ -108,7 +109,7 @@ def _failed(problem: AgentError, show: Show, screen: Screen, *, as_json: bool, w
 def _last_line(result: Result, show: Show, where: str) -> str:
     if result.completed:
         return f"[{show.spent()}; {result.run_id}]"
-    told = say(*_KINDS.get(result.stop.kind, (result.stop.kind, result.stop.kind)))
+    told = told_stop(result.stop.kind)
     how = f"{told}: {translated(result.stop.detail)}" if result.stop.detail and result.stop.kind != "waiting" else told
     if result.stop.kind == "degraded":
         return f"[{how}; {show.spent()}; {result.run_id}]"
@@ -116,30 +117,6 @@ def _last_line(result: Result, show: Show, where: str) -> str:
         return f"[{how}]"
     spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # of what was broken off nobody knows
     return f"[{how}; {spent}; {_to_go_on(result.run_id, result, where)}]"
-
-
-_KINDS = {
-    "degraded": ("answered without a tool that failed", "失敗したツールなしで回答"),
-    "waiting": ("waiting for an answer", "回答待ち"),
-    "cancelled": ("stopped", "中断"),
-    "max_steps": ("out of steps", "ステップ上限"),
-    "duplicate": ("going round in circles", "同じ呼び出しの繰り返し"),
-    "tool_limit": ("a tool too often", "ツール回数の上限"),
-    "deadline": ("out of time", "時間切れ"),
-    "budget": ("out of money", "費用の上限"),
-    "blocked": ("blocked", "ブロック"),
-    "undecodable": ("not in the wanted form", "形式の不一致"),
-    "incomplete": ("no answer", "回答なし"),
-    "failed": ("failed", "失敗"),
-    "completed": ("completed", "完了"),
-    "running": ("running", "実行中"),
-    "interrupted": ("interrupted", "再開待ち"),
-}
-
-
-def told_status(status: str) -> str:
-    """In a list: the word that the journal knows; in Japanese, its translation."""
-    return _KINDS.get(status, (status, status))[1] if japanese() else status
 
 
 def _to_go_on(run_id: str, result: Result | None = None, where: str = "") -> str:

@@ -23,7 +23,8 @@ from ...kernel.ports import Journal
 from ..agent import agent_from, journal_place, take_up, where_it_is
 from ..main import DONE, FAILED, USAGE
 from ..messages import say
-from ..run import follow, told_status
+from ..messages.stops import told_status
+from ..run import follow
 from ..terminal.chunks import Show
 from ..terminal.questions import given_answers
 from ..terminal.screen import Screen, columns, padded

@@ -15,7 +15,7 @@ from ...journals.default import choose
 from ..agent import agent_name, journal_place
 from ..main import DONE, FAILED
 from ..messages import say
-from ..run import told_status
+from ..messages.stops import told_status
 from ..terminal.questions import confirmed
 from ..terminal.screen import Screen, columns, cut, padded, width
 from ..terminal.signals import to_the_end

@@ -29,7 +29,7 @@ from ...core.runs import RunInfo
 from ...kernel.load import read_run, read_whole
 from ...kernel.ports import Journal
 from ..messages import say, translated
-from ..run import told_status
+from ..messages.stops import told_status
 from ..terminal.chunks import call_text
 from ..terminal.screen import Screen, cut
 
