@@ -40,23 +40,27 @@ _HOW = """You can use tools. Tools:
 {tools}
 
 Write in exactly this form, one step at a time:
-Thought: what you need to find out next
-Action: the name of one tool
-Action Input: its input: plain text if it takes one argument, else one JSON object
+Thought: REASON
+Action: NAME
+Action Input: INPUT
 
 Then stop. You will be given a line that begins with "Observation:". When you know the answer, or need no tool, write
-Thought: why this is the answer
-Final Answer: the answer, in the language of the question"""
+Thought: REASON
+Final Answer: ANSWER
+
+NAME is one of: {names}. INPUT is plain text for a tool that takes one argument, else one JSON object. ANSWER is in the \
+language of the question and holds the values that were found."""
 _LAST = """No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
-Thought: why this is the answer
-Final Answer: the answer, in the language of the question"""
+Thought: REASON
+Final Answer: ANSWER
+ANSWER is in the language of the question."""
 _FORM = """Write either
-Thought: …
-Action: the name of one tool
-Action Input: its input
+Thought: REASON
+Action: NAME
+Action Input: INPUT
 or
-Thought: …
-Final Answer: the answer"""
+Thought: REASON
+Final Answer: ANSWER"""
 _ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
 _STOP_REFUSED = re.compile(r"\bstop(?:\b|_|s\b|Seq)|停止", re.IGNORECASE)
 _MOST_STOPS = 4  # that providers take
@@ -236,7 +240,8 @@ def told(request: ModelRequest) -> tuple[Message, ...]:
     """The conversation as text: tools in the instructions, calls as actions, results as observations."""
     last = request.last or (not request.tools and request.schema is None and _is_spoken(request))
     listed = "\n".join([described(tool) for tool in request.tools])
-    how = [_LAST] if last else [_HOW.format(tools=listed)] if request.tools else []
+    names = ", ".join([tool.name for tool in request.tools])
+    how = [_LAST] if last else [_HOW.format(tools=listed, names=names)] if request.tools else []
     return tuple(as_text(request, how, lambda reply: _render(reply, request.tools), _heard))
 
 
