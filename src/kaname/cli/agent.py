@@ -18,11 +18,12 @@ from ..api.agent import Agent
 from ..api.config.build import Config
 from ..core.errors import ConfigError
 from ..core.install import this_command
-from ..journals.default import default_path
+from ..journals.default import choose, default_path
 from ..kernel.ports import Model
 from ..models.registry import resolve
 from ..strategies.stop import cost, deadline, max_steps
 from ..tools.loading import all_tools, object_from
+from ..tools.registry import ToolRegistry
 from .messages import say
 from .terminal.questions import somebody_is_there, yes
 from .terminal.screen import Screen
@@ -39,14 +40,19 @@ _REMEMBERED = ("config", "agent", "model", "tool", "instructions", "max_steps", 
 def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None = None) -> Agent:
     """What the command line says goes over what the file says; tools of both are there. `thinks`: another model."""
     if (made := programs_agent(given)) is not None:
-        if made.servers is not None and (elicit := asking(screen)) is not None:
-            made.servers.elicit_by(elicit)
-        return made
+        return _altered(made, given, screen, thinks)
     if getattr(given, "workflow", None):
         return workflow_from(given).agent
     if getattr(given, "plan", False) and thinks is None:
         return orchestrator_from(given, screen).agent
     config = config_for(given)
+    if config is None and given.agent:
+        raise ConfigError(
+            say(
+                f"there is no kaname.yaml here with an agent {given.agent!r}; one that a program makes is -a FILE.py:NAME",
+                f"ここには {given.agent!r} を定義する kaname.yaml がありません。プログラムのものは -a FILE.py:名前 です",
+            )
+        )
     parts = config.parts(given.agent) if config is not None else {}
     tools = all_tools(getattr(given, "tool", []), Path(getattr(given, "folder", None) or Path.cwd()))
     _tell_of_no_documents(getattr(given, "tool", []), screen)
@@ -65,6 +71,29 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     agent = Agent(model, [*parts.pop("tools", []), *tools], elicit=asking(screen), **parts)
     agent.origin = _origin(given, config)
     return agent
+
+
+def _altered(made: Agent, given: argparse.Namespace, screen: Screen, thinks: Model | None) -> Agent:
+    """A program's agent, with what the command line says over what the program says; tools of both are there."""
+    if made.servers is not None and (elicit := asking(screen)) is not None:
+        made.servers.elicit_by(elicit)
+    limits = _limits(given) or []
+    kinds = {rule.kind for rule in limits}
+    kept = [rule for rule in made.recipe.stops if getattr(rule, "kind", None) not in kinds]
+    changes: dict[str, Any] = {"stops": (*kept, *limits)}
+    if thinks is not None or given.model:
+        changes["model"] = thinks or model_for(given, screen)
+    if instructions := getattr(given, "instructions", ""):
+        changes["instructions"] = instructions
+    for tool in all_tools(getattr(given, "tool", []), Path.cwd()):
+        made.tools.register(tool)
+    made.recipe = made.recipe.altered(**changes)
+    if given.journal:
+        made.journal = choose(given.journal)
+    place, _, name = given.agent.partition(":")
+    file = (Path(getattr(given, "folder", None) or Path.cwd()) / Path(place).expanduser()).resolve()
+    made.origin = {**_origin(given, None), "agent": f"{file}:{name}" if place.endswith(".py") else given.agent}
+    return made
 
 
 def orchestrator_from(given: argparse.Namespace, screen: Screen) -> AgentOrchestrator:
@@ -96,7 +125,7 @@ def programs_agent(given: argparse.Namespace) -> Agent | None:
     place = given.agent or ""
     if ":" not in place:
         return None
-    found = object_from(place, Path.cwd())
+    found = object_from(place, Path(getattr(given, "folder", None) or Path.cwd()))
     if isinstance(found, list | tuple) and found:  # several that are served: the first
         found = found[0]
     if not isinstance(found, Agent):
@@ -118,12 +147,13 @@ def _tell_of_no_documents(places: list[str], screen: Screen) -> None:
 
 
 def where_it_is(given: argparse.Namespace) -> str:
-    """What has to be added to a command that is to find this journal again from here."""
+    """What has to be added to a command that is to find this journal again from here, and the agent of a program."""
     place = journal_for(given)
     plain = argparse.Namespace(journal=None, config=None, agent=None)
     usual = journal_for(plain) if any(Path(name).is_file() for name in FILES) else os.environ.get("KANAME_JOURNAL")
     same = place is None or os.path.realpath(place) == os.path.realpath(usual or default_path())
-    return "" if same else f" --journal {shlex.quote(str(place))}"
+    whose = f" -a {shlex.quote(given.agent)}" if ":" in (given.agent or "") else ""
+    return whose if same else f"{whose} --journal {shlex.quote(str(place))}"
 
 
 def _origin(given: argparse.Namespace, config: Config | None) -> dict[str, Any]:
@@ -135,19 +165,23 @@ def _origin(given: argparse.Namespace, config: Config | None) -> dict[str, Any]:
     return {"folder": str(Path.cwd()), **{name: value for name, value in said.items() if value}}
 
 
-def take_up(given: argparse.Namespace, recipe: Mapping[str, Any]) -> None:
-    """Go on with the agent that a run was made by, except for what is said otherwise now."""
+def take_up(given: argparse.Namespace, recipe: Mapping[str, Any], name: str) -> None:
+    """Go on with the agent that a run was made by, except for what is said otherwise now. `name`: that agent's."""
     origin = recipe.get("origin")
     if ":" in (given.agent or ""):
         return
     if not isinstance(origin, Mapping):
-        if not (given.config or given.model or config_for(given) is not None):
+        if given.config or given.model or given.agent:
+            return
+        config = config_for(given)  # a program may use the agent of this folder's file
+        if config is None or name not in config.agents or not _has_tools(config.parts(name), recipe):
             raise ConfigError(
                 say(
                     "this run was made by a program: name its agent (-a FILE.py:NAME), or a model and tools (-c, or -m and -t)",
                     "この実行はプログラムのものです。-a FILE.py:名前、または -c か -m と -t で指定してください",
                 )
             )
+        given.agent = name
         return
     here = [str(Path(file).resolve()) for file in given.config or []]
     other = bool(here) and here != list(origin.get("config", []))  # another file: its own first agent, unless one is named
@@ -155,6 +189,11 @@ def take_up(given: argparse.Namespace, recipe: Mapping[str, Any]) -> None:
         skip = (name == "agent" and other) or (name == "base_url" and given.model)
         if name in origin and not skip and not getattr(given, name, None):
             setattr(given, name, origin[name])
+
+
+def _has_tools(parts: Mapping[str, Any], recipe: Mapping[str, Any]) -> bool:
+    """Whether an agent of a file can have made this run. What its tool servers offer is known when they have started."""
+    return bool(parts.get("mcp_servers")) or set(recipe.get("tools", ())) <= set(ToolRegistry(parts["tools"]))
 
 
 def config_for(given: argparse.Namespace) -> Config | None:

@@ -89,7 +89,7 @@ class _Chat:
             past = await journal.runs(session=self._session, limit=1)
             if past:
                 first = (await read_run(journal, past[0].run_id))[0].body
-                take_up(self._given, first.recipe if isinstance(first, Opened) else {})
+                take_up(self._given, first.recipe if isinstance(first, Opened) else {}, past[0].agent)
                 self._given.journal = journal_for(self._given)
         self._agent = agent_from(self._given, self._screen)
         past = await self._runs()
@@ -134,7 +134,7 @@ class _Chat:
                     async for chunk in run:
                         show.take(chunk)
                     result = await run
-                answers = ask_the_user(result, self._screen) if result.stop.kind == "waiting" else None
+                answers = ask_the_user(result, self._screen, show.asked) if result.stop.kind == "waiting" else None
                 if not answers:
                     break
                 run = self._agent.resume(run.run_id, answers, abort_event=stop)

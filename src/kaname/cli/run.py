@@ -84,7 +84,7 @@ async def follow(
                 result: Result = await run
         except AgentError as problem:
             return _failed(problem, show, screen, as_json=as_json, where=where)
-        answers = ask_the_user(result, screen) if result.stop.kind == "waiting" and not as_json else None
+        answers = ask_the_user(result, screen, show.asked) if result.stop.kind == "waiting" and not as_json else None
         if not answers:
             break
         run = agent.resume(run.run_id, answers, abort_event=stop)
@@ -124,7 +124,7 @@ def _to_go_on(run_id: str, result: Result | None = None, where: str = "") -> str
     answer = ""
     if result is not None and result.questions:
         key, question = next(iter(result.questions.items()))
-        wanted = question.options[0] if question.options else "…"
+        wanted = question.options[0] if question.options and not question.in_doubt else "…"  # that one is to be looked up
         answer = f" --answer {wanted}" if len(result.questions) == 1 else f" --answer '{key}={wanted}' …"
     command = f"{this_command()} runs resume {run_id}{answer}{where}"
     return say(f"to go on: {command}", f"続きは: {command}")

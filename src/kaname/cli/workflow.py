@@ -57,7 +57,7 @@ async def _recorded(given: argparse.Namespace, screen: Screen) -> int:
     journal = choose(journal_for(given))
     run = await find(journal, given.run or given.what, "resume")
     first = (await read_run(journal, run.run_id, 1))[0].body
-    take_up(given, first.recipe if isinstance(first, Opened) else {})
+    take_up(given, first.recipe if isinstance(first, Opened) else {}, run.agent)
     if given.run and given.what:
         given.workflow = given.what
     if not getattr(given, "workflow", None):

@@ -109,7 +109,8 @@ async def _how_to_go_on(journal: Journal, runs: list[RunInfo], given: argparse.N
         still = above[0]  # a run inside another goes on with that one
     first = (await read_run(journal, still.run_id, 1))[0].body
     ours = isinstance(first, Opened) and "origin" in first.recipe
-    whose = f" -a {shlex.quote(given.agent)}" if given.agent else "" if ours else " -a FILE.py:AGENT"
+    named = f" -a {shlex.quote(given.agent)}" if given.agent and ":" not in given.agent else ""
+    whose = named if ours or given.agent else " -a FILE.py:AGENT"
     answer = " --answer …" if still.status == "waiting" else ""
     command = f"{this_command()} runs resume {still.run_id}{answer}{whose}{where_it_is(given)}"
     waits = (
@@ -168,7 +169,7 @@ async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:
 async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:
     """Resume, fork or replay, with the agent that it was made by."""
     first = (await read_run(journal, run.run_id))[0].body
-    take_up(given, first.recipe if isinstance(first, Opened) else {})
+    take_up(given, first.recipe if isinstance(first, Opened) else {}, run.agent)
     state = await load(journal, run.run_id)
     answers = {}
     if given.action == "resume" and given.answer:

@@ -38,6 +38,7 @@ class Show:
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
         self.run_id = ""
+        self.asked: set[str] = set()
         screen.doing = say("thinking", "考え中")
 
     def take(self, chunk: Chunk) -> None:
@@ -149,6 +150,7 @@ class Show:
             case "warning":
                 self._line(f"{say('warning', '警告')}: {translated(data['content'])}", "yellow", whole=True)
             case "waiting":
+                self.asked.add(str(data["content"]))
                 self._line(f"? {translated(data['content'])}", "yellow", whole=True, always=True)
 
     def _line(self, text: str, colour: str, ending: str = "", *, whole: bool = False, always: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...api.result import Result
@@ -83,14 +83,16 @@ def confirmed(asked: str, screen: Screen) -> bool:
     return False
 
 
-def ask_the_user(result: Result, screen: Screen) -> dict[str, Any]:
-    """The answers of the person at the terminal. The questions themselves have been shown."""
+def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) -> dict[str, Any]:
+    """The answers of the person at the terminal. `shown`: questions that stand on the screen already."""
     if not somebody_is_there():
         return {}
     answers: dict[str, Any] = {}
     for key, question in result.questions.items():
         alone = len(result.questions) == 1
         options = f"[{'/'.join(question.options)}] " if question.options else "> "
+        if alone and str(question.prompt) not in shown:
+            screen.note(f"? {translated(question.prompt)}", "yellow")
         while key not in answers:
             answer = typed(options if alone else f"{translated(question.prompt)} {options}", screen)
             if answer is None:
