@@ -392,3 +392,30 @@ def test_mistakes_of_a_program_are_told_where_they_are_made():
         bool(got)
     with pytest.raises(ConfigError, match="params"):
         flow(params={"n": {"type": "integer"}}).given({"n": "x"})
+
+
+async def test_compensable_tool_is_undone_by_its_own_means():
+    @tool(effect="compensable")
+    def reserve(room: str) -> str:
+        """Reserve."""
+        LOG.append(("reserve", room))
+        return f"R-{room}"
+
+    @reserve.undoes
+    def release(room: str) -> None:
+        LOG.append(("release", room))
+
+    made = Workflow("trip", journal="memory")
+    rooms = made.options(each=["A", "B"]).task(reserve, made.item)
+    made.options(after=rooms, on_failure="compensate").task(fail, "sold out")
+    result = await made.run()
+    assert result.stop.detail == "fail failed: RuntimeError: sold out"
+    assert [one for one in LOG if one[0] != "fail"] == [("reserve", "A"), ("reserve", "B"), ("release", "B"), ("release", "A")]
+
+
+def test_compensation_that_would_undo_nothing_is_a_mistake():
+    made = Workflow("trip", journal="memory")
+    made.options(on_failure="compensate").task(add, 1, 2)
+    assert [one.text for one in made.problems()] == [
+        "on_failure: compensate would undo nothing: no step has an undo, and no tool is compensable"
+    ]

@@ -76,3 +76,17 @@ def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):
     screen = Screen(io.StringIO(), io.StringIO())
     assert questions.ask_the_user(result, screen) == {"in-doubt:c1": {"result": "done"}}
     assert "is answered with" in screen.err.getvalue()
+
+
+def test_question_is_shown_where_it_is_asked_unless_it_stands_there_already(monkeypatch):
+    from kaname.api.result import result_of
+    from kaname.cli.terminal import questions
+    from kaname.core.events import Asked
+    from kaname.core.state import State
+
+    result = result_of("r", State(questions={"approve:c1": Asked("approve:c1", "Pay 88000?", ("yes", "no"))}), None)
+    for shown, times in (((), 1), (("Pay 88000?",), 0)):
+        monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
+        screen = Screen(io.StringIO(), io.StringIO())
+        assert questions.ask_the_user(result, screen, shown) == {"approve:c1": "yes"}
+        assert screen.err.getvalue().count("Pay 88000?") == times

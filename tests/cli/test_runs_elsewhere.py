@@ -122,3 +122,62 @@ def test_runs_of_a_program_are_gone_on_with_by_its_own_agent(elsewhere, tmp_path
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
     forked = elsewhere("runs", "fork", "last", "-a", "desk.py:desk", "--at", "2", "And the gas.")
     assert forked.returncode == 3, "what follows an option is read too, and it asks again"
+
+
+HELPER = """
+agents:
+  helper:
+    model: scripted/script.json
+"""
+
+
+def test_run_of_a_program_is_not_taken_up_by_the_agent_of_the_folders_file(elsewhere, tmp_path):
+    """It had no such tool, and the approval was used up."""
+    (tmp_path / "desk.py").write_text(DESK)
+    (tmp_path / "kaname.yaml").write_text(HELPER)
+    (tmp_path / "script.json").write_text('["Hello."]')
+    subprocess.run([sys.executable, "desk.py"], cwd=tmp_path, check=True)
+    refused = elsewhere("runs", "resume", "last", "--journal", "desk.db", "--answer", "yes")
+    assert (refused.returncode, "made by a program" in refused.stderr) == (2, True)
+    done = elsewhere("runs", "resume", "last", "--answer", "yes", "-a", "desk.py:desk")
+    assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
+
+
+def test_run_of_a_programs_agent_is_gone_on_with_from_any_folder(elsewhere, tmp_path):
+    (tmp_path / "desk.py").write_text(DESK)
+    asked = elsewhere("run", "-a", "desk.py:desk", "Pay the rent.")
+    assert asked.returncode == 3
+    assert "--answer yes -a desk.py:desk --journal" in asked.stderr
+    (tmp_path / "other").mkdir()
+    command = [sys.executable, "-m", "kaname.cli.main", "runs", "resume", "last", "--answer", "yes", "--journal", "../desk.db"]
+    done = subprocess.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
+
+
+SPENDER = """
+from kaname import Agent, ScriptedModel, Usage, call, tool
+
+@tool(effect="pure")
+def look(n: int) -> int:
+    \"\"\"Look.\"\"\"
+    return n
+
+def script(request):
+    return call("look", n=len(request.messages)) if request.tools else "That is all."
+
+spender = Agent(ScriptedModel(script, usage=Usage(10, 5, cost=0.1)), [look], name="spender", journal="own.db")
+"""
+
+
+def test_options_go_over_what_a_programs_agent_says(elsewhere, tmp_path):
+    (tmp_path / "spender.py").write_text(SPENDER)
+    poor = elsewhere("run", "-a", "spender.py:spender", "--cost", "$0.25", "look around")
+    assert "out of money: $0.3000 spent, the limit is $0.25" in poor.stderr
+    short = elsewhere("run", "-a", "spender.py:spender", "--max-steps", "2", "--journal", "mine.db", "look around")
+    assert "out of steps: 2 steps" in short.stderr
+    assert "--journal mine.db" in short.stderr
+    assert "look around" in elsewhere("runs", "--journal", "mine.db").stdout
+    (tmp_path / "script.json").write_text('["I am another."]')
+    assert elsewhere("run", "-a", "spender.py:spender", "-m", "scripted/script.json", "hi").stdout == "I am another.\n"
+    nobody = elsewhere("run", "-a", "nobody", "hi")
+    assert (nobody.returncode, "no kaname.yaml here with an agent 'nobody'" in nobody.stderr) == (2, True)

@@ -517,3 +517,15 @@ def test_users_that_cannot_be_read_let_nobody_in_and_tell_nobody_why(tmp_path):
         answer = http.get("/api/runs")
         assert (answer.status_code, "users.json" in answer.text) == (503, False)
         assert "users.json" in served.log.read_text()
+
+
+def test_users_made_while_an_open_server_runs_are_asked_for_from_then_on(tmp_path):
+    path = tmp_path / "users.json"
+    with serving(tmp_path, "--users", str(path)) as served, client(served) as http:
+        assert http.get("/api/runs").status_code == 200
+        token = Users(path).add("ann", ["talk"])
+        assert http.get("/api/runs").status_code == 401
+        with client(served, token) as mine:
+            assert mine.get("/api/runs").status_code == 200
+        path.unlink()
+        assert http.get("/api/runs").status_code == 401, "it does not open again"

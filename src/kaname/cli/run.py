@@ -91,7 +91,8 @@ async def follow(
     if not as_json:
         show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "", result.citations)
         if not quiet or result.stop.kind not in ("completed", "degraded"):
-            screen.note(_last_line(result, show, where))
+            ended = result.stop.kind == "failed" and hasattr(agent.recipe.strategy, "graph")
+            screen.note(_ended_line(result, show, where) if ended else _last_line(result, show, where))
     return _CODES.get(result.stop.kind, FAILED)
 
 
@@ -117,6 +118,13 @@ def _last_line(result: Result, show: Show, where: str) -> str:
         return f"[{how}]"
     spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # of what was broken off nobody knows
     return f"[{how}; {spent}; {_to_go_on(result.run_id, result, where)}]"
+
+
+def _ended_line(result: Result, show: Show, where: str) -> str:
+    """A graph that failed has ended: its task is not tried again. What can be done is to fork it before that."""
+    command = f"{this_command()} runs fork {result.run_id} --at FACT{where}"
+    again = say(f"it has ended; from before the failure: {command}", f"終了しました。失敗の前からやり直すには: {command}")
+    return f"[{told_stop('failed')}: {translated(result.stop.detail)}; {show.spent()}; {again}]"
 
 
 def _to_go_on(run_id: str, result: Result | None = None, where: str = "") -> str:

@@ -44,7 +44,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
     host, port = given.host or settings.get("host", "127.0.0.1"), given.port
     port = settings.get("port", 8000) if port is None else port
     users = Users.from_environment(_users_file(given, settings))
-    if users is None and host not in _LOCAL:
+    if not users.needed and host not in _LOCAL:
         command = f"{this_command()} serve users add NAME --role talk"
         raise ConfigError(
             say(
@@ -64,7 +64,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
     return DONE
 
 
-def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users | None, host: str, screen: Screen) -> Application:
+def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users, host: str, screen: Screen) -> Application:
     from ..api.config.traces import trace_from
     from ..serve.application import app
 
@@ -100,14 +100,14 @@ def _users_file(given: argparse.Namespace, settings: Mapping[str, Any]) -> Path:
     return Path(journal_place(given)).with_name("users.json")
 
 
-def _tell(screen: Screen, address: Any, users: Users | None) -> None:
+def _tell(screen: Screen, address: Any, users: Users) -> None:
     host, port = address[0], address[1]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     screen.say(say(f"kaname serves on {place}", f"kaname は {place} で待ち受けています"))
     more = [f"   /{name}" for name, package in (("mcp", "fastmcp"), ("a2a", "a2a")) if find_spec(package) is not None]
     screen.note(say(f"  in the browser: {place}/", f"  ブラウザで: {place}/"))
     screen.note("  /openapi.json   /v1 (OpenAI)   /ag-ui   /vercel" + "".join(more))
-    if users is None:
+    if not users.needed:
         screen.note(say("  only this machine is answered; no token is needed", "  このマシンからだけ使えます (トークン不要)"))
 
 

@@ -127,7 +127,7 @@ class Guard:
     def _caller(self, scope: Scope, headers: dict[str, str]) -> Caller:
         if self._who is not None:
             found = self._who(scope)
-        elif self._users is not None:
+        elif self._users is not None and self._users.needed:
             token = _token(headers)
             found = self._known(token) if token else None
         elif _is_local(_address(scope)):
@@ -144,7 +144,7 @@ class Guard:
 
     def _is_still(self, caller: Caller, headers: dict[str, str]) -> bool:
         """Whether one who was let in would be now: a token may have been taken back while a stream is open."""
-        if self._users is None or self._who is not None:
+        if self._users is None or self._who is not None or not self._users.needed:
             return True
         try:
             return self._known(_token(headers)) == caller

@@ -45,22 +45,30 @@ OWNER = Caller("", frozenset(["admin"]))
 
 
 class Users:
-    """The users of a service. They are read from a file, again when it has changed; `token`: of an administrator, beside it."""
+    """The users of a service. They are read from a file, again when it has changed; `token`: of an administrator, beside it.
 
-    def __init__(self, path: str | Path | None = None, *, token: str = "") -> None:
+    `optional`: as long as there is no such file, nobody needs a token; from then on everybody does."""
+
+    def __init__(self, path: str | Path | None = None, *, token: str = "", optional: bool = False) -> None:
         self.path = None if path is None else Path(path).expanduser()
         if token and len(token) < _LEAST:
             raise ConfigError(notice("users.short_token", "a token has at least {least} characters", least=_LEAST))
         self._fixed = {_hash(token): Caller("admin", frozenset(["admin"]))} if token else {}
+        self._open = optional
         self._seen: tuple[int, int, int] | None = None  # the file as it was read
         self._known: dict[str, Caller] = {}
 
     @classmethod
-    def from_environment(cls, path: str | Path | None = None) -> Users | None:
-        """The file's users, and `KANAME_TOKEN`; `None` where there are neither."""
-        token = os.environ.get(ENVIRONMENT, "")
-        there = path is not None and Path(path).expanduser().is_file()
-        return cls(path if there else None, token=token) if there or token else None
+    def from_environment(cls, path: str | Path) -> Users:
+        """The file's users, and `KANAME_TOKEN`; where there are neither, everybody until there is one."""
+        return cls(path, token=os.environ.get(ENVIRONMENT, ""), optional=True)
+
+    @property
+    def needed(self) -> bool:
+        """Whether a token is needed. Once it is, it stays so, whatever happens to the file."""
+        if self._open and (self._fixed or (self.path is not None and self.path.exists())):
+            self._open = False
+        return not self._open
 
     def caller(self, token: str) -> Caller | None:
         """Whose token that is. The hashes are compared one by one in the same time each, whether they fit or not."""

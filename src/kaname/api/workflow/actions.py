@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
 from ...core.values import plain_text
-from ...kernel.ports import Policy, ToolContext, ToolHandler
+from ...kernel.ports import Action, Policy, ToolContext, ToolHandler
 from ...kernel.view import RunView
 from ...policies.timeout import timed
 from ...strategies.graph.task import MARKS, Graph, Task
@@ -39,6 +40,27 @@ class RunWorkflow(Doing):
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         given = self.made_from.given(prepared)
         return _outcome(await context.run_child(self.made_from.agent, plain_text(given)))
+
+
+class Undo(Doing):
+    """Takes back what a compensable tool did, by that tool's own means (`@tool.undoes`), with the arguments it was given."""
+
+    effect: Effect = "idempotent"  # it may be called more than once
+
+    def __init__(self, tool: Action) -> None:
+        super().__init__(undoing(tool.name))
+        self._tool, self.parameters = tool, tool.parameters
+
+    def prepare(self, call: ToolCall) -> Any:
+        return self._tool.prepare(call)
+
+    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
+        assert self._tool.undo is not None
+        return await self._tool.undo(prepared, context) or ToolResult("undone")
+
+
+def undoing(tool: str) -> str:
+    return f"undo:{tool}"
 
 
 def _outcome(result: Any) -> ToolResult:

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast, get_args, overload
 from ...core.durations import seconds
 from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
+from ...core.record import replace
 from ...core.values import plain_text
 from ...kernel.load import load
 from ...kernel.ports import Action, Journal, Policy, Sink
@@ -25,7 +26,7 @@ from ...tools.registry import ToolRegistry, as_action
 from ..actions import ASK, AskPerson
 from ..agent import Agent
 from ..run import Run
-from .actions import RunAgent, RunWorkflow, TaskLimits
+from .actions import RunAgent, RunWorkflow, TaskLimits, Undo, undoing
 from .handle import Handle, expression_of, task_of, templated
 from .misuse import misuse
 
@@ -150,7 +151,14 @@ class Workflow:
     def graph(self) -> Graph:
         outputs = None if self._outputs is None else templated(self._outputs)
         params = tuple(self.parameters["properties"])
-        return Graph(self.name, tuple(self._tasks), self._max_parallel, outputs, params, self.description)
+        tasks = tuple([self._with_undo(task) for task in self._tasks])
+        return Graph(self.name, tasks, self._max_parallel, outputs, params, self.description)
+
+    def _with_undo(self, task: Task) -> Task:
+        """A tool that says itself how to undo it is undone so, unless the task says otherwise."""
+        tool = self._registry.get(task.use.tool, None)
+        own = tool is not None and tool.effect == "compensable" and tool.undo is not None
+        return replace(task, undo=Use(undoing(task.use.tool), task.use.args)) if own and not (task.undo or task.until) else task
 
     def problems(self) -> list[Problem]:
         """Every mistake that can be seen before it runs: names, circles, expressions, tools and their arguments."""
@@ -174,6 +182,9 @@ class Workflow:
             if action is not None and task.retries and action.effect not in _REPEATED:
                 told = f"retries: {task.use.tool} is {action.effect}, and is not repeated blindly; say its effect if it may be"
                 found.append(Problem(task.name, "retries", told))
+            if task.on_failure == "compensate" and not any(one.undo for one in self.graph.tasks):
+                told = "on_failure: compensate would undo nothing: no step has an undo, and no tool is compensable"
+                found.append(Problem(task.name, "on_failure", told))
         return found
 
     def check(self) -> Workflow:
@@ -198,11 +209,11 @@ class Workflow:
         """What runs it: an agent whose strategy is the graph. Its journal, forks and replays are those of any agent."""
         self.check()
         graph = self.graph
+        undone = [task.use.tool for task in graph.tasks if task.undo and task.undo.tool == undoing(task.use.tool)]
+        tools = [*self._registry.values(), *[Undo(self._registry[name]) for name in dict.fromkeys(undone)]]
         parts = {**self._parts, "name": self.name, "strategy": GraphStrategy(graph)}
         stops = [max_steps(None), no_repeats(None), *([] if self._stops is None else [self._stops])]
-        made: Agent[Any] = Agent(
-            parts.pop("model"), self._registry.values(), policies=(*self._policies, TaskLimits(graph)), stops=stops, **parts
-        )
+        made: Agent[Any] = Agent(parts.pop("model"), tools, policies=(*self._policies, TaskLimits(graph)), stops=stops, **parts)
         made.origin = self.origin
         return made
 
@@ -217,6 +228,10 @@ class Workflow:
     def resume(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
         """Go on after a crash, a stop or a question."""
         return self.agent.resume(run_id, answers, **options)
+
+    def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """The same, for code without an event loop."""
+        return self.agent.resume_sync(run_id, answers, **options)
 
     async def progress(self, run_id: str) -> Progress:
         """How far a run is, by its facts: `nodes`, `settled`."""
