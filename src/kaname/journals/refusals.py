@@ -10,7 +10,7 @@ from ..core.notices import notice
 def busy(run_id: str, owner: str) -> str:
     return notice(
         "run.busy",
-        "run {run_id} is being executed by {owner}; wait for it, or take it over with resume(run, takeover=True)",
+        "run {run_id} is being executed by {owner}; wait for it, or take it over (takeover=True, --takeover)",
         run_id=run_id,
         owner=owner,
     )

@@ -16,5 +16,11 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'kaname.serve' has no attribute {name!r}")
     from importlib import import_module
+    from importlib.util import find_spec
 
+    if name == "app" and find_spec("starlette") is None:
+        from ..core.errors import ConfigError
+        from ..core.install import install_command
+
+        raise ConfigError(f"serving needs starlette and uvicorn: {install_command('serve')}")
     return getattr(import_module(".application" if name == "app" else ".users", __name__), name)

@@ -56,8 +56,10 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             await _how_to_go_on(journal, [run], given, screen)
             return DONE
         if given.action == "diff":
-            return await _diff(journal, run, await find(journal, given.other, "diff LAST"), screen)
+            return await _diff(journal, run, await find(journal, given.other, "diff RUN"), screen)
         if given.action == "rate":
+            if given.other is None:
+                raise ConfigError(say("good or bad? kaname runs rate RUN good", "good か bad か: kaname runs rate RUN good"))
             await rate(journal, run.run_id, given.other)
             screen.note(say(f"{run.run_id} is rated {given.other}", f"{run.run_id} の評価: {given.other}"))
             return DONE
@@ -159,7 +161,8 @@ async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:
     reason = say("stopped with `kaname runs stop`", "`kaname runs stop` で停止されました")
     if not await journal.ask_to_stop(run.run_id, reason):
         screen.note(
-            say(f"nobody is at {run.run_id}: {run.status}", f"{run.run_id} は実行中ではありません: {run.status}"), "red"
+            say(f"nobody is at {run.run_id}: {run.status}", f"{run.run_id} は実行中ではありません: {told_status(run.status)}"),
+            "red",
         )
         return FAILED
     screen.note(say(f"{run.run_id} is asked to stop", f"{run.run_id} に停止を求めました"))
@@ -199,6 +202,9 @@ async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) 
     """Line by line: what was asked, called, given back and said."""
     from difflib import unified_diff
 
+    if one.run_id == other.run_id:
+        screen.note(say(f"both are {one.run_id}", f"どちらも {one.run_id} です"))
+        return DONE
     parting, before, after = await stories(journal, one, other)
     lines = list(unified_diff(before, after, one.run_id[:12], other.run_id[:12], lineterm="", n=2))
     if parting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from itertools import takewhile
 
@@ -78,8 +78,11 @@ async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, 
 
 def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, str]]:
     begun = {event.body.call.id: event.time for event in events if isinstance(event.body, ToolStarted) and timed}
+    replied = {call.id for event in events if isinstance(event.body, ModelReplied) for call in event.body.reply.message.calls}
     results = {
-        e.body.result.call_id: (e, _result(e.body.result, e.time, begun)) for e in events if isinstance(e.body, ToolFinished)
+        e.body.result.call_id: (e, _result(e.body.result, e.time, begun, replied))
+        for e in events
+        if isinstance(e.body, ToolFinished)
     }
     finished = frozenset(results)
     for event in events:
@@ -118,9 +121,11 @@ def _calls(event: Event, reply: ModelReply, results: dict[str, tuple[Event, str]
             yield results.pop(call.id)
 
 
-def _result(result: ToolResult, time: float, begun: Mapping[str, float]) -> str:
+def _result(result: ToolResult, time: float, begun: Mapping[str, float], replied: Collection[str]) -> str:
+    """A task of a graph is named: no reply stands before it."""
+    task = "" if result.call_id in replied else f"{result.call_id}: "
     took = f"  {time - begun[result.call_id]:.1f} s" if result.call_id in begun else ""
-    return f"{'✗' if result.is_error else '←'} {cut(result_text(result), _LONG)}{took}"
+    return f"{'✗' if result.is_error else '←'} {task}{cut(result_text(result), _LONG)}{took}"
 
 
 def _words(message: Message) -> list[str]:

@@ -66,7 +66,7 @@ def _summed(cards: list[RunInfo]) -> dict[str, Any]:
         "runs": len(outer),
         "by_status": dict(Counter([card.status for card in outer])),
         "tokens": sum([card.input + card.output for card in outer]),
-        "cost": sum(known),
+        "cost": sum(known) if known or not outer else None,
         "unpriced": len(outer) - len(known),
         "median": part(lasted, 0.5),
         "slow": part(lasted, 0.95),
@@ -94,7 +94,7 @@ class Uses:
                     "median": part(lasted, 0.5),
                     "slow": part(lasted, 0.95),
                     "tokens": sum([one[2] for one in uses]),
-                    "cost": sum([one[3] or 0.0 for one in uses]),
+                    "cost": sum([one[3] or 0.0 for one in uses]) if any(one[3] is not None for one in uses) else None,
                 }
             )
         return told

@@ -86,6 +86,7 @@ class Story {
 
   onResumed(body, fact) {
     Object.assign(this.state, { attempt: body.attempt, stop: null, status: this.questions.size ? "waiting" : "running" });
+    for (const call of this.calls.values()) call.cut = call.ended === undefined; // its process is gone
     this.add(fact, "resumed", { attempt: body.attempt });
   }
 
@@ -178,6 +179,7 @@ class Story {
       effect: body.effect || "irreversible",
     });
     call.tries = body.attempt || 1;
+    call.cut = false;
   }
 
   onToolFinished(body, fact) {

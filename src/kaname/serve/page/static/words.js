@@ -26,7 +26,8 @@ export async function prepare(which = language.get()) {
 export const japanese = () => language.get() === "ja";
 
 const filled = (template, values) =>
-  template.replace(/\{(\w+)(![rs])?(?::[^}]*)?\}/g, (whole, name, quoted) => {
+  template.replace(/\{\{|\}\}|\{(\w+)(![rs])?(?::[^}]*)?\}/g, (whole, name, quoted) => {
+    if (!name) return whole[0]; // a brace that is meant
     if (!values || !(name in values)) return whole;
     const value = values[name];
     return quoted === "!r" && typeof value === "string" ? `'${value}'` : typeof value === "object" ? notice(value) : `${value}`;

@@ -141,7 +141,7 @@ function Conversation({ id, following, edit, end, setProblem }) {
   const resume = () => post(runPath(id, "/resume"), { mode: "detach" }).then(following.again, setProblem);
   const asking = new Set(story.questions.keys());
   const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asking, first: chosen, choose };
-  given.over = Boolean(story.state.stop);
+  given.over = Boolean(story.state.stop) || status === "interrupted";
   given.waiting = new Set([...story.questions.values()].map(question => question.call_id));
   return html`<div class="talk">
       ${story.items.length > most ? html`<${Button} onClick=${() => show(most + MOST)}>${t("what was said before")}</${Button}>` : null}

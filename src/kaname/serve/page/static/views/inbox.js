@@ -56,7 +56,13 @@ export default function Inbox() {
                       <a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a>
                       ${["", one.run.agent, when(one.run.updated), one.run.user_id].filter((said, at) => !at || said).join(" · ")}
                     </p>
-                    <${Question} answering=${() => (mine.current = id(one))} question=${one} run=${one.run.run_id} active=${at === place} spent=${one.run.usage.cost} />
+                    <${Question}
+                      answering=${() => (mine.current = id(one))}
+                      question=${one}
+                      run=${one.run.run_id}
+                      active=${at === place}
+                      spent=${one.run.usage.cost}
+                    />
                   </li>`,
               )}
             </ol>`

@@ -241,7 +241,7 @@ export default function Run({ path, query }) {
     now: at && at < last ? then.before : now,
     run: id,
     asked,
-    over: Boolean(then.state.stop),
+    over: Boolean(then.state.stop) || (status === "interrupted" && !(at && at < last)),
     open: new Set(waiting),
     choose,
   };

@@ -143,7 +143,8 @@ export default function Runs({ query }) {
   const odd = unknown(words);
   const toggle = word =>
     setWords(words.includes(word) ? words.replace(word, "").replace(/\s+/g, " ").trim() : `${words} ${word}`.trim());
-  const total = shown.reduce((sum, run) => sum + (run.usage.cost || 0), 0);
+  const priced = shown.filter(run => run.usage.cost != null);
+  const total = shown.length && !priced.length ? null : priced.reduce((sum, run) => sum + run.usage.cost, 0);
   return html`<header class="top">
       <h1>${t("Runs")}</h1>
       <span class="meta"

@@ -37,7 +37,10 @@ export function Text({ text, kind = "" }) {
 
 export function Call({ call, parallel, fork, now, over }) {
   const result = call.ended === undefined ? null : (call.error ?? plain(call.output));
-  const took = call.started && !call.given && !(over && call.ended === undefined) ? (call.ended ?? now) - call.started : null;
+  const took =
+    call.started && !call.given && !((over || call.cut) && call.ended === undefined)
+      ? (call.ended ?? now) - call.started
+      : null;
   const details = [
     call.given ? t("given in this fork, not run") : "",
     took === null ? "" : lasted(took),
@@ -56,7 +59,7 @@ export function Call({ call, parallel, fork, now, over }) {
     ${
       result === null
         ? html`<p class="ret note">
-            ${over ? t(call.started ? "not finished" : "not run") : call.started ? html`<span class="live">◐</span> ${t("running")}` : t("not run yet")}
+            ${over || (call.started && call.cut) ? t(call.started ? "not finished" : "not run") : call.started ? html`<span class="live">◐</span> ${t("running")}` : t("not run yet")}
           </p>`
         : html`<p class=${`ret ${call.error === null ? "" : "failed"}`}>
             ${call.error === null ? null : html`<b>✕ </b>`}<${Text} text=${result} />
