@@ -138,3 +138,10 @@ def test_the_figures_count_what_was_done(go, filled):
     expect(page.locator("figure").first).to_contain_text("Runs")
     page.get_by_role("link", name="step limit").click()
     expect(page.locator("a.run")).to_have_count(1)
+
+
+def test_braces_that_are_meant_are_told_once(go, filled):
+    told = go("#/runs").evaluate(
+        """async () => (await import("/page/words.js")).t('{{"result": …}} of {name}', { name: "pay" })"""
+    )
+    assert told == '{"result": …} of pay'

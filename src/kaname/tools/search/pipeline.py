@@ -69,7 +69,7 @@ class RAGPipeline:
         looked = Looked({row.path for row in self._index.files()}, forget)
         looked.look([Path(os.path.realpath(Path(given).expanduser())) for given in paths])
         adding = Adding(self._index, self.embedded, progress, len(looked.files))
-        for path in looked.files:
+        for path in sorted(looked.files, key=_size):  # a huge one holds up nobody but itself
             adding.take(path)
         adding.finish()
         adding.done.problems.update(looked.problems)
@@ -140,6 +140,13 @@ class RAGPipeline:
 
 def ranked(scores: dict[int, float]) -> list[int]:
     return sorted(scores, key=lambda number: (-scores[number], number))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # what is wrong with it is told when it is read
+        return 0
 
 
 def _writable(text: str) -> str:
