@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -181,3 +182,30 @@ def test_options_go_over_what_a_programs_agent_says(elsewhere, tmp_path):
     assert elsewhere("run", "-a", "spender.py:spender", "-m", "scripted/script.json", "hi").stdout == "I am another.\n"
     nobody = elsewhere("run", "-a", "nobody", "hi")
     assert (nobody.returncode, "no kaname.yaml here with an agent 'nobody'" in nobody.stderr) == (2, True)
+
+
+SLOW_DESK = """
+import asyncio
+from kaname import Agent, ScriptedModel, call, tool
+
+@tool
+async def pay(yen: int) -> str:
+    \"\"\"Pay.\"\"\"
+    print("paying", flush=True)
+    await asyncio.sleep(60)
+    return "paid"
+
+desk = Agent(ScriptedModel([call("pay", yen=5), "Paid."]), [pay], journal="desk.db")
+"""
+
+
+def test_interrupt_in_the_middle_of_a_payment_says_that_it_may_have_happened(tmp_path):
+    (tmp_path / "desk.py").write_text(SLOW_DESK)
+    command = [sys.executable, "-m", "kaname.cli.main", "run", "-a", "desk.py:desk", "Pay the rent."]
+    environment = {**os.environ, "KANAME_LANG": "en"}
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes) as going:
+        assert going.stdout.readline() == "paying\n"
+        going.send_signal(signal.SIGINT)
+        _, told = going.communicate(timeout=30)
+    assert "pay was under way and may have taken effect" in told

@@ -116,6 +116,12 @@ def _last_line(result: Result, show: Show, where: str) -> str:
         return f"[{how}; {show.spent()}; {result.run_id}]"
     if result.state.seq == 0:  # it never began, and there is nothing to go on with
         return f"[{how}]"
+    cut = [one.call.name for one in result.state.started.values() if one.effect in ("irreversible", "compensable")]
+    if cut:
+        names = ", ".join(dict.fromkeys(cut))
+        how += say(
+            f"; {names} was under way and may have taken effect", f"。{names} は実行中でした。効果が出ている可能性があります"
+        )
     spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # of what was broken off nobody knows
     return f"[{how}; {spent}; {_to_go_on(result.run_id, result, where)}]"
 
