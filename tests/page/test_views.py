@@ -116,8 +116,8 @@ def test_a_server_with_users_asks_for_a_token_and_shows_what_it_allows(tabs, tmp
         expect(page.get_by_role("button", name="Make a test")).to_have_count(0)
         page.get_by_role("button", name="sign out").click()
         expect(page.get_by_label("Token")).to_be_visible()
-        tab.wrong[:] = [line for line in tab.wrong if "401" not in line]
         tab.context.close()
+        tab.wrong[:] = [line for line in tab.wrong if "401" not in line]
 
 
 def test_a_memory_is_corrected_and_forgotten(go, filled, api):
