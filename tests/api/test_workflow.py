@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kaname import Agent, Approve, ConfigError, ScriptedModel, Workflow, tool
+from kaname import Agent, Approve, ConfigError, ScriptedModel, ToolContext, Workflow, tool
 from kaname.api.workflow import draw
 
 LOG = []
@@ -396,21 +396,23 @@ def test_mistakes_of_a_program_are_told_where_they_are_made():
 
 async def test_compensable_tool_is_undone_by_its_own_means():
     @tool(effect="compensable")
-    def reserve(room: str) -> str:
+    def reserve(room: str, context: ToolContext) -> str:
         """Reserve."""
-        LOG.append(("reserve", room))
+        LOG.append(("reserve", room, context.idempotency_key))
         return f"R-{room}"
 
     @reserve.undoes
-    def release(room: str) -> None:
-        LOG.append(("release", room))
+    def release(room: str, context: ToolContext) -> None:
+        LOG.append(("release", room, context.idempotency_key))
 
     made = Workflow("trip", journal="memory")
     rooms = made.options(each=["A", "B"]).task(reserve, made.item)
     made.options(after=rooms, on_failure="compensate").task(fail, "sold out")
     result = await made.run()
     assert result.stop.detail == "fail failed: RuntimeError: sold out"
-    assert [one for one in LOG if one[0] != "fail"] == [("reserve", "A"), ("reserve", "B"), ("release", "B"), ("release", "A")]
+    told = [one for one in LOG if one[0] != "fail"]
+    assert [one[:2] for one in told] == [("reserve", "A"), ("reserve", "B"), ("release", "B"), ("release", "A")]
+    assert [one[2] for one in told[2:]] == [told[1][2], told[0][2]], "the key of what is undone"
 
 
 def test_compensation_that_would_undo_nothing_is_a_mistake():

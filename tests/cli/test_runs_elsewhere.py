@@ -209,3 +209,49 @@ def test_interrupt_in_the_middle_of_a_payment_says_that_it_may_have_happened(tmp
         going.send_signal(signal.SIGINT)
         _, told = going.communicate(timeout=30)
     assert "pay was under way and may have taken effect" in told
+
+
+FILED = """
+journal: desk.db
+agents:
+  desk:
+    model: scripted/script.json
+    tools: [tools.py:pay]
+    approve: [pay]
+"""
+
+
+def test_run_of_a_program_with_the_files_agent_is_gone_on_with_by_that_agent(elsewhere, tmp_path):
+    (tmp_path / "kaname.yaml").write_text(FILED)
+    (tmp_path / "tools.py").write_text(DESK.split("desk = ")[0])
+    (tmp_path / "script.json").write_text('[{"calls": [{"name": "pay", "args": {"yen": 5}}]}, "Paid."]')
+    program = "from kaname import Agent, load_config; Agent.from_config(load_config('kaname.yaml')).run_sync('Pay the rent.')"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    done = elsewhere("runs", "resume", "last", "--answer", "yes")
+    assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
+
+
+def test_tools_beside_a_programs_agent_are_remembered_with_their_folder(elsewhere, tmp_path):
+    (tmp_path / "desk.py").write_text(DESK)
+    (tmp_path / "more.py").write_text("def look(n: int) -> int:\n    'Look.'\n    return n\n")
+    assert elsewhere("run", "-a", "desk.py:desk", "-t", "more.py", "Pay the rent.").returncode == 3
+    (tmp_path / "other").mkdir()
+    command = [sys.executable, "-m", "kaname.cli.main", "runs", "resume", "last", "--answer", "yes", "--journal", "../desk.db"]
+    done = subprocess.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
+
+
+def test_another_model_can_be_chosen_twice_for_a_programs_agent(tmp_path, monkeypatch):
+    """As `/model` does in a chat: the tools beside it are registered once."""
+    import argparse
+
+    from kaname.cli.agent import agent_from
+    from kaname.cli.terminal.screen import Screen
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "chatty.py").write_text(DESK)
+    (tmp_path / "script.json").write_text('["Hello."]')
+    given = argparse.Namespace(agent="chatty.py:desk", tool=["calculator"], model=None, journal=None, config=None)
+    first = agent_from(given, Screen())
+    given.model = "scripted/script.json"
+    assert set(agent_from(given, Screen()).tools) == set(first.tools) == {"pay", "calculator"}

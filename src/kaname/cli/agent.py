@@ -85,13 +85,14 @@ def _altered(made: Agent, given: argparse.Namespace, screen: Screen, thinks: Mod
         changes["model"] = thinks or model_for(given, screen)
     if instructions := getattr(given, "instructions", ""):
         changes["instructions"] = instructions
-    for tool in all_tools(getattr(given, "tool", []), Path.cwd()):
+    folder = Path(getattr(given, "folder", None) or Path.cwd())
+    for tool in all_tools(getattr(given, "tool", []), folder) if not made.origin else ():  # else they are there already
         made.tools.register(tool)
     made.recipe = made.recipe.altered(**changes)
     if given.journal:
         made.journal = choose(given.journal)
     place, _, name = given.agent.partition(":")
-    file = (Path(getattr(given, "folder", None) or Path.cwd()) / Path(place).expanduser()).resolve()
+    file = (folder / Path(place).expanduser()).resolve()
     made.origin = {**_origin(given, None), "agent": f"{file}:{name}" if place.endswith(".py") else given.agent}
     return made
 
@@ -162,7 +163,10 @@ def _origin(given: argparse.Namespace, config: Config | None) -> dict[str, Any]:
     said["tool"] = [re.sub(r"(://[^:/@]*):.*@", r"\1:***@", place) for place in said["tool"] or []]  # no password in a journal
     if config is not None:
         said["config"] = [str(Path(file).resolve()) for file in config.files]
-    return {"folder": str(Path.cwd()), **{name: value for name, value in said.items() if value}}
+    return {
+        "folder": getattr(given, "folder", None) or str(Path.cwd()),
+        **{name: value for name, value in said.items() if value},
+    }
 
 
 def take_up(given: argparse.Namespace, recipe: Mapping[str, Any], name: str) -> None:

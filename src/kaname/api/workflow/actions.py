@@ -56,7 +56,9 @@ class Undo(Doing):
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         assert self._tool.undo is not None
-        return await self._tool.undo(prepared, context) or ToolResult("undone")
+        key = context.idempotency_key.removesuffix("~")  # of the call that is undone: by it the tool may find what it did
+        done = context.scope.context(context.call_id.removesuffix("~"), key, context.attempt)
+        return await self._tool.undo(prepared, done) or ToolResult("undone")
 
 
 def undoing(tool: str) -> str:

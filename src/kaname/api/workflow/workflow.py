@@ -155,10 +155,14 @@ class Workflow:
         return Graph(self.name, tasks, self._max_parallel, outputs, params, self.description)
 
     def _with_undo(self, task: Task) -> Task:
-        """A tool that says itself how to undo it is undone so, unless the task says otherwise."""
+        """A tool that says how to undo it is undone so, where the task says nothing else and the tool was called once."""
         tool = self._registry.get(task.use.tool, None)
         own = tool is not None and tool.effect == "compensable" and tool.undo is not None
-        return replace(task, undo=Use(undoing(task.use.tool), task.use.args)) if own and not (task.undo or task.until) else task
+        return (
+            replace(task, undo=Use(undoing(task.use.tool), task.use.args))
+            if own and not (task.undo or task.until or task.fallback)
+            else task
+        )
 
     def problems(self) -> list[Problem]:
         """Every mistake that can be seen before it runs: names, circles, expressions, tools and their arguments."""
@@ -171,6 +175,7 @@ class Workflow:
                 found.append(Problem("", f"params.{name}", told))
             elif "default" in held:
                 found += [Problem("", f"params.{name}", f"default: {one}") for one in unfit(held["default"], held, name)]
+        undone = any(one.undo for one in self.graph.tasks)
         for task in self._tasks:
             for place, use in (("tool", task.use), ("fallback", task.fallback), ("undo", task.undo)):
                 if use is not None:
@@ -182,7 +187,7 @@ class Workflow:
             if action is not None and task.retries and action.effect not in _REPEATED:
                 told = f"retries: {task.use.tool} is {action.effect}, and is not repeated blindly; say its effect if it may be"
                 found.append(Problem(task.name, "retries", told))
-            if task.on_failure == "compensate" and not any(one.undo for one in self.graph.tasks):
+            if task.on_failure == "compensate" and not undone:
                 told = "on_failure: compensate would undo nothing: no step has an undo, and no tool is compensable"
                 found.append(Problem(task.name, "on_failure", told))
         return found
