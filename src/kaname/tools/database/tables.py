@@ -30,14 +30,14 @@ class Table(NamedTuple):
     comment: str = ""
     schema: str = ""
     catalog: str = ""
+    bare: bool = True  # its name alone finds it, and not one of another schema
 
 
 class Known(NamedTuple):
     """The visible tables, in the order in which a bare name finds them, and more functions that may be used.
 
     `elsewhere`: names that mean another table where they stand alone, because it is found first. `calls`: names that are
-    functions when they stand after a dot, in PostgreSQL. `types`, `own_functions`, `own_operators`: made by users of this
-    database, beside the server's and those of its extensions.
+    functions when they stand after a dot, in PostgreSQL; `types`: its enumerations and domains that users have made.
     """
 
     dialect: str
@@ -46,8 +46,6 @@ class Known(NamedTuple):
     elsewhere: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
-    own_functions: frozenset[str] = frozenset()
-    own_operators: frozenset[str] = frozenset()
 
     def folded(self, name: str) -> str:
         """As the engine compares names. PostgreSQL's parser has folded them already."""
@@ -74,8 +72,6 @@ class Known(NamedTuple):
     def check_function(self, name: str) -> None:
         if small(name) not in self.functions | FUNCTIONS[self.dialect]:
             raise Refused(f"the function {name}() is not allowed here")
-        if small(name) in self.own_functions - self.functions:
-            raise Refused(f'{name}() is also a function of this database\'s own; allow it with functions=["{name}"]')
 
     def spelled(self) -> list[str]:
         """The tables' names as one writes them; with the schema only where the bare name means another."""

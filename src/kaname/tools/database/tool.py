@@ -144,7 +144,7 @@ class DatabaseTool:
             if size > self._limits.characters:
                 break
             rows.append(row)
-        output: dict[str, Any] = {"rows": rows}
+        output: dict[str, Any] = {"rows": rows, "note": found.note} if found.note else {"rows": rows}
         if found.more or len(rows) < len(found.rows):
             output["note"] = f"only the first {len(rows)} rows are shown; there are more"
         return ToolResult(output)

@@ -38,10 +38,8 @@ def check(sql: str, known: Known) -> None:
             _check_table(node, frozenset(), known)
         elif kind == "TABLE_FUNCTION" and small(node["function"]["function_name"]) not in TABLE_FUNCTIONS:
             raise Refused(f"{node['function']['function_name']}() cannot be read from here")
-        if "function_name" in node:  # whatever its schema: x.lower() is lower(x)
-            name = node["function_name"]
-            if not node.get("is_operator") or small(name) in known.own_functions:
-                known.check_function(name)
+        if "function_name" in node and not node.get("is_operator"):  # whatever its schema: x.lower() is lower(x)
+            known.check_function(node["function_name"])
 
 
 def _definitions(held: dict[str, Any]) -> list[Definition]:

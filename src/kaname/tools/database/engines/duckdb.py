@@ -9,8 +9,7 @@ from typing import Any
 
 from ....core.errors import ConfigError
 from ....core.notices import notice
-from ..allowed import words
-from ..tables import Column, Table, small
+from ..tables import Column, Table
 from .base import ROW, Limits, QueryFailed, Rows, need, out_of_time, read_rows, too_large
 
 SETTINGS: dict[str, Any] = {
@@ -24,17 +23,6 @@ SETTINGS: dict[str, Any] = {
     "threads": "2",
     "lock_configuration": "true",
 }
-
-
-_MACROS = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal"
-_WITHOUT_A_CALL = words(  # functions that are called by signs and words
-    """
-    list_value struct_pack map date_part power pow list_extract array_extract list_slice struct_extract not_like_escape
-    like_escape ilike_escape current_date current_time current_timestamp localtime localtimestamp current_role current_user
-    session_user user current_schema current_catalog current_database
-    add subtract multiply divide mod concat array_slice element_at row cast try_cast
-    """
-)
 _MOST_SAMPLED = 200  # columns: each is a query
 _COLUMNS = """
 SELECT c.table_name, c.column_name, c.data_type, c.comment, t.comment, t.table_name IS NOT NULL, c.database_name
@@ -51,7 +39,6 @@ class DuckEngine:
         need("duckdb", "duckdb")
         self._path = Path(path).expanduser().absolute()
         self.address = f"duckdb:///{self._path}"
-        self._macros: frozenset[str] = frozenset()  # one of the engine's own name would be called in its place
         if not self._path.is_file():
             raise ConfigError(notice("database.no_file", "there is no database {path}", path=self._path))
 
@@ -79,19 +66,11 @@ class DuckEngine:
                 left -= wanted
                 samples = _samples(connection, table, column) if wanted else ()
                 columns.append(Column(column, kind, comment or "", samples))
-            self._macros = frozenset([small(name) for (name,) in connection.execute(_MACROS).fetchall()])
         except duckdb.Error as problem:
             raise QueryFailed(_message(problem)) from problem
         finally:
             connection.close()
         return [Table(name, tuple(columns), told, "main", catalog) for name, (columns, told, catalog) in found.items()]
-
-    def names(self) -> dict[str, frozenset[str]]:
-        """Macros that somebody has made, as of the last look at the tables."""
-        if hidden := sorted([name for name in self._macros if name in _WITHOUT_A_CALL or not name.isidentifier()]):
-            told = f"this database has macros in the place of the engine's own signs or words: {', '.join(hidden)}"
-            raise QueryFailed(told)
-        return {"own_functions": self._macros}
 
     def run(self, sql: str, limits: Limits) -> Rows:
         import duckdb

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
-from contextlib import suppress
 from importlib import import_module
-from threading import Event, Timer
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,7 +18,7 @@ SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class'), a.attname, form
        (SELECT s.most_common_vals::text::text[] FROM pg_stats s
         WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname
           AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) AND s.n_distinct BETWEEN 1 AND 12),
-       current_database()
+       current_database(), pg_table_is_visible(c.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND a.attnum > 0 AND NOT a.attisdropped
   AND n.nspname = ANY (current_schemas(false)) AND n.nspname !~ '^(pg_|information_schema$)'
@@ -39,28 +35,11 @@ _TYPES = """
 SELECT t.typname FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype IN ('e', 'd') AND n.nspname = ANY (current_schemas(false))
 """
-# A function of the same name as the server's, for other types, would be called in its place; extensions may have such
-_OWN = """
-SELECT o.{name} FROM {table} o JOIN pg_namespace n ON n.oid = o.{schema}
-WHERE n.nspname = ANY (current_schemas(false)) AND n.nspname !~ '^(pg_|information_schema$)' AND NOT EXISTS (
-    SELECT FROM pg_depend d WHERE d.classid = '{table}'::regclass AND d.objid = o.oid AND d.deptype = 'e')
-"""
-_FIRST = """
-SELECT DISTINCT ON (c.relname) c.relname, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = ANY (current_schemas(true)) AND c.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
-ORDER BY c.relname, array_position(current_schemas(true), n.nspname)
-"""
 _POWER = """
 SELECT rolname FROM pg_roles WHERE rolname = current_user AND (rolsuper
     OR pg_has_role(oid, 'pg_read_server_files', 'USAGE') OR pg_has_role(oid, 'pg_write_server_files', 'USAGE')
     OR pg_has_role(oid, 'pg_execute_server_program', 'USAGE'))
 """
-_NAMES = {
-    "calls": _CALLS,
-    "types": _TYPES,
-    "own_functions": _OWN.format(name="proname", table="pg_proc", schema="pronamespace"),
-    "own_operators": _OWN.format(name="oprname", table="pg_operator", schema="oprnamespace"),
-}
 
 
 class PostgresEngine:
@@ -70,8 +49,7 @@ class PostgresEngine:
         need("psycopg", "postgres")
         need("postgast", "postgres")
         self.address, self._allow_superuser = address, allow_superuser
-        self._first: dict[str, str] = {}
-        self._names: dict[str, frozenset[str]] = {}
+        self.names: dict[str, frozenset[str]] = {}  # functions after a dot and types of users, as of the last look
 
     def load(self) -> None:
         import_module("postgast")
@@ -107,26 +85,18 @@ class PostgresEngine:
         return text
 
     def tables(self) -> list[Table]:
-        found: dict[tuple[str, str], tuple[list[Column], str, str]] = {}
-        powerful, rows, first, *names = self._select(_POWER, _COLUMNS, _FIRST, *_NAMES.values())
+        found: dict[tuple[str, str], tuple[list[Column], str, str, bool]] = {}
+        powerful, rows, calls, types = self._select(_POWER, _COLUMNS, _CALLS, _TYPES)
         if powerful and not self._allow_superuser:
             raise ConfigError(_too_powerful(powerful[0][0]))
-        self._first = dict(first)
-        self._names = {kind: frozenset([name for (name,) in found]) for kind, found in zip(_NAMES, names, strict=True)}
-        for schema, table, told, column, kind, comment, samples, catalog in rows:
-            columns, _, _ = found.setdefault((schema, table), ([], told or "", catalog))
+        self.names = {"calls": frozenset([name for (name,) in calls]), "types": frozenset([name for (name,) in types])}
+        for schema, table, told, column, kind, comment, samples, catalog, bare in rows:
+            columns, *_ = found.setdefault((schema, table), ([], told or "", catalog, bare))
             columns.append(Column(column, kind, comment or "", tuple((samples or [])[:6])))
         return [
-            Table(name, tuple(columns), told, schema, catalog) for (schema, name), (columns, told, catalog) in found.items()
+            Table(name, tuple(columns), told, schema, catalog, bare)
+            for (schema, name), (columns, told, catalog, bare) in found.items()
         ]
-
-    def found_first(self) -> dict[str, str]:
-        """The schema in which a table's bare name is found, as of the last look at the tables."""
-        return self._first
-
-    def names(self) -> dict[str, frozenset[str]]:
-        """What is a function after a dot; types, functions and operators that users have made."""
-        return self._names
 
     def _select(self, *questions: str) -> list[list[Any]]:
         import psycopg
@@ -145,29 +115,15 @@ class PostgresEngine:
         )
         connection = self._open(limits)
         connection.read_only = True
-        hung_up = Event()
-        alarm = Timer(limits.seconds + 0.5, _hang_up, [connection, hung_up])
-        alarm.daemon = True
-        alarm.start()
         try:  # with parameters, though none: then the server takes one statement and no more
             rows = connection.execute(wrapped.replace("%", "%%"), ()).fetchall()
         except psycopg.errors.QueryCanceled:
             raise out_of_time(limits) from None
         except (psycopg.Error, ValueError) as problem:
-            if hung_up.is_set():
-                raise out_of_time(limits) from None
             raise QueryFailed(_first_line(problem)) from problem
         finally:
-            alarm.cancel()
             connection.close()
         return read_rows([text for (text,) in rows], limits)
-
-
-def _hang_up(connection: Any, hung_up: Event) -> None:
-    """Some functions of the server look at no clock. Nobody waits for them here; the server is rid of them when they end."""
-    hung_up.set()
-    with suppress(OSError, ValueError), socket.socket(fileno=os.dup(connection.fileno())) as line:
-        line.shutdown(socket.SHUT_RDWR)
 
 
 def _first_line(problem: Exception) -> str:

@@ -1,13 +1,12 @@
 """The process in which statements are parsed, checked and run: it can be killed at any moment, and has limits of its own.
 
 It is told what to open, then asked, all in lines of JSON on its standard input. It ends when that does, also in the middle of a
-query, and by an alarm of its own if nobody is left to kill it."""
+query."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from queue import SimpleQueue
 from threading import Thread
@@ -21,7 +20,6 @@ from ..session import Session
 from ..statement import Refused
 
 _LARGEST_FILE = 64_000_000  # bytes; SQLite may have to make the index of a write-ahead log
-_GRACE = 5.0  # seconds after which the alarm goes off, when the caller should long have
 
 
 def main() -> None:
@@ -75,21 +73,11 @@ class _Work:
             _limit(request["memory"])
             self.session = Session(engine, request["tables"], request["functions"], request["comments"])
             return {}
-        _alarm(request["seconds"] + _GRACE)
-        try:
-            if "sql" in request:
-                found = self.session.query(request["sql"], Limits(request["rows"], request["characters"], request["seconds"]))
-                return {"rows": found.rows, "more": found.more, "changed": self.session.changed()}
-            tables = [[one.name, [list(column) for column in one.columns], *one[2:]] for one in self.session.tables()]
-            return {"tables": tables, "unknown": self.session.unknown, "names": self.session.names}
-        finally:
-            _alarm(0.0)
-
-
-def _alarm(seconds: float) -> None:
-    """By the system: no code that looks at no clock holds it up."""
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        if "sql" in request:
+            found = self.session.query(request["sql"], Limits(request["rows"], request["characters"], request["seconds"]))
+            return {**found._asdict(), "changed": self.session.changed()}
+        tables = [[one.name, [list(column) for column in one.columns], *one[2:]] for one in self.session.tables()]
+        return {"tables": tables, "unknown": self.session.unknown, "names": self.session.names}
 
 
 def _limit(memory: int) -> None:
