@@ -1,6 +1,5 @@
 """The ReAct text protocol in use: costs, streams, tools that change something, servers without stop sequences."""
 
-import logging
 import sys
 import time
 
@@ -74,6 +73,8 @@ def work(text):
         nonlocal count
         count += event in ("call", "c_call")
 
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)  # an error of too deep a nesting inside `counting` would end the counting
     sys.setprofile(counting)
     try:
         read(text, TOOLS)
@@ -83,6 +84,7 @@ def work(text):
             stream.feed(text[place : place + 4])
     finally:
         sys.setprofile(None)
+        sys.setrecursionlimit(limit)
     return count
 
 
@@ -278,15 +280,10 @@ async def test_a_servers_own_stop_sequences_are_kept_beside_ours():
     assert server.requests[0]["stop"] == ["\nObservation:", "\n観察:", "END"]
 
 
-async def test_our_stop_sequences_come_first_and_yours_are_not_dropped_without_a_word(caplog):
-    model, asked = scripted("Final Answer: a", "Final Answer: b")
-    agent = Agent(TextOnly(model), [population], settings={"stop": ["A", "B", "C"]}, journal=MemoryJournal())
-    with caplog.at_level(logging.WARNING, "kaname"):
-        await agent.run("q")
-        await agent.run("q")
-    assert asked[0].settings["stop"] == ["\nObservation:", "\n観察:", "A", "B"]
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "['C']" in said, "once"
+async def test_our_stop_sequences_come_first_and_none_of_yours_is_dropped():
+    model, asked = scripted("Final Answer: a")
+    await Agent(TextOnly(model), [population], settings={"stop": ["A", "B", "C"]}, journal=MemoryJournal()).run("q")
+    assert asked[0].settings["stop"] == ["\nObservation:", "\n観察:", "A", "B", "C"]
 
 
 DONE = []

@@ -148,7 +148,7 @@ def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
     pairs = [*zip(names or (), call.args, strict=False), *[(one.arg, one.value) for one in call.keywords]]
     if not pairs or any(not name or (names is not None and name not in names) for name, _ in pairs):
         return None
-    if not call.keywords and len(call.args) < 2:
+    if not call.keywords and len(call.args) < 2 and not text.startswith(('"""', "'''")):
         return None  # one value: plain text
     try:
         return {str(name): ast.literal_eval(value) for name, value in pairs}
@@ -187,9 +187,6 @@ def typed(text: str, schema: Any) -> Any:
 def unquoted(text: str) -> str:
     """Without the quotes around the whole of it."""
     text = text.strip()
-    for mark in ('"""', "'''"):
-        if len(text) > 6 and text.startswith(mark) and text.endswith(mark):
-            return text[3:-3].strip()
     closing = _QUOTES.get(text[:1])
     if closing is None or len(text) < 2 or not text.endswith(closing) or closing in text[1:-1].replace("\\" + closing, ""):
         return text

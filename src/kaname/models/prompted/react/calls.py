@@ -37,13 +37,8 @@ class Call(NamedTuple):
 
 def tool_named(text: str, tools: Tools) -> str:
     """The tool's name, whatever its case and the marks around it; empty, if there is no such tool."""
-    name = (
-        re.sub(r"\A\d{1,2}[.)]\s+", "", text.strip())
-        .strip("`*\"'「」『』<>@ ")
-        .rstrip(".。:：")
-        .removeprefix("functions.")
-        .removeprefix("tools.")
-    )
+    name = re.sub(r"\A\d{1,2}[.)]\s+", "", text.strip()).strip("`*\"'「」『』<>@ ").rstrip(".。:：")
+    name = name.removeprefix("functions.").removeprefix("tools.")
     name = name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
     if name in tools:
         return name
@@ -86,26 +81,20 @@ def json_call(text: str, tools: Tools) -> Call | None:
     held: Any = value[given] if given else rest or {}
     alone = not given or not set(rest) - {given}
     certain = bool(given) and named != "name" and alone
-    return Call(value[named].strip(), _arguments_in(held, value[named], tools), thought, alone, certain)
+    return Call(value[named].strip(), arguments_of(held, value[named], tools), thought, alone, certain)
 
 
 def _is_schema(given: Any) -> bool:
     return isinstance(given, Mapping) and given.get("type") == "object" and isinstance(given.get("properties"), Mapping)
 
 
-def _arguments_in(held: Any, name: str, tools: Tools) -> Mapping[str, Any] | str:
-    schema = tools.get(tool_named(name, tools))
+def arguments_of(given: Any, name: str, tools: Tools, *, called: bool = False) -> Mapping[str, Any] | str:
+    """The arguments for the tool of this name; for `finish` the answer: plain, quoted, or under a name."""
+    text, schema = "" if given is None else plain_text(given), tools.get(tool_named(name, tools))
     if is_end(name, tools):
-        return answer_in(plain_text(held))
-    if isinstance(held, Mapping):
-        return fitted(held, schema)
-    return arguments_for("" if held is None else plain_text(held), schema)
-
-
-def answer_in(given: str) -> str:
-    """The answer that `finish` was given: plain, quoted, or under a name."""
-    named = arguments_for(given, _ONE_TEXT, called=True)
-    return str(next(iter(named.values()), "")) if isinstance(named, Mapping) else given.strip()
+        named = arguments_for(text, _ONE_TEXT, called=True)
+        return str(next(iter(named.values()), "")) if isinstance(named, Mapping) else text.strip()
+    return fitted(given, schema) if isinstance(given, Mapping) else arguments_for(text, schema, called=called)
 
 
 def tagged_call(text: str, tools: Tools) -> Call | None:
@@ -129,12 +118,8 @@ def bracket_call(text: str, tools: Tools) -> Call | None:
     found = _CALL.match(text)
     if found is None or (end := _closed(text, found.end(), found["open"])) < 0:
         return None
-    inside, name = text[found.end() : end], found["name"]
-    if is_end(name, tools):
-        args: Mapping[str, Any] | str = answer_in(inside)
-    else:
-        args = arguments_for(inside, tools.get(tool_named(name, tools)), called=True)
-    return Call(name, args, alone=not text[end + 1 :].strip())
+    args = arguments_of(text[found.end() : end], found["name"], tools, called=True)
+    return Call(found["name"], args, alone=not text[end + 1 :].strip())
 
 
 def _closed(text: str, start: int, opening: str) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from logging import getLogger
 from typing import Any
 
 from ....core.errors import RequestRefused
@@ -36,34 +35,25 @@ from .parse import Reading, read, reading_of
 from .sections import Sections
 
 STOPS = ["\nObservation:", "\n観察:"]
-_HOW = """You can use tools. Tools:
-{tools}
+_CALL = "Thought: REASON\nAction: NAME\nAction Input: INPUT"
+_END = "Thought: REASON\nFinal Answer: ANSWER"
+_FORM = f"Write either\n{_CALL}\nor\n{_END}"
+_HOW = f"""You can use tools. Tools:
+{{tools}}
 
 Write in exactly this form, one step at a time:
-Thought: REASON
-Action: NAME
-Action Input: INPUT
+{_CALL}
 
 Then stop. You will be given a line that begins with "Observation:". When you know the answer, or need no tool, write
-Thought: REASON
-Final Answer: ANSWER
+{_END}
 
-NAME is one of: {names}. INPUT is plain text for a tool that takes one argument, else one JSON object. ANSWER is in the \
+NAME is one of: {{names}}. INPUT is plain text for a tool that takes one argument, else one JSON object. ANSWER is in the \
 language of the question and holds the values that were found."""
-_LAST = """No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
-Thought: REASON
-Final Answer: ANSWER
+_LAST = f"""No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
+{_END}
 ANSWER is in the language of the question."""
-_FORM = """Write either
-Thought: REASON
-Action: NAME
-Action Input: INPUT
-or
-Thought: REASON
-Final Answer: ANSWER"""
 _ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
 _STOP_REFUSED = re.compile(r"\bstop(?:\b|_|s\b|Seq)|停止", re.IGNORECASE)
-_MOST_STOPS = 4  # that providers take
 _PROVIDER = "react_text"
 _BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"
 
@@ -72,21 +62,15 @@ class Stops:
     """The stop sequences that go with a request, and whether the server takes any. `setting`: how its provider calls them."""
 
     def __init__(self, setting: str = "stop") -> None:
-        self._setting = setting
-        self.refused = self._warned = False
+        self._setting, self.refused = setting, False
 
     def beside(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings with ours first: without them the model makes up what the tools say."""
+        """The settings with ours first: without them the model makes up what the tools say. A server may find them too many."""
         if self.refused:
             return dict(settings)
         given = settings.get(self._setting) or []
         theirs = [given] if isinstance(given, str) else list(given)
-        room = _MOST_STOPS - len(STOPS)
-        if len(theirs) > room and not self._warned:
-            self._warned = True
-            text = "only %s of your stop sequences go with tools as text, without %s: providers take %s in all"
-            getLogger("kaname").warning(text, room, theirs[room:], _MOST_STOPS)
-        return {**settings, self._setting: [*STOPS, *theirs[:room]]}
+        return {**settings, self._setting: [*STOPS, *theirs]}
 
 
 class TextOnly:
@@ -139,22 +123,17 @@ def _ends_whole(sections: Sections) -> bool:
 
 
 async def _reply_in_schema(ask: Any, request: ModelRequest, emit: Emit) -> ModelReply:
-    """JSON is shown as it comes. Anything else is held, read, and shown without labels and thoughts."""
-    shows: bool | None = None  # known when the first character is there
+    """The answer without labels and thoughts, shown when all of it is there."""
 
     async def show(text: str, kind: str = "text", call_id: str = "") -> None:
-        nonlocal shows
-        if kind == "text" and shows is None and (begun := text.lstrip(_BLANK)):
-            shows = begun[0] == "{"
-            text = begun
-        if kind != "text" or shows:
+        if kind != "text":
             await emit(text, kind)
 
     said: ModelReply = await ask(request, show)
-    if shows or not said.message.text.strip():
-        return said
-    answer = read(said.message.text, {}).answer or said.message.text
-    await emit(answer)
+    written = said.message.text.strip(_BLANK)
+    answer = written if written[:1] == "{" else read(written, {}).answer or written
+    if answer:
+        await emit(answer)
     kept = [part for part in said.message.parts if not isinstance(part, Text)]
     return replace(said, message=Message("assistant", (*kept, Text(answer))))
 
@@ -202,13 +181,9 @@ def _unread(request: ModelRequest) -> list[Message]:
     for message in reversed(request.messages):
         if message.role == "assistant" and _as_written(message) is not None:
             found.append(message)
-        elif message.role != "user" or not _is_note(message):
+        elif message.role != "user" or not message.text.startswith((CUT_OFF, NOTE)):
             break
     return found
-
-
-def _is_note(message: Message) -> bool:
-    return message.text == CUT_OFF or message.text.startswith(NOTE)
 
 
 def _as_written(message: Message) -> str | None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from ....core.record import record, replace
 from ....core.values import plain_text
-from .arguments import arguments_for, is_broken, json_value, unfenced
-from .calls import Call, Tools, answer_in, bracket_call, has_call_tag, is_end, json_call, tagged_call, tool_named
+from .arguments import is_broken, unfenced
+from .calls import Call, Tools, arguments_of, bracket_call, has_call_tag, is_end, json_call, tagged_call, tool_named
 from .labels import label_of
 from .sections import Section, Sections
 
@@ -56,10 +56,7 @@ def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) 
         what = "the thought never ended" if sections.raw else "the reply was empty"
         return Reading(_thoughts(found), problem=what)
     if not found:
-        kinds = [label.kind for line in sections.raw.split("\n")[1:] if (label := label_of(line, "")) is not None]
-        if kinds or "\n" not in sections.raw:
-            return Reading(problem="it began with an observation, which only the user gives")
-        return Reading(answer=sections.raw)  # a report of what somebody saw
+        return Reading(problem="it began with an observation, which only the user gives")
     first = next((section for section in found if section.kind in ("action", "answer") or has_call_tag(section.text)), None)
     if first is not None and first.kind == "thought" and (call := tagged_call(first.text, tools)) is not None:
         return _run(call._replace(alone=call.alone and first is found[-1]), tools, careful)
@@ -97,13 +94,8 @@ def _labelled(found: list[Section], first: Section, raw: str, tools: Tools, care
     if prose and known and (following is None or not following.strong):
         return Reading(raw, problem="it is not clear whether this call is to be made: write a thought before the action")
     rest = found[place + (1 if given is None else 2) :]
-    alone = (
-        call.alone
-        and not rest
-        and not any(section.kind == "bare" for section in before)
-        and _is_plain(first.text if given is None else given)
-    )
-    return _run(call._replace(thought=thoughts or call.thought, alone=alone), tools, careful)
+    clear = _is_plain(first.text if given is None else given) and not any(section.kind == "bare" for section in before)
+    return _run(call._replace(thought=thoughts or call.thought, alone=call.alone and clear and not rest), tools, careful)
 
 
 def _is_plain(text: str) -> bool:
@@ -125,20 +117,16 @@ def _action(text: str, given: str | None, tools: Tools) -> Call | None:
     name, _, rest = text.partition("\n")
     head = _HEAD.split(name, maxsplit=1)[0]  # before a remark, `search (the web)`
     if given is not None and tool_named(head, tools):
-        return Call(head, _args(given, head, tools))
+        return Call(head, arguments_of(given, head, tools))
     if tool_named(name, tools) or is_end(name, tools):
-        return Call(name, _args(given if given is not None else rest, name, tools))
+        return Call(name, arguments_of(given if given is not None else rest, name, tools))
     if (call := bracket_call(text, tools)) is not None:
         return call
     if (split := _NAMED.fullmatch(text)) is not None and (tool_named(split["name"], tools) or is_end(split["name"], tools)):
-        return Call(split["name"], _args(split["given"], split["name"], tools))
+        return Call(split["name"], arguments_of(split["given"], split["name"], tools))
     if not re.fullmatch(r"[\w.\-]+", name.strip("`*\"' .")):
         return None
-    return Call(name.strip("`*\"' "), _args(given if given is not None else rest, name, tools))
-
-
-def _args(given: str, name: str, tools: Tools) -> Mapping[str, Any] | str:
-    return answer_in(given) if is_end(name, tools) else arguments_for(given, tools.get(tool_named(name, tools)))
+    return Call(name.strip("`*\"' "), arguments_of(given if given is not None else rest, name, tools))
 
 
 def _read_unlabelled(text: str, raw: str, tools: Tools, careful: Collection[str]) -> Reading:
@@ -148,7 +136,7 @@ def _read_unlabelled(text: str, raw: str, tools: Tools, careful: Collection[str]
         call = json_call(whole, tools)
         if call is not None and (call.certain or tool_named(call.name, tools) or is_end(call.name, tools)):
             return _run(call, tools, careful)
-        if call is None and is_broken(whole) and _CALL_KEY.search(whole) and not _is_json(whole) and not _objects(whole):
+        if call is None and is_broken(whole) and _CALL_KEY.search(whole) and not _objects(whole):
             return Reading(problem="the JSON was broken off or not valid")
     if has_call_tag(text):
         call = tagged_call(text, tools)
@@ -190,14 +178,6 @@ def _is_call(text: str, tools: Tools) -> bool:
         return call is not None and bool(tool_named(call.name, tools) or (call.alone and is_end(call.name, tools)))
     call = bracket_call(text, tools)
     return call is not None and call.alone and call.name in tools
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json_value(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _run(call: Call, tools: Tools, careful: Collection[str]) -> Reading:
