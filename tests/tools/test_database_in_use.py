@@ -371,7 +371,8 @@ async def test_honest_questions(tools, engine, sql, rows):
         ("duckdb", "PIVOT customers ON name", "PIVOT only with its values"),
         ("duckdb", "INSERT INTO customers VALUES (1)", "only SELECT is allowed"),
         ("postgres", "INSERT INTO customers VALUES (1)", "only SELECT is allowed, not INSERT"),
-        ("postgres", "SELECT price", 'column "price" does not exist'),
+        ("postgres", "SELECT price", 'column "price" does not exist; price is a column of products'),
+        ("sqlite", "SELECT price FROM customers", "no such column: price; price is a column of products"),
     ],
 )
 async def test_reasons(tools, engine, sql, words):

@@ -87,5 +87,5 @@ class Session:
         if (found := _NO_COLUMN.search(told)) is None:
             return ""
         name = found[1].rpartition(".")[2]
-        near = nearest(name, self._all().columns())
-        return "" if f"{name!r}?" in near else near
+        tables = [table.name for table in self._all().tables if small(name) in [small(column.name) for column in table.columns]]
+        return f"; {name} is a column of {', '.join(tables)}" if tables else nearest(name, self._all().columns())
