@@ -28,7 +28,7 @@ class Signature:
     adapter: TypeAdapter[Any]
 
     def bind(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
-        checked = validate(self.adapter, name, args)
+        checked = validate(self.adapter, name, args, self.parameters)
         bound = {name: checked.__dict__[field] for field, name in self.names.items()}
         return {**bound, **(checked.model_extra or {})}
 
