@@ -13,6 +13,7 @@ from kaname.cli.messages import catalogue, say, translated
 from kaname.core.codec import decode, encode
 from kaname.core.errors import ConfigError, ToolNotFoundError, nearest
 from kaname.core.notices import joined, notice
+from tests.api import test_workflow_files as workflow_files
 
 SOURCE = Path(kaname.__file__).parent
 JAPANESE = re.compile(r"[\u3040-\u30ff]")
@@ -51,6 +52,15 @@ def test_no_japanese_sentence_stands_outside_the_edges():
         room = path.relative_to(SOURCE).parts[0]
         if room != "cli" and room not in allowed:
             assert "say(" not in re.sub(r"\.say\(", "", path.read_text("utf-8")), path
+
+
+def test_mistakes_of_a_workflow_file_are_told_in_japanese(in_japanese, tmp_path):
+    english = ("expected integer", "default: n: expected")  # what is wrong with a value is said by the library that checks it
+    for text, _, told in workflow_files.WRONG:
+        with pytest.raises(ConfigError) as caught:
+            workflow_files.read(tmp_path, f"workflow:\n{text}")
+        mistakes = translated(caught.value).split("\n")[1:]
+        assert told in english or all(JAPANESE.search(line) for line in mistakes), mistakes
 
 
 def test_the_language_is_the_users(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .errors import ConfigError
+from .notices import notice
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")  # of seconds
@@ -19,10 +20,18 @@ def seconds(duration: float | str) -> float:
     else:
         parts = list(_PART.finditer(str(duration).strip()))
         if not parts or "".join([part.group(0) for part in parts]) != str(duration).strip():
-            raise ConfigError(f'{duration!r} is not a duration; write "30s", "5m", "1h30m" or a number of seconds')
+            raise ConfigError(
+                notice(
+                    "limit.no_duration",
+                    '{given!r} is not a duration; write "30s", "5m", "1h30m" or a number of seconds',
+                    given=duration,
+                )
+            )
         value = sum([float(part.group(1)) * _UNITS[part.group(2)] for part in parts])
     if not 0 < value < float("inf"):
-        raise ConfigError(f"{duration!r} is not a duration; it must be more than zero")
+        raise ConfigError(
+            notice("limit.duration_zero", "{given!r} is not a duration; it must be more than zero", given=duration)
+        )
     return value
 
 
@@ -32,8 +41,15 @@ def dollars(sum_of_money: float | str) -> float:
     else:
         found = _MONEY.fullmatch(str(sum_of_money).strip())
         if found is None:
-            raise ConfigError(f'{sum_of_money!r} is not a sum of money; write "$1", "$0.25" or a number of US dollars')
+            raise ConfigError(
+                notice(
+                    "limit.no_money",
+                    '{given!r} is not a sum of money; write "$1", "$0.25" or a number of US dollars',
+                    given=sum_of_money,
+                )
+            )
         value = float(found.group(1))
     if not 0 <= value < float("inf"):
-        raise ConfigError(f"{sum_of_money!r} is not a sum of money; it cannot be negative")
+        told = notice("limit.money_negative", "{given!r} is not a sum of money; it cannot be negative", given=sum_of_money)
+        raise ConfigError(told)
     return value

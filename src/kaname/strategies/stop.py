@@ -170,5 +170,12 @@ def _first_over(
 
 def _positive(limit: int | None, name: str) -> int | None:
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigError(f"{name} takes a whole number from 1 up, or None for no limit, not {limit!r}")
+        raise ConfigError(
+            notice(
+                "limit.no_count",
+                "{name} takes a whole number from 1 up, or None for no limit, not {limit!r}",
+                name=name,
+                limit=limit,
+            )
+        )
     return limit

@@ -155,7 +155,7 @@ class Config:
         if name is None:
             return next(iter(self.agents.values()))
         if name not in self.agents:
-            raise ConfigError(notice("config.no_agent", "no agent {name!r}", name=name) + nearest(name, self.agents))
+            raise ConfigError(notice("config.no_agent", "there is no agent {name!r}", name=name) + nearest(name, self.agents))
         return self.agents[name]
 
     def parts(self, name: str | None = None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...core.durations import seconds
 from ...core.errors import ConfigError, nearest
+from ...core.notices import joined, notice
 from ...kernel.ports import Action
 from ...strategies.graph.check import Problem
 from ...strategies.graph.expression import BadExpression, Expression, template
@@ -191,7 +192,7 @@ class _Builder:
         try:
             return read()
         except (BadExpression, ConfigError) as problem:
-            self._reading.wrong(where, "; ".join(getattr(problem, "mistakes", ())) or str(problem))
+            self._reading.wrong(where, joined("; ", getattr(problem, "mistakes", ())) or str(problem))
             return None
 
     def filled(self, value: Any, where: Where) -> Any:
@@ -205,11 +206,13 @@ class _Builder:
         """Whether it could be read."""
         kinds = [kind for kind in _KINDS if kind in step]
         if len(kinds) != 1:
-            told = "a step has one of tool, ask, agent, workflow" + (f", not {' and '.join(kinds)}" if kinds else "")
+            told = notice("workflow.one_kind", "a step has one of {kinds}", kinds=", ".join(_KINDS))
+            told += notice("workflow.not_these", ", not {given}", given=" + ".join(kinds)) if kinds else ""
             self._reading.wrong((*where, kinds[1] if len(kinds) > 1 else "name"), told)
             return False
         for key in [key for kind, keys in _OWN_KEYS.items() if kind != kinds[0] for key in keys if key in step]:
-            self._reading.wrong((*where, key), f"{key!r} means nothing in a step with {kinds[0]!r}")
+            told = notice("workflow.not_beside", "{key!r} means nothing in a step with {kind!r}", key=key, kind=kinds[0])
+            self._reading.wrong((*where, key), told)
         after = step.get("depends_on") or []
         after = (after,) if isinstance(after, str) else tuple(after)
         use = self._use(kinds[0], step, after, where)
@@ -239,13 +242,16 @@ class _Builder:
 
     def _rounds(self, step: Mapping[str, Any], where: Where) -> int:
         if "max_rounds" in step and "until" not in step:
-            self._reading.wrong((*where, "max_rounds"), "it is done once: without 'until' there are no rounds")
+            told = notice("workflow.no_rounds", "it is done once: without 'until' there are no rounds")
+            self._reading.wrong((*where, "max_rounds"), told)
         most = self._whole(step.get("max_rounds", _MOST_ROUNDS), 1, (*where, "max_rounds"))
         return most if "until" in step else 1
 
     def _whole(self, given: int, least: int, where: Where) -> int:
         if given < least:
-            self._reading.wrong(where, f"a whole number from {least}, not {given}")
+            self._reading.wrong(
+                where, notice("workflow.too_small", "a whole number from {least}, not {given}", least=least, given=given)
+            )
         return max(given, least)
 
     def _use(self, kind: str, step: Mapping[str, Any], after: tuple[str, ...], where: Where) -> Use | None:
@@ -276,7 +282,8 @@ class _Builder:
     def _agent(self, step: Mapping[str, Any], where: Where) -> Use | None:
         name = step["agent"]
         if name not in self._agents:
-            self._reading.wrong((*where, "agent"), f"there is no agent {name!r}" + nearest(name, self._agents))
+            told = notice("config.no_agent", "there is no agent {name!r}", name=name) + nearest(name, self._agents)
+            self._reading.wrong((*where, "agent"), told)
             return None
         action = self._flow.register(RunAgent(f"agent {name}", self._agents[name]))
         return Use(action.name, {"input": self.filled(step.get("input", ""), (*where, "input"))})
@@ -284,7 +291,8 @@ class _Builder:
     def _workflow(self, step: Mapping[str, Any], where: Where) -> Use | None:
         path = self._path.parent / step["workflow"]
         if path.resolve() in self._above:
-            self._reading.wrong((*where, "workflow"), f"{step['workflow']} leads back to itself")
+            told = notice("workflow.inside_itself", "{file} leads back to itself", file=step["workflow"])
+            self._reading.wrong((*where, "workflow"), told)
             return None
         given = self.filled(step.get("with") or {}, (*where, "with"))
         if (known := self._inner.get(path.resolve())) is not None:
@@ -332,7 +340,8 @@ class _Builder:
             return 1
         if isinstance(given, int) and given > 0:
             return given
-        self._reading.wrong(where, f"all, any, or a number from 1 to {count}, not {given!r}")
+        told = notice("workflow.no_need", "all, any, or a number from 1 to {count}, not {given!r}", count=count, given=given)
+        self._reading.wrong(where, told)
         return 0
 
     def _seconds(self, given: Any, where: Where) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ...core.errors import nearest
+from ...core.notices import notice
 from ...kernel.ports import Action
 from ...strategies.graph.expression import expressions
 from ...strategies.graph.task import Use
@@ -16,16 +17,18 @@ def misuse(use: Use, tools: Mapping[str, Action]) -> Iterator[tuple[str, str]]:
     """In which field, and what. An argument with an expression in it is checked when it is known."""
     action = tools.get(use.tool, None)
     if action is None:
-        yield "tool", f"there is no tool {use.tool!r}{nearest(use.tool, [name for name in tools if name != ASK])}"
+        told = notice("config.no_tool", "there is no tool {name!r}", name=use.tool)
+        yield "tool", told + nearest(use.tool, [name for name in tools if name != ASK])
         return
     schema = action.parameters
     known, required = schema.get("properties") or {}, schema.get("required") or ()
     open_ended = schema.get("additionalProperties", False) is not False
     for name in use.args:
         if name not in known and not open_ended:
-            yield f"args.{name}", f"{use.tool} takes no argument {name!r}{nearest(name, known)}"
+            told = notice("workflow.no_argument", "{tool} takes no argument {name!r}", tool=use.tool, name=name)
+            yield f"args.{name}", told + nearest(name, known)
         elif not any(expressions(use.args[name])):
             yield from [(f"args.{name}", f"{use.tool}: {one}") for one in problems(use.args[name], known.get(name, {}), name)]
     for name in required:
         if name not in use.args:
-            yield "args", f"{use.tool} wants an argument {name!r}"
+            yield "args", notice("workflow.argument_missing", "{tool} wants an argument {name!r}", tool=use.tool, name=name)

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast, get_args, overload
 
 from ...core.durations import seconds
 from ...core.errors import ConfigError, nearest
-from ...core.notices import notice
+from ...core.notices import joined, notice
 from ...core.record import replace
 from ...core.values import plain_text
 from ...kernel.load import load
@@ -58,7 +58,9 @@ class Workflow:
         model: Any = None,
     ) -> None:
         if not isinstance(max_parallel, int) or max_parallel < 1:
-            raise ConfigError(f"max_parallel is a whole number from 1, not {max_parallel!r}")
+            raise ConfigError(
+                notice("workflow.max_parallel", "max_parallel is a whole number from 1, not {given!r}", given=max_parallel)
+            )
         self.name, self.description, self._outputs = name, description, outputs
         self._registry = ToolRegistry([*tools])
         self._registry.register(AskPerson(ASK))
@@ -169,9 +171,18 @@ class Workflow:
         found = problems(self.graph)
         for name, held in self.parameters["properties"].items():
             if (other := [key for key in held if key not in _ABOUT]) and "type" not in held:
-                found.append(Problem("", f"params.{name}", f"{other[0]!r} means nothing here{nearest(other[0], _ABOUT)}"))
+                told = notice("workflow.means_nothing", "{name!r} means nothing here", name=other[0]) + nearest(
+                    other[0], _ABOUT
+                )
+                found.append(Problem("", f"params.{name}", told))
             elif held.get("type", "string") not in _KINDS.values():
-                told = f"the type of {name} is one of {', '.join(_KINDS.values())}, not {held['type']!r}"
+                told = notice(
+                    "workflow.no_type",
+                    "the type of {name} is one of {kinds}, not {given!r}",
+                    name=name,
+                    kinds=", ".join(_KINDS.values()),
+                    given=held["type"],
+                )
                 found.append(Problem("", f"params.{name}", told))
             elif "default" in held:
                 found += [Problem("", f"params.{name}", f"default: {one}") for one in unfit(held["default"], held, name)]
@@ -185,17 +196,25 @@ class Workflow:
                     ]
             action = self._registry.get(task.use.tool, None)
             if action is not None and task.retries and action.effect not in _REPEATED:
-                told = f"retries: {task.use.tool} is {action.effect}, and is not repeated blindly; say its effect if it may be"
+                told = notice(
+                    "workflow.not_repeated",
+                    "retries: {tool} is {effect}, and is not repeated blindly; say its effect if it may be",
+                    tool=task.use.tool,
+                    effect=action.effect,
+                )
                 found.append(Problem(task.name, "retries", told))
             if task.on_failure == "compensate" and not undone:
-                told = "on_failure: compensate would undo nothing: no step has an undo, and no tool is compensable"
+                told = notice(
+                    "workflow.undoes_nothing",
+                    "on_failure: compensate would undo nothing: no step has an undo, and no tool is compensable",
+                )
                 found.append(Problem(task.name, "on_failure", told))
         return found
 
     def check(self) -> Workflow:
         """This workflow, if nothing is wrong with it; else a `ConfigError` that tells all that is."""
         if found := self.problems():
-            listed = "\n".join([f"  {one}" for one in found])
+            listed = joined("\n", ["  " + str(one) for one in found])
             raise ConfigError(notice("workflow.mistakes", "workflow {name}:\n{listed}", name=self.name, listed=listed))
         return self
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...core.errors import nearest
+from ...core.notices import joined, notice
 from .expression import BadExpression, Expression, expressions
 from .task import ALWAYS, MARKS, ON_FAILURE, OWN, TOLD, Graph, Task
 
@@ -18,7 +19,7 @@ class Problem(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.task}: {self.text}" if self.task else self.text
+        return joined(": ", (self.task, self.text)) if self.task else self.text
 
 
 def problems(graph: Graph, reserved: Sequence[str] = OWN) -> list[Problem]:
@@ -28,17 +29,21 @@ def problems(graph: Graph, reserved: Sequence[str] = OWN) -> list[Problem]:
 
 def _problems(graph: Graph, reserved: Sequence[str]) -> Iterator[Problem]:
     if not graph.tasks:
-        yield Problem("", "steps", "there is nothing to do")
+        yield Problem("", "steps", notice("workflow.empty", "there is nothing to do"))
     known = graph.by_name
     seen: set[str] = set()
     for task in graph.tasks:
         if task.name in seen:
-            yield Problem(task.name, "name", "the name is there twice")
+            yield Problem(task.name, "name", notice("workflow.name_twice", "the name is there twice"))
         seen.add(task.name)
         if not task.name.strip() or any(mark in task.name for mark in MARKS) or task.name in reserved:
-            yield Problem(
-                task.name, "name", f"{task.name!r} cannot be a name: it is taken, or has one of {' '.join(MARKS)} in it"
+            told = notice(
+                "workflow.no_name",
+                "{name!r} cannot be a name: it is taken, or has one of {marks} in it",
+                name=task.name,
+                marks=" ".join(MARKS),
             )
+            yield Problem(task.name, "name", told)
         yield from _wrong_links(task, known)
         yield from _wrong_words(task, graph, known)
     for one in expressions(graph.outputs):
@@ -50,13 +55,15 @@ def _problems(graph: Graph, reserved: Sequence[str]) -> Iterator[Problem]:
 def _wrong_links(task: Task, known: Mapping[str, Task]) -> Iterator[Problem]:
     for name in task.after:
         if name == task.name:
-            yield Problem(task.name, "depends_on", "it waits for itself")
+            yield Problem(task.name, "depends_on", notice("workflow.waits_for_itself", "it waits for itself"))
         elif name not in known:
-            yield Problem(task.name, "depends_on", f"there is no task {name!r}{nearest(name, known)}")
+            yield Problem(task.name, "depends_on", _no_task(name, known))
     if task.needs > len(task.after):
-        yield Problem(task.name, "needs", f"it wants {task.needs} of {len(task.after)} tasks")
+        told = notice("workflow.needs_too_many", "it wants {needs} of {count} tasks", needs=task.needs, count=len(task.after))
+        yield Problem(task.name, "needs", told)
     if task.when == ON_FAILURE and not task.after:
-        yield Problem(task.name, "condition", "on_failure: there is nothing that it waits for")
+        told = notice("workflow.nothing_to_fail", "on_failure: there is nothing that it waits for")
+        yield Problem(task.name, "condition", told)
 
 
 def _wrong_words(task: Task, graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
@@ -74,23 +81,33 @@ def _wrong_words(task: Task, graph: Graph, known: Mapping[str, Task]) -> Iterato
         for one in expressions(value):
             yield from [Problem(task.name, place, text) for text in _unknown(one, graph, known, more)]
             if place != "undo" and (task.name in one.names or ("steps", task.name) in one.paths()):
-                yield Problem(task.name, place, f"{one.text}: it speaks of itself, before there is anything to say")
+                told = notice(
+                    "workflow.speaks_of_itself", "{text}: it speaks of itself, before there is anything to say", text=one.text
+                )
+                yield Problem(task.name, place, told)
+
+
+def _no_task(name: str, known: Mapping[str, Task]) -> str:
+    return notice("workflow.no_task", "there is no task {name!r}", name=name) + nearest(name, known)
 
 
 def _unknown(expression: Expression, graph: Graph, known: Mapping[str, Task], more: tuple[str, ...]) -> Iterator[str]:
+    said = f"{expression.text}: "
     there = {*known, *more, "steps", "params", *graph.params}
     for name in expression.names:
         if name in OWN and name not in there:
-            yield f"{expression.text}: {name!r} means nothing here"
+            yield said + notice("workflow.means_nothing", "{name!r} means nothing here", name=name)
         elif name not in there:
-            yield f"{expression.text}: there is no {name!r}{nearest(name, there)}"
+            yield said + notice("workflow.no_such_name", "there is no {name!r}", name=name) + nearest(name, there)
     for path in expression.paths():
         if path[0] == "steps" and len(path) == 2 and path[1] not in known:
-            yield f"{expression.text}: there is no task {path[1]!r}{nearest(path[1], known)}"
+            yield said + _no_task(path[1], known)
         elif path[0] == "steps" and len(path) == 3 and path[2] not in TOLD:
-            yield f"{expression.text}: a step has {', '.join(TOLD)}, and no {path[2]!r}{nearest(path[2], TOLD)}"
+            told = notice("workflow.no_field", "a step has {there}, and no {name!r}", there=", ".join(TOLD), name=path[2])
+            yield said + told + nearest(path[2], TOLD)
         elif path[0] == "params" and len(path) == 2 and path[1] not in graph.params:
-            yield f"{expression.text}: there is no parameter {path[1]!r}{nearest(path[1], graph.params)}"
+            told = notice("workflow.no_parameter", "there is no parameter {name!r}", name=path[1])
+            yield said + told + nearest(path[1], graph.params)
     if expression.constant:
         try:
             expression.value({})
@@ -117,7 +134,8 @@ def _circle(graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
                 stack.pop()
             elif following in inside and following != name:
                 around = [*path[path.index(following) :], following]
-                yield Problem(name, "depends_on", f"they wait for each other: {' → '.join(reversed(around))}")
+                told = notice("workflow.circle", "they wait for each other: {around}", around=" → ".join(reversed(around)))
+                yield Problem(name, "depends_on", told)
                 return
             elif following not in done and following not in inside:
                 path.append(following)
@@ -134,6 +152,7 @@ def _never(graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
             except BadExpression:
                 continue
             if not holds:
-                yield Problem(task.name, "condition", f"it can never run: {task.when.text} never holds")
+                told = notice("workflow.never_runs", "it can never run: {text} never holds", text=task.when.text)
+                yield Problem(task.name, "condition", told)
         elif isinstance(task.when, str) and task.when not in ("", ALWAYS, ON_FAILURE):
-            yield Problem(task.name, "condition", f"{task.when!r} is no condition")
+            yield Problem(task.name, "condition", notice("workflow.no_condition", "{when!r} is no condition", when=task.when))

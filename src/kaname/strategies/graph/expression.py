@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ...core.notices import joined, notice
 from ...core.record import record
 from ...core.values import plain_text
 
@@ -54,11 +55,14 @@ class Expression:
     def __init__(self, text: str, *, sole: bool = False) -> None:
         self.text, self._sole = text.strip(), sole
         if len(self.text) > LONGEST:
-            raise BadExpression(f"an expression has at most {LONGEST:,} characters")
+            raise BadExpression(notice("expression.too_long", "an expression has at most {most:,} characters", most=LONGEST))
         try:
             self._tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-            raise BadExpression(f"{self.text!r} cannot be read: {getattr(problem, 'msg', problem)}") from None
+            told = notice(
+                "expression.unreadable", "{text!r} cannot be read: {why}", text=self.text, why=getattr(problem, "msg", problem)
+            )
+            raise BadExpression(told) from None
         nodes = list(ast.walk(self._tree))
         if len(nodes) > _MOST_NODES:
             raise BadExpression(f"{self.text[:60]!r}… is too long")
@@ -90,19 +94,19 @@ class Expression:
             inside = {name: _inner(data[name]) for name in self.names if name in data} if self._sole else {}
             if any(inside[name] is not data[name] for name in inside):
                 return self.value(inside)
-            raise BadExpression(f"{self.text}: {problem}") from None
+            raise BadExpression(joined(": ", (self.text, str(problem)))) from None
         except (TypeError, ValueError, ZeroDivisionError, OverflowError) as problem:
-            raise BadExpression(f"{self.text}: {problem}") from None
+            raise BadExpression(joined(": ", (self.text, str(problem)))) from None
 
 
 def _allowed(node: ast.AST, depth: int) -> None:
     if depth > _DEEPEST:
-        raise BadExpression("it is nested too deeply")
+        raise BadExpression(notice("expression.too_deep", "it is nested too deeply"))
     match node:
         case ast.Constant(value=str() | int() | float() | bool() | None) | ast.Name():
             return
         case ast.Attribute(attr=name) if name.startswith("_"):
-            raise BadExpression(f"{name!r} is no key of the data")
+            raise BadExpression(notice("expression.no_key", "{name!r} is no key of the data", name=name))
         case ast.Attribute() | ast.Subscript() | ast.List() | ast.Tuple() | ast.BoolOp() | ast.IfExp():
             pass
         case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd()):
@@ -112,9 +116,10 @@ def _allowed(node: ast.AST, depth: int) -> None:
         case ast.Compare(ops=ops) if all(type(op) in _COMPARED for op in ops):
             pass
         case ast.Call():
-            raise BadExpression("there are no calls in an expression")
+            raise BadExpression(notice("expression.no_calls", "there are no calls in an expression"))
         case _:
-            raise BadExpression(f"{type(node).__name__} is not a part of an expression")
+            what = type(node).__name__
+            raise BadExpression(notice("expression.no_part", "{what} is not a part of an expression", what=what))
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
             _allowed(child, depth + 1)
@@ -227,7 +232,7 @@ def template(value: Any, *, sole: bool = False) -> Any:
     pieces.append(value[place:])
     kept = [piece for piece in pieces if piece != ""]
     if any(isinstance(piece, str) and "${" in piece and not value.count("$${") for piece in kept):
-        raise BadExpression(f"'${{' is not closed in {value[:60]!r}")
+        raise BadExpression(notice("expression.not_closed", "'${{' is not closed in {text!r}", text=value[:60]))
     if len(kept) == 1 and isinstance(kept[0], Expression):
         return kept[0]
     return Text(tuple(kept), sole) if any(isinstance(piece, Expression) for piece in kept) else "".join(map(str, kept))
