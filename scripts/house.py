@@ -136,7 +136,7 @@ def files() -> str:
         if folder != room:
             room = folder
             lines += ["", f"## {folder}", "", "| file | |", "|---|---|"]
-        lines.append(f"| `{path.name}` | {first.replace('|', '/')} |")
+        lines.append(f"| `{path.name}` | {first.replace('|', chr(92) + '|')} |")
     return "\n".join(lines) + "\n"
 
 

@@ -12,11 +12,11 @@ _OURS = "UnexpectedError"
 HIDDEN = notice("serve.failure", "the agent failed by a fault of its own; the server's log says which")
 
 
-def told_stop(stop: Stop, caller: Caller) -> Stop:
+def stop_for(stop: Stop, caller: Caller) -> Stop:
     return replace(stop, detail=HIDDEN) if stop.error == _OURS and not caller.is_admin else stop
 
 
-def told_chunks(chunks: list[Chunk], caller: Caller) -> list[Chunk]:
+def chunks_for(chunks: list[Chunk], caller: Caller) -> list[Chunk]:
     if caller.is_admin or not any(chunk.type == "error" for chunk in chunks):
         return chunks
     return [_told(chunk) if chunk.type == "error" and chunk.data.get("type") == _OURS else chunk for chunk in chunks]

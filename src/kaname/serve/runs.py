@@ -23,7 +23,7 @@ from ..core.notices import Notice, notice, to_json
 from ..core.openai_shape import to_openai
 from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
-from .admin_only import told_chunks, told_stop
+from .admin_only import chunks_for, stop_for
 from .changes import Changes
 from .encoding import Json
 from .forms import Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
@@ -122,7 +122,7 @@ class Runs:
         after, limit = number(request, "after", 0, 0, 10**8), number(request, "limit", 1_000, 1)
         told, last = [], after
         async for fact in self._service.journal.read(card.run_id, after):
-            told += told_chunks(chunks_of(fact), caller_of(request))
+            told += chunks_for(chunks_of(fact), caller_of(request))
             last = fact.seq
             if last - after >= limit:
                 break
@@ -221,7 +221,7 @@ class Runs:
 
 async def _framed(stretches: AsyncGenerator[Any, None], frames: Frames, caller: Caller) -> AsyncGenerator[bytes, None]:
     async for chunks in stretches:
-        yield frames.take(told_chunks(chunks, caller))
+        yield frames.take(chunks_for(chunks, caller))
 
 
 async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[bytes, None]:
@@ -292,7 +292,7 @@ def summary(card: RunInfo) -> dict[str, Any]:
 
 def described(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping[str, Any]) -> dict[str, Any]:
     """A run as one thing: its card, how it ended or what it waits for, and what came of it."""
-    stop = told_stop(result.stop, caller)
+    stop = stop_for(result.stop, caller)
     return {
         **summary(card),
         "output": result.recorded,

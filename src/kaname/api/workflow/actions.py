@@ -1,4 +1,4 @@
-"""What a task can be beside a tool: an agent, another workflow; and the limits of tasks."""
+"""What a task can be beside a tool: an agent, another workflow; its time limit, and the pause before it is tried again."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from ...core.messages import Message
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
-from ..admin_only import HIDDEN, told_stop
+from ..admin_only import HIDDEN, stop_for
 from ..encoding import Json
 from ..service import Service, log
 from ..users import Caller
@@ -218,7 +218,7 @@ class Tasks(RequestHandler):
         when = Timestamp()
         when.FromNanoseconds(int(card.updated * 1e9))
         status = pb.TaskStatus(state=_state(result.stop.kind), timestamp=when)
-        told = told_stop(result.stop, caller).detail if result.stop.kind not in ("completed", "degraded") else ""
+        told = stop_for(result.stop, caller).detail if result.stop.kind not in ("completed", "degraded") else ""
         if told:
             status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
         task = pb.Task(id=run_id, context_id=card.session, status=status)

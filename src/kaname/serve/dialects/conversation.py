@@ -15,7 +15,7 @@ from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.channel import Reader
-from ..admin_only import told_chunks
+from ..admin_only import chunks_for
 from ..forms import caller_of
 from ..service import Service
 from ..stream import Stream, Streams
@@ -64,7 +64,7 @@ class Conversation:
     async def _written(self, writer: Writer) -> AsyncGenerator[bytes, None]:
         yield writer.begin()
         async for chunks in batches_of(self._reader):
-            told = told_chunks(chunks, self._caller)
+            told = chunks_for(chunks, self._caller)
             yield b"".join([writer.take(chunk) for chunk in told if is_own(chunk, self.run.run_id)])
         for chunk in await self._still_asked():
             yield writer.take(chunk)

@@ -21,7 +21,7 @@ from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
-from ..admin_only import told_stop
+from ..admin_only import stop_for
 from ..forms import require
 from ..problems import Refused
 from ..service import Service, not_waiting
@@ -144,7 +144,7 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
         run = await service.begin(service.agent_of(card).resume(run.run_id, answers, by=who.name))
         result = await service.finished(run)
     if result.stop.kind not in _ENDED:
-        raise Refused(500, f"{result.stop.kind}: {told_stop(result.stop, who).detail} (run {result.run_id})")
+        raise Refused(500, f"{result.stop.kind}: {stop_for(result.stop, who).detail} (run {result.run_id})")
     return plain_text(result.recorded).encode("utf-8", "replace").decode()
 
 

@@ -20,7 +20,7 @@ from ...core.events import Answered, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.values import plain_text
-from ..admin_only import told_chunks
+from ..admin_only import chunks_for
 from ..encoding import Json
 from ..forms import caller_of, fitting, read
 from ..problems import Refused
@@ -114,7 +114,7 @@ class Responses:
         writer = ResponsesWriter(card.run_id, after, asked, before, created=facts[0].time if facts else None)
         writer.begin()
         every = [chunk for fact in facts for chunk in chunks_of(fact) if is_own(chunk, card.run_id)]
-        told = told_chunks(every, caller)
+        told = chunks_for(every, caller)
         for chunk in told:
             writer.take(chunk)
         if followed or card.status == "waiting":

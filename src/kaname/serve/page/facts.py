@@ -20,7 +20,7 @@ from ...core.runs import RunInfo
 from ...core.steps import CallModel
 from ...kernel.load import load, read_whole
 from ...kernel.ports import Journal
-from ..admin_only import told_chunks, told_stop
+from ..admin_only import chunks_for, stop_for
 from ..encoding import Json, to_json
 from ..forms import caller_of, number
 from ..problems import Refused
@@ -96,7 +96,7 @@ async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> 
     yield b"".join(held)
     async for chunks in batches(journal, run_id, after, whole=True):
         told: list[bytes] = []
-        for chunk in told_chunks(chunks, caller):
+        for chunk in chunks_for(chunks, caller):
             upto = chunk.data.get("fact")
             if upto is None:
                 told.append(_shown(chunk))
@@ -140,7 +140,7 @@ def _discreet(fact: Event, caller: Caller) -> Event:
     elif isinstance(body, ModelReplied):
         body = replace(body, step=CallModel())
     elif isinstance(body, Stopped):
-        body = replace(body, stop=told_stop(body.stop, caller))
+        body = replace(body, stop=stop_for(body.stop, caller))
     elif isinstance(body, Unknown) or (isinstance(body, Custom) and not body.shown):
         body = replace(body, data=None)
     return fact._replace(body=body)
