@@ -116,14 +116,17 @@ AS_MODELS_WRITE = (
 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_rows_are_the_engines_own(sources, engine):
-    """Every honest statement: the rows of the tool are those of the statement on the engine itself."""
+    """Every honest statement is answered, and with the rows of that statement on the engine itself, if they are the same twice."""
     tool, different = tool_for(sources, engine, max_rows=1000), []
+    honest = list(statements(f"honest_{engine}.txt"))
+    assert len(honest) >= 100
     with directly(sources, engine) as run:
-        for number, (_, sql) in enumerate(statements(f"honest_{engine}.txt")):
+        for number, (_, sql) in enumerate(honest):
+            result = await tool.execute(AS_MODELS_WRITE[number % 4].format(sql=sql))
+            assert result.error is None, (sql, result.error)
             if RANDOM.search(sql) or "mode(" in sql:
                 continue
-            names, rows = run(sql)
-            got = (await tool.execute(AS_MODELS_WRITE[number % 4].format(sql=sql))).output["rows"]
+            got, (names, rows) = result.output["rows"], run(sql)
             if len(got) != len(rows) or (engine != "duckdb" and got and [*got[0]][: len(names)] != unique(names)):
                 different.append((sql, rows[:3], got[:3]))
     assert different == []
