@@ -237,8 +237,8 @@ async def test_questions_about_the_schema_are_answered_from_what_may_be_seen(too
         assert "keys_hidden" not in json.dumps(result.output), sql
     for sql in ("DESCRIBE keys_hidden", "SHOW COLUMNS FROM keys_hidden"):
         assert "there is no table 'keys_hidden'" in (await tools(engine).execute(sql)).error
-    counted = await tools(engine).execute("SELECT count(*) AS n FROM information_schema.tables")
-    assert counted.output["note"].startswith("catalogues are not read here"), "that these rows are not what was asked for"
+    hidden = await tools(engine).execute("SELECT count(*) AS n FROM pragma_table_info('keys_hidden')")
+    assert hidden.output == {"rows": [{"n": 0}]}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -248,14 +248,11 @@ async def test_catalogue_gives_nothing_but_names(tools, sources, engine):
         "SELECT load_extension('x') FROM sqlite_master",
         "SELECT apikey FROM sqlite_master, keys_hidden",
         "SELECT (SELECT apikey FROM keys_hidden) FROM information_schema.tables",
-    ):
-        found = (await tools(engine).execute(sql)).output["rows"]
-        assert {tuple(row) for row in found} == {("table", "columns")}, sql
-        assert "hidden" not in json.dumps(found).lower(), sql
-    for sql in (
         "INSERT INTO sqlite_master VALUES (1)",
         "DELETE FROM sqlite_master",
         "SELECT * FROM sqlite_master; DROP TABLE customers",
+        "WITH x AS (SELECT 1 FROM sqlite_master) DELETE FROM customers",
+        "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT sum(n) FROM x, sqlite_master",
     ):
         assert (await tools(engine).execute(sql)).error, sql
 
@@ -382,6 +379,20 @@ async def test_reasons(tools, engine, sql, words):
     told = (await tools(engine).execute(sql)).error
     assert words in told
     assert told.count("price") < 2 or "did you mean 'price'" not in told
+
+
+async def test_column_hint_is_given_only_for_a_column_that_is_missing(tools, sources):
+    needs("postgres", sources)
+    for sql, told in (
+        ("SELECT id FROM customers, orders", 'column reference "id" is ambiguous'),
+        (
+            "SELECT city, count(*) FROM customers GROUP BY country",
+            'column "customers.city" must appear in the GROUP BY clause or be used in an aggregate function',
+        ),
+    ):
+        assert (await tools("postgres").execute(sql)).error == told
+    inner = (await tools("sqlite").execute("SELECT city FROM (SELECT id FROM customers) c")).error
+    assert "is a column of customers" not in inner, "that is read already"
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -572,12 +583,22 @@ async def test_a_role_sees_the_columns_it_may_read(archive):
 async def test_names_of_postgres_as_they_are(archive):
     tool = DatabaseTool(archive, allow_superuser=True, tables=["Mixed", "customers"])
     assert sorted([table.name for table in tool.tables]) == ["Mixed", "customers"]
+    assert '"Mixed"(id integer)' in tool.description
     assert (await tool.execute('SELECT id FROM "Mixed"')).error is None
     assert "there is no table" in (await tool.execute("SELECT other FROM Mixed")).error
     assert "there is no column" in (await tool.execute("SELECT c.leak FROM customers c")).error
     assert (await tool.execute("SELECT 'glad'::mood AS m, '{1,2}'::int[] AS a")).output == {
         "rows": [{"m": "glad", "a": [1, 2]}]
     }
+    tool.close()
+
+
+async def test_table_behind_a_hidden_one_of_its_name_is_told_with_its_schema(archive):
+    path = "&options=-c%20search_path%3Dpublic,archive"
+    tool = DatabaseTool(allow_superuser=True, source=archive + path, tables=["archive.customers"])
+    assert "\narchive.customers(id integer, old text)" in tool.description
+    assert "did you mean 'archive.customers'" in (await tool.execute("SELECT old FROM customers")).error
+    assert (await tool.execute("SELECT old FROM archive.customers")).output == {"rows": [{"old": "x"}]}
     tool.close()
 
 
@@ -696,8 +717,28 @@ async def test_a_table_made_meanwhile(tmp_path):
     made.commit()
     assert (await tool.execute("SELECT count(*) AS n FROM b")).output == {"rows": [{"n": 0}]}
     assert "b(y)" in tool.description
+    made.execute("ALTER TABLE b ADD COLUMN z DEFAULT 5")
+    made.execute("INSERT INTO b (y) VALUES (1)")
+    made.commit()
+    assert (await tool.execute("SELECT z FROM b")).output == {"rows": [{"z": 5}]}
+    made.execute("DROP TABLE a")
+    assert "there is no table 'a'" in (await tool.execute("SELECT * FROM a")).error
+    assert "a(x)" not in tool.description
     tool.close()
     made.close()
+
+
+async def test_a_text_that_is_not_utf8_hides_nothing(tmp_path):
+    made = sqlite3.connect(tmp_path / "old.db")
+    made.execute("CREATE TABLE notes (id INTEGER, t TEXT, u TEXT)")
+    made.execute("INSERT INTO notes VALUES (1, CAST(x'93fa' AS TEXT), 'b')")
+    made.commit()
+    made.close()
+    tool = DatabaseTool(tmp_path / "old.db")
+    assert "notes(id INTEGER, t TEXT, u TEXT)" in tool.description
+    assert (await tool.execute("SELECT id, u FROM notes")).output == {"rows": [{"id": 1, "u": "b"}]}
+    assert (await tool.execute("SELECT t FROM notes")).output == {"rows": [{"t": "\ufffd\ufffd"}]}
+    tool.close()
 
 
 async def test_a_log_beside_the_database(tmp_path):
@@ -927,6 +968,8 @@ async def test_endless_comments_and_lines_are_no_work(tools, sources):
         if engine in sources:
             assert "took longer" not in (await tools(engine).execute("/**/" * 10_000 + "nothing")).error
             assert "took longer" not in ((await tools(engine).execute("SELECT E'a'" + "\n" * 40_000 + "x")).error or "")
+            for opened in ("[", "'a", "`a", '"a', "$a$", "e'\\"):
+                assert "took longer" not in (await tools(engine).execute("SELECT " + f"{opened} " * 12_000)).error
 
 
 async def test_engines_of_ones_own_are_judged_in_threads():

@@ -1,42 +1,138 @@
-"""Catalogue: a question about the schema itself is answered with the tables that may be seen, whatever the engine."""
+"""Catalogue: questions about the schema itself, answered from the tables that may be seen, whatever the engine.
+
+`SHOW TABLES`, `DESCRIBE items`, `PRAGMA table_info(items)` are read here; a SELECT over `sqlite_master`,
+`information_schema` and the like is put to a SQLite in memory, in which these have rows for the visible tables alone.
+"""
 
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections.abc import Sequence
+from time import monotonic
 
 from ...core.errors import nearest
-from .engines.base import Limits, Rows
-from .statement import Missing
-from .tables import Known
+from .allowed import FUNCTIONS
+from .engines.base import Limits, QueryFailed, Rows, unique
+from .statement import QUOTES, Missing
+from .tables import Known, Table, small
 
-_NAME = r"[`\"'\[(\s]*(?P<{}>[\w.$]+)[`\"'\])\s]*"
-_LISTED = r"show\s+(?:full\s+)?tables|pragma\s+(?:main\.)?table_list|\.tables|\.schema|\\dt?"
-_ONE = r"(?:desc|describe)(?:\s+table)?|show\s+(?:full\s+)?(?:columns|fields)\s+(?:from|in)|\.schema|\\d"
-_READ = (
-    r"(?:select|with)\b[^;]*\b(?:from|join)\s+(?:(?:main\s*\.\s*)?sqlite_(?:master|schema)|information_schema\s*\.\s*(?:tables|columns)"
-    r"|(?:pg_catalog\s*\.\s*)?pg_(?:tables|class|attribute)|duckdb_(?:tables|columns)|pragma_table_(?:list|x?info))\b[^;]*"
-)
-_QUESTION = re.compile(
-    rf"{_LISTED}|(?:{_ONE})\s+{_NAME.format('table')}|pragma\s+(?:main\.)?table_x?info{_NAME.format('info')}|(?P<read>{_READ})",
+_NAME = r"[`\"'\[]?([\w.$]+)[`\"'\]]?"
+_LISTED = re.compile(r"show\s+(?:full\s+)?tables|pragma\s+(?:main\.)?table_list|\.tables|\\dt?", re.IGNORECASE)
+_DESCRIBED = re.compile(
+    rf"(?:(?:describe|desc)(?:\s+table)?|show\s+(?:full\s+)?(?:columns|fields)\s+(?:from|in)|\.schema|\\d)\s+{_NAME}"
+    rf"|pragma\s+(?:main\.)?table_x?info\s*\(\s*{_NAME}\s*\)",
     re.IGNORECASE,
 )
-
-_NOTE = "catalogues are not read here: these are the tables that can be asked, with their columns"
+_TABLES = {  # how catalogues are called, and the table that stands for each
+    r"(?:main\.)?sqlite_(?:master|schema)": "catalogue_master",
+    r"information_schema\s*\.\s*tables": "catalogue_tables",
+    r"information_schema\s*\.\s*columns": "catalogue_columns",
+    r"(?:pg_catalog\s*\.\s*)?pg_tables": "catalogue_pg_tables",
+    r"duckdb_tables\s*\(\s*\)": "catalogue_pg_tables",
+    r"duckdb_columns\s*\(\s*\)": "catalogue_columns",
+    r"pragma_table_list(?:\s*\(\s*\))?": "catalogue_tables",
+}
+_KNOWN = re.compile("|".join([rf"(?P<{table}_{n}>\b{name})" for n, (name, table) in enumerate(_TABLES.items())]), re.IGNORECASE)
+_PRAGMA = re.compile(rf"\bpragma_table_x?info\s*\(\s*{_NAME}\s*\)", re.IGNORECASE)
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 
 
 def answer(sql: str, known: Known, limits: Limits) -> Rows | None:
-    """A row for each table that the question names, or for all; `None` if it is no question about the schema."""
-    asked = _QUESTION.fullmatch(sql)
-    if asked is None:
-        return None
-    one = asked["table"] or asked["info"]
-    if one and known.find(*one.split(".")) is None:
-        raise Missing(f"there is no table {one!r}" + nearest(one, known.spelled()))
-    words = set(re.findall(r"\w+", known.folded(one or asked["read"] or "")))
-    tables = list(zip(known.spelled(), known.tables, strict=True))
-    named = [(name, table) for name, table in tables if known.folded(table.name) in words]
-    rows = [
-        {"table": name, "columns": ", ".join([f"{column.name} {column.kind}".strip() for column in table.columns])}
-        for name, table in named or tables
-    ]
-    return Rows(rows[: limits.rows], len(rows) > limits.rows, _NOTE)
+    """The rows; `None` if it is no question about the schema."""
+    if _LISTED.fullmatch(sql):
+        return Rows(
+            [{"name": name, "columns": len(t.columns)} for name, t in zip(known.spelled(), known.tables, strict=True)], False
+        )
+    if found := _DESCRIBED.fullmatch(sql):
+        return _columns_of(found[1] or found[2], known)
+    asked = _rewritten(sql, known)
+    return None if asked is None else _asked(asked, known, limits)
+
+
+def _columns_of(name: str, known: Known) -> Rows:
+    table = known.find(*name.split("."))
+    if table is None:
+        raise Missing(f"there is no table {name!r}" + nearest(name, known.spelled()))
+    return Rows([{"name": column.name, "type": column.kind, "comment": column.comment} for column in table.columns], False)
+
+
+def _rewritten(sql: str, known: Known) -> str | None:
+    """With our tables in the place of catalogues; `None` if there is none in it. What stands in quotes stays."""
+    pieces, place, found = list[str](), 0, False
+    for quoted in re.finditer(rf"{_PRAGMA.pattern}|{QUOTES['sqlite']}", sql, re.DOTALL | re.IGNORECASE):
+        plain, changed = _KNOWN.subn(_stand_in, sql[place : quoted.start()])
+        pieces.append(plain)
+        found = found or bool(changed)
+        if (named := _PRAGMA.fullmatch(quoted[0])) is not None:
+            found = True
+            text = small(named[1]).replace("'", "''")
+            pieces.append(f"(SELECT * FROM catalogue_info WHERE lower(of_table) = '{text}')")
+        else:
+            pieces.append(quoted[0])
+        place = quoted.end()
+    plain, changed = _KNOWN.subn(_stand_in, sql[place:])
+    return "".join([*pieces, plain]) if found or changed else None
+
+
+def _stand_in(found: re.Match[str]) -> str:
+    return str(found.lastgroup).rpartition("_")[0]
+
+
+def _asked(sql: str, known: Known, limits: Limits) -> Rows:
+    connection = _filled(known.tables)
+    end = monotonic() + limits.seconds
+    connection.set_progress_handler(lambda: int(monotonic() > end), 2_000)
+    connection.set_authorizer(_may)
+    try:
+        cursor = connection.execute(sql)
+        names = unique([column[0] for column in cursor.description or ()])
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchmany(limits.rows + 1)]
+    except (sqlite3.Error, sqlite3.Warning) as problem:
+        told = re.sub(r"catalogue_\w+", "the catalogue", str(problem))
+        raise QueryFailed(
+            f"{told}; of the catalogues only names, columns and types are known here: try SHOW TABLES"
+        ) from problem
+    finally:
+        connection.close()
+    return Rows(rows[: limits.rows], len(rows) > limits.rows)
+
+
+def _may(action: int, first: str | None, second: str | None, database: str | None, inside: str | None) -> int:
+    if action == sqlite3.SQLITE_READ and small(first or "").startswith("sqlite_"):
+        return sqlite3.SQLITE_DENY
+    if action == sqlite3.SQLITE_FUNCTION and small(second or "") not in FUNCTIONS["sqlite"] | {"like", "glob"}:
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
+
+
+def _filled(tables: Sequence[Table]) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000_000)
+    connection.executescript(
+        """
+        CREATE TABLE catalogue_master (type, name, tbl_name, rootpage, sql);
+        CREATE TABLE catalogue_tables (table_catalog, table_schema, table_name, table_type, name, schema, type);
+        CREATE TABLE catalogue_pg_tables (schemaname, tablename, schema_name, table_name, column_count);
+        CREATE TABLE catalogue_columns (table_catalog, table_schema, table_name, column_name, ordinal_position, column_default,
+            is_nullable, data_type, schema_name);
+        CREATE TABLE catalogue_info (cid, name, type, "notnull", dflt_value, pk, of_table);
+        """
+    )
+    for table in tables:
+        made = ", ".join([f"{column.name} {column.kind}".strip() for column in table.columns])
+        schema, of = table.schema or "main", table.name
+        connection.execute("INSERT INTO catalogue_master VALUES ('table', ?, ?, 0, ?)", (of, of, f"CREATE TABLE {of} ({made})"))
+        row = (table.catalog, schema, of, "BASE TABLE", of, schema, "table")
+        connection.execute("INSERT INTO catalogue_tables VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        connection.execute(
+            "INSERT INTO catalogue_pg_tables VALUES (?, ?, ?, ?, ?)", (schema, of, schema, of, len(table.columns))
+        )
+        for place, column in enumerate(table.columns):
+            told = (table.catalog, schema, of, column.name, place + 1, None, None, column.kind, schema)
+            connection.execute("INSERT INTO catalogue_columns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", told)
+            connection.execute(
+                "INSERT INTO catalogue_info VALUES (?, ?, ?, NULL, NULL, NULL, ?)", (place, column.name, column.kind, of)
+            )
+    return connection

@@ -16,20 +16,21 @@ _DATE = re.compile(r"\d{4}-\d\d")
 _FEW = 5  # values of a column that are worth showing
 
 
-def described(tables: list[Table]) -> str:
-    """A line a table, and one for each column that there is something to say about."""
-    names = Known("", tables).spelled()
-    full = "\n".join([_table(table, names[place], values=True) for place, table in enumerate(tables)])
+def described(tables: list[Table], dialect: str) -> str:
+    """A line for each table, and one for each column that there is something to say about."""
+    known = Known(dialect, tables)
+    names = known.spelled()
+    full = "\n".join([_table(table, names[place], known, values=True) for place, table in enumerate(tables)])
     if len(full) <= _LONGEST_SCHEMA:
         return full or "(none)"
-    short = "\n".join([_table(table, names[place], values=False) for place, table in enumerate(tables)])
+    short = "\n".join([_table(table, names[place], known, values=False) for place, table in enumerate(tables)])
     if len(short) <= _LONGEST_SCHEMA:
         return short
     return short[:_LONGEST_SCHEMA].rsplit("\n", 1)[0] + f"\n… {len(tables)} tables in all: {', '.join(names)[:_LONGEST_SCHEMA]}"
 
 
-def _table(table: Table, name: str, *, values: bool) -> str:
-    columns = ", ".join([f"{column.name} {column.kind}".strip() for column in table.columns])
+def _table(table: Table, name: str, known: Known, *, values: bool) -> str:
+    columns = ", ".join([f"{known.written(column.name)} {column.kind}".strip() for column in table.columns])
     lines = [f"{name}({columns})" + (f": {table.comment}" if table.comment else "")]
     if values:
         for column in table.columns:

@@ -12,7 +12,8 @@ from .engines.base import Engine, Limits, QueryFailed, Rows
 from .statement import Comments, Missing, Refused, cleaned
 from .tables import Known, Table, chosen, small
 
-_NO_COLUMN = re.compile(r"(?:no such column: |^column )\"?([\w.]+)\"?", re.IGNORECASE)
+_NO_COLUMN = re.compile(r"no such column: \"?([\w.]+)|^column \"?([\w.]+)\"? does not exist", re.IGNORECASE)
+_GONE = re.compile(r"no such (?:table|column)|does not exist|not found", re.IGNORECASE)
 _NO_FUNCTION = re.compile(r"no such function: (\w+)")
 _INSTEAD = {"concat": "a || b", "concat_ws": "a || ', ' || b", "left": "substr(x, 1, n)", "right": "substr(x, -n)"}
 _INSTEAD |= {"string_agg": "group_concat(x, ',')", "now": "datetime('now')", "date_trunc": "strftime('%Y-%m-01', x)"}
@@ -60,19 +61,22 @@ class Session:
                 return told
             if isinstance(problem, Refused):
                 raise
-            raise QueryFailed(f"{problem}{self._hint(str(problem))}") from problem
+            raise QueryFailed(f"{problem}{self._hint(str(problem), statement)}") from problem
 
     def _run(self, statement: str, limits: Limits) -> Rows:
         """What is missing is looked for once more among the tables of this moment."""
         before = self._all()
         try:
             check(statement, before)
-        except Missing:
+            return self._engine.run(statement, limits)
+        except (Missing, QueryFailed) as problem:
+            if isinstance(problem, QueryFailed) and not _GONE.search(str(problem)):
+                raise
             self._known = None
             if self._all().tables == before.tables:
                 raise
-            self._changed = True
-            check(statement, self._all())
+        self._changed = True
+        check(statement, self._all())
         return self._engine.run(statement, limits)
 
     def changed(self) -> bool:
@@ -80,12 +84,18 @@ class Session:
         changed, self._changed = self._changed, False
         return changed
 
-    def _hint(self, told: str) -> str:
+    def _hint(self, told: str, statement: str) -> str:
         if found := _NO_FUNCTION.search(told):
             instead = _INSTEAD.get(small(found[1]))
             return f"; in this database write {instead}" if instead else ""
         if (found := _NO_COLUMN.search(told)) is None:
             return ""
-        name = found[1].rpartition(".")[2]
-        tables = [table.name for table in self._all().tables if small(name) in [small(column.name) for column in table.columns]]
-        return f"; {name} is a column of {', '.join(tables)}" if tables else nearest(name, self._all().columns())
+        known, name = self._all(), (found[1] or found[2]).rpartition(".")[2]
+        read = set(re.findall(r"\w+", small(statement)))  # what is not in these is in another
+        there = zip(known.spelled(), known.tables, strict=True)
+        others = [
+            spelled
+            for spelled, table in there
+            if small(table.name) not in read and known.folded(name) in [known.folded(column.name) for column in table.columns]
+        ]
+        return f"; {name} is a column of {', '.join(others)}" if others else nearest(name, map(known.written, known.columns()))

@@ -16,14 +16,15 @@ _BEGINS = re.compile(
     r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with|values|from|table|explain|show|describe|desc|pragma|summarize|pivot)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_TEXT, _NAME = "'(?:[^']|'')*'", '"(?:[^"]|"")*"'
+# What is not closed goes on to the end: else each of many openings would be looked for an end in vain
+_TEXT, _NAME = r"'(?:[^']|'')*+(?:'|\Z)", r'"(?:[^"]|"")*+(?:"|\Z)'
 _WORD = r"(?<![\w$\x80-\U0010ffff])"  # what stands before is no part of a name
-_ESCAPE = r"'(?:[^'\\]|''|\\.)*'"
+_ESCAPE = r"'(?:[^'\\]|''|\\.)*+(?:'|\Z)"
 _ESCAPED = rf"{_WORD}[eE]{_ESCAPE}(?:[ \t]*+[\n\r]\s*+{_ESCAPE})*"  # it may go on in the next line
-_DOLLAR = _WORD + r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
+_DOLLAR = _WORD + r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?(?:\$(?P=tag)\$|\Z)"
 _LINE = {"sqlite": r"--[^\n]*", "postgres": r"--[^\n\r]*", "duckdb": r"--[^\n\r]*"}
 QUOTES = {
-    "sqlite": rf"{_TEXT}|{_NAME}|`(?:[^`]|``)*`|\[[^\]]*\]",
+    "sqlite": rf"{_TEXT}|{_NAME}|`(?:[^`]|``)*+(?:`|\Z)|\[[^\]]*+(?:\]|\Z)",
     "postgres": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
     "duckdb": rf"{_ESCAPED}|{_DOLLAR}|{_TEXT}|{_NAME}",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -78,9 +79,15 @@ class Known(NamedTuple):
         seen: set[str] = set()
         made = []
         for table in self.tables:
-            made.append(f"{table.schema}.{table.name}" if table.name in seen else table.name)
+            parts = [table.schema, table.name] if table.name in seen or not table.bare else [table.name]
+            made.append(".".join([self.written(part) for part in parts]))
             seen.add(table.name)
         return made
+
+    def written(self, name: str) -> str:
+        """In quotes, where the engine would read another name without them."""
+        plain = re.fullmatch(r"[^\W\d]\w*", name) and (self.dialect != "postgres" or name == small(name))
+        return name if plain else '"' + name.replace('"', '""') + '"'
 
     def columns(self) -> set[str]:
         return {column.name for table in self.tables for column in table.columns}

@@ -111,7 +111,7 @@ class DatabaseTool:
             limits = f"at most {self._limits.rows} rows and {self._limits.seconds:g} seconds"
             head = f"Query a {self._dialect} database with one SELECT; {limits}. Tables:\n"
             try:
-                self._told = head + described(self.tables)
+                self._told = head + described(self.tables, self._dialect)
             except QueryFailed as problem:
                 self._again = monotonic() + _PAUSE
                 self._unreachable = f"{head}(not reachable now: {problem})"  # it may be, the next time
@@ -144,7 +144,7 @@ class DatabaseTool:
             if size > self._limits.characters:
                 break
             rows.append(row)
-        output: dict[str, Any] = {"rows": rows, "note": found.note} if found.note else {"rows": rows}
+        output: dict[str, Any] = {"rows": rows}
         if found.more or len(rows) < len(found.rows):
             output["note"] = f"only the first {len(rows)} rows are shown; there are more"
         return ToolResult(output)

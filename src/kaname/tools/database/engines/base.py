@@ -16,11 +16,10 @@ ROW = "kaname_row_"  # what the statement is called inside ours; no column shoul
 
 
 class Rows(NamedTuple):
-    """`rows` as JSON objects; `more`: there were more than were asked for; `note`: what they are, if not what was asked for."""
+    """`rows` as JSON objects; `more`: there were more than were asked for."""
 
     rows: list[dict[str, Any]]
     more: bool
-    note: str = ""
 
 
 class Limits(NamedTuple):

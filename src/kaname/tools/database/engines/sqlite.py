@@ -36,6 +36,7 @@ class SqliteEngine:
     def _open(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(self._address(), uri=True, isolation_level=None, timeout=2.0)
+            connection.text_factory = _text
             connection.execute("PRAGMA query_only = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA temp_store = MEMORY")
@@ -137,6 +138,11 @@ def _rows(cursor: sqlite3.Cursor, limits: Limits) -> Rows:
 
 def _json_value(value: Any) -> Any:
     return as_hex(value) if isinstance(value, bytes) else to_json(value)
+
+
+def _text(data: bytes) -> str:
+    """A text that is not UTF-8 is no reason to show nothing."""
+    return data.decode(errors="replace")
 
 
 def _quoted(name: str) -> str:

@@ -145,7 +145,7 @@ class Workers:
     def query(self, sql: str, limits: Limits, call: Call) -> tuple[Rows, bool]:
         """And whether there are other tables now."""
         said = self._ask({"sql": sql, **limits._asdict()}, limits, call)
-        return Rows(said["rows"], said["more"], said["note"]), said["changed"]
+        return Rows(said["rows"], said["more"]), said["changed"]
 
     def close(self) -> None:
         with self._lock:
