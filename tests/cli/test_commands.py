@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -222,7 +223,12 @@ def test_in_japanese(terminal):
     done = terminal("doctor", KANAME_LANG="ja")
     assert "まだありません" in done.stdout
     assert done.returncode == 1, "there is no model"
-    assert "usage" in terminal("run", "--help", KANAME_LANG="ja").stdout
+    told = terminal("run", "--help", KANAME_LANG="ja").stdout
+    assert told.startswith("使い方: kaname run")
+    assert not re.search("usage|arguments|options:|exit", told)
+    assert "この引数はありません: --nothing" in terminal("run", "--nothing", KANAME_LANG="ja").stderr
+    assert "'all' は選べません。使えるもの: " in terminal("runs", "all", KANAME_LANG="ja").stderr
+    assert "必要な引数がありません: 操作" in terminal("docs", KANAME_LANG="ja").stderr
     assert terminal("doctor", KANAME_MODEL=terminal.script("x")).returncode == 0
     assert "sk-x" not in terminal("models", OPENAI_API_KEY="sk-x").stdout
 

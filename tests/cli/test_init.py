@@ -26,14 +26,21 @@ def uncommented(text):
     return re.sub(r"^( *)# (?=[ ]*[a-z_]+: ?)(?!yaml-language-server)", r"\1", text, flags=re.M)
 
 
+def settings_in(text):
+    return [re.sub(r" {2,}# .*", "", line) for line in text.splitlines() if re.match(r" *(# *)?[a-z_]+:", line)]
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
 @pytest.mark.parametrize("all_of_it", [False, True])
-def test_template_is_valid_as_it_is_and_uncommented(all_of_it, tmp_path, monkeypatch, capsys):
+def test_template_is_valid_as_it_is_and_uncommented(all_of_it, language, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KANAME_LANG", language)
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     (tmp_path / "mail.py").write_text(TOOLS)
     assert main(["init"]) == 0
     text = (tmp_path / "kaname.yaml").read_text(encoding="utf-8")
-    assert text == TEMPLATE
+    assert settings_in(text) == settings_in(TEMPLATE), "the languages differ in their remarks alone"
+    assert (text == TEMPLATE) == (language == "en")
     if all_of_it:
         text = uncommented(text).replace("tools: []", 'tools: ["mail.py"]')
         assert not re.search(r"^ *# [a-z_]+:(?! \$schema)", text, re.M)

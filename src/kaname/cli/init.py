@@ -42,6 +42,38 @@ agents:
 # trace: {console: info, file: logs/trace.jsonl}     # what runs do; otel: http://localhost:4318
 # serve: {port: 8000}              # for `kaname serve`
 """
+_NIHONGO = """# エージェントの設定。誤りは `kaname config check` がすべて示し、`kaname run "…"` は最初のエージェントを使います。
+# JSON Schema を読めるエディター用: kaname config schema > .kaname-schema.json (docs/kaname.schema.json も同じもの)
+# yaml-language-server: $schema=.kaname-schema.json
+
+agents:
+  helper:
+    model: local                    # または openai/名前、anthropic/名前、プロバイダー/名前 (LiteLLM)、local/ファイル.gguf
+    instructions: Be brief and kind.
+    tools: []                       # "module:function"、ファイルの全ツールなら "FILE.py"、calculator
+    # approve: [send_mail]          # 実行の前に人に確認するツール
+    # guardrails: {blocked_patterns: ['(?i)password\\s*[:=]'], tools: {send_mail: {max_calls: 1}}}
+    # fallback: {max_retries: 2}     # ツールが失敗したら: もう一度試し、だめならツールなしで答える
+    stops:                          # どの上限に達しても、それまでの仕事は残る
+      max_steps: 20
+      deadline: 10m
+      # cost: $1
+    # settings: {temperature: 0}
+    # memory: rules                 # 利用者の言ったことを後の会話で思い出す。model: モデルが書き留める
+    # compact: 24000                # トークン数: これより長い会話は古い部分を要約する
+    # project: true                 # このファイルの隣の AGENTS.md と skills/ をモデルに伝える
+
+# models:                           # プロバイダーごとの鍵とアドレス。${NAME} は環境変数
+#   openai: {api_key: "${OPENAI_API_KEY}", base_url: "${OPENAI_BASE_URL:-https://api.openai.com/v1}"}
+
+# mcp_servers:                      # すべてのエージェントのためのツールサーバー
+#   files: {command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "."]}
+#   web: {url: "http://127.0.0.1:8000/mcp"}
+
+# journal: runs.db                  # 実行の記録先。既定はこのファイルの隣の .kaname/ の中
+# trace: {console: info, file: logs/trace.jsonl}     # 実行の様子。otel: http://localhost:4318
+# serve: {port: 8000}              # `kaname serve` のため
+"""
 
 
 def main(given: argparse.Namespace) -> int:
@@ -52,7 +84,7 @@ def main(given: argparse.Namespace) -> int:
             "red",
         )
         return FAILED
-    path.write_text(TEMPLATE, encoding="utf-8")
+    path.write_text(say(TEMPLATE, _NIHONGO), encoding="utf-8")
     screen.note(
         say(
             f'kaname.yaml is written: edit it, then `{this_command()} run "…"`',

@@ -11,6 +11,7 @@ from importlib import import_module
 
 from .. import __version__
 from .messages import say, translated
+from .messages.usage import translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 _RECORDS = ("runs", "sessions", "stats")
@@ -59,6 +60,7 @@ def _fail(problem: Exception, code: int) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
+    translate_usage()
     top = argparse.ArgumentParser(
         prog="kaname",
         description=say("An agent that survives, in your terminal.", "落ちても続く、ターミナルのエージェント。"),

@@ -1,0 +1,32 @@
+"""Usage: the words that argparse writes by itself, in Japanese."""
+
+from __future__ import annotations
+
+import argparse
+from gettext import gettext
+
+from . import japanese
+
+_WORDS = {
+    "usage: ": "使い方: ",
+    "positional arguments": "引数",
+    "options": "オプション",
+    "show this help message and exit": "この説明を表示する",
+    "show program's version number and exit": "バージョンを表示する",
+    "%(prog)s: error: %(message)s\n": "%(prog)s: %(message)s\n",
+    "argument %(argument_name)s: %(message)s": "%(argument_name)s: %(message)s",
+    "the following arguments are required: %s": "必要な引数がありません: %s",
+    "unrecognized arguments: %s": "この引数はありません: %s",
+    "invalid choice: %(value)r (choose from %(choices)s)": "%(value)r は選べません。使えるもの: %(choices)s",
+    "invalid %(type)s value: %(value)r": "値が正しくありません: %(value)r",
+    "expected one argument": "値が必要です",
+    "expected at least one argument": "値が一つ以上必要です",
+    "not allowed with argument %s": "%s と一緒には使えません",
+    "ambiguous option: %(option)s could match %(matches)s": "%(option)s は複数あります: %(matches)s",
+    "ignored explicit argument %r": "値は取りません: %r",
+}
+
+
+def translate_usage() -> None:
+    """Have argparse look its words up here, by the language of the moment."""
+    setattr(argparse, "_", lambda text: _WORDS.get(text, text) if japanese() else gettext(text))  # noqa: B010  typeshed has no name for it
