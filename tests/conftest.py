@@ -81,9 +81,9 @@ _LONGEST = (
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """The tests of a file stay in one process, and so do all that use the local model, and all that use LiteLLM, whose import
-    takes ten seconds; the long ones of `test_crash.py` are spread. (The marks of pytest-xdist 3.8 do nothing under pytest 9.2,
-    and say nothing about it.)"""
+    """The tests of a file stay in one process, and so do all that use the local model, all that use a browser, and all that use
+    LiteLLM, whose import takes ten seconds; the long ones of `test_crash.py` are spread. (The marks of pytest-xdist 3.8 do
+    nothing under pytest 9.2, and say nothing about it.)"""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
@@ -92,6 +92,8 @@ def pytest_xdist_make_scheduler(config, log):
                 return "the local model"
             if "litellm" in nodeid.lower():
                 return "LiteLLM"
+            if nodeid.startswith("tests/page/"):
+                return "the page"  # in one browser
             return nodeid if "test_crash.py" in nodeid else nodeid.split("::")[0]
 
     config.option.loadscopereorder = False  # as they are collected

@@ -11,7 +11,7 @@ from tests.serve.serving import client, serving
 CHROMIUM = "/usr/bin/chromium"
 
 
-@pytest.fixture(scope="module")  # its driver keeps an event loop going: no longer than needed
+@pytest.fixture(scope="package")  # its driver keeps an event loop going: no longer than needed
 def chromium():
     playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
     if not Path(CHROMIUM).exists():
