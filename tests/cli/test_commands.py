@@ -219,6 +219,12 @@ def test_mistakes_are_told_with_the_nearest_name(terminal):
     assert "no module" in terminal("run", "-m", terminal.script("x"), "-t", "nowhere:x", "hi").stderr
 
 
+def test_slip_in_a_limit_is_told_before_a_model_is_fetched(terminal):
+    done = terminal("run", "--deadline", "soon", "hi")
+    assert done.returncode == 2
+    assert done.stderr.startswith("kaname: 'soon' is not a duration")
+
+
 def test_in_japanese(terminal):
     done = terminal("doctor", KANAME_LANG="ja")
     assert "まだありません" in done.stdout
@@ -229,6 +235,7 @@ def test_in_japanese(terminal):
     assert "この引数はありません: --nothing" in terminal("run", "--nothing", KANAME_LANG="ja").stderr
     assert "'all' は選べません。使えるもの: " in terminal("runs", "all", KANAME_LANG="ja").stderr
     assert "必要な引数がありません: 操作" in terminal("docs", KANAME_LANG="ja").stderr
+    assert "モジュール 'nope' がありません" in terminal("run", "-t", "nope:x", "hi", KANAME_LANG="ja").stderr
     assert terminal("doctor", KANAME_MODEL=terminal.script("x")).returncode == 0
     assert "sk-x" not in terminal("models", OPENAI_API_KEY="sk-x").stdout
 

@@ -255,6 +255,10 @@ async def test_catalogue_gives_nothing_but_names(tools, sources, engine):
         "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT sum(n) FROM x, sqlite_master",
     ):
         assert (await tools(engine).execute(sql)).error, sql
+    refused = await tools(engine).execute("WITH x AS (SELECT 1 FROM sqlite_master) DELETE FROM customers")
+    assert "only SELECT is allowed" in refused.error, "what is refused stays refused"
+    missing = await tools(engine).execute("SELECT 1 FROM pg_tables_old")
+    assert "there is no table 'pg_tables_old'" in missing.error
 
 
 @pytest.mark.parametrize(
@@ -586,6 +590,7 @@ async def test_names_of_postgres_as_they_are(archive):
     assert '"Mixed"(id integer)' in tool.description
     assert (await tool.execute('SELECT id FROM "Mixed"')).error is None
     assert "there is no table" in (await tool.execute("SELECT other FROM Mixed")).error
+    assert (await tool.execute('SELECT "ID" FROM "Mixed"')).error == 'column "ID" does not exist; there are: id'
     assert "there is no column" in (await tool.execute("SELECT c.leak FROM customers c")).error
     assert (await tool.execute("SELECT 'glad'::mood AS m, '{1,2}'::int[] AS a")).output == {
         "rows": [{"m": "glad", "a": [1, 2]}]
@@ -715,6 +720,7 @@ async def test_a_table_made_meanwhile(tmp_path):
     assert "b(" not in tool.description
     made.execute("CREATE TABLE b (y)")
     made.commit()
+    assert (await tool.execute("DESCRIBE b")).output == {"rows": [{"name": "y", "type": "", "comment": ""}]}
     assert (await tool.execute("SELECT count(*) AS n FROM b")).output == {"rows": [{"n": 0}]}
     assert "b(y)" in tool.description
     made.execute("ALTER TABLE b ADD COLUMN z DEFAULT 5")
@@ -726,6 +732,17 @@ async def test_a_table_made_meanwhile(tmp_path):
     assert "a(x)" not in tool.description
     tool.close()
     made.close()
+
+
+async def test_names_are_shown_as_they_must_be_written(tmp_path):
+    made = sqlite3.connect(tmp_path / "names.db")
+    made.execute('CREATE TABLE "order" ("group" TEXT, "unit price" INTEGER, 数量 INTEGER)')
+    made.close()
+    tool = DatabaseTool(tmp_path / "names.db")
+    assert '"order"("group" TEXT, "unit price" INTEGER, 数量 INTEGER)' in tool.description
+    assert (await tool.execute('SELECT "unit price", 数量 FROM "order"')).output == {"rows": []}
+    assert "did you mean '\"order\"'" in (await tool.execute("SELECT 1 FROM orders")).error
+    tool.close()
 
 
 async def test_a_text_that_is_not_utf8_hides_nothing(tmp_path):

@@ -56,6 +56,7 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     parts = config.parts(given.agent) if config is not None else {}
     tools = all_tools(getattr(given, "tool", []), Path(getattr(given, "folder", None) or Path.cwd()))
     _tell_of_no_documents(getattr(given, "tool", []), screen)
+    limits = _limits(given)  # a slip in them is told before anything is fetched
     model = thinks or parts.pop("model", None)
     parts.pop("model", None)
     if thinks is None and (given.model or model is None):
@@ -64,7 +65,7 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
         fetch_if_missing(screen)
     own = {
         "instructions": getattr(given, "instructions", "") or None,
-        "stops": _limits(given),
+        "stops": limits,
         "journal": given.journal,
     }
     parts |= {name: value for name, value in own.items() if value is not None}

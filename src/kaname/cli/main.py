@@ -66,7 +66,8 @@ def parser() -> argparse.ArgumentParser:
         description=say("An agent that survives, in your terminal.", "落ちても続く、ターミナルのエージェント。"),
     )
     top.set_defaults(command=None)
-    top.add_argument("--version", action="version", version=f"kaname {__version__}")
+    told = say("show the version and end", "バージョンを表示する")
+    top.add_argument("--version", action="version", version=f"kaname {__version__}", help=told)
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
     _run(commands)
     _chat(commands)

@@ -14,7 +14,7 @@ from traceback import extract_tb
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
-from ..core.notices import notice
+from ..core.notices import joined, notice
 from ..kernel.boundary import Border
 from .function import FunctionTool
 
@@ -31,7 +31,7 @@ def all_tools(places: Iterable[str], folder: Path, wrong: Callable[[int, str], N
             if wrong is not None:
                 wrong(number, str(problem))
     if problems and wrong is None:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError(joined("\n", problems))
     return found
 
 

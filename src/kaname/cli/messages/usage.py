@@ -12,7 +12,6 @@ _WORDS = {
     "positional arguments": "引数",
     "options": "オプション",
     "show this help message and exit": "この説明を表示する",
-    "show program's version number and exit": "バージョンを表示する",
     "%(prog)s: error: %(message)s\n": "%(prog)s: %(message)s\n",
     "argument %(argument_name)s: %(message)s": "%(argument_name)s: %(message)s",
     "the following arguments are required: %s": "必要な引数がありません: %s",

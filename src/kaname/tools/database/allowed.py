@@ -105,6 +105,14 @@ _BY_ENGINE = {
 }
 
 FUNCTIONS = {dialect: _ANY_ENGINE | own for dialect, own in _BY_ENGINE.items()}
+# Words that are no names without quotes, in all three or in some
+RESERVED = words(
+    """
+    all and as asc between by case check column create cross default desc distinct else end except exists from full group having
+    in index inner insert into intersect is join left limit natural not null offset on or order outer primary references right
+    select set table then to transaction union unique update user using values when where window with
+    """
+)
 # DuckDB's that make rows; others read files, or tell of what is hidden
 TABLE_FUNCTIONS = words("range generate_series unnest json_each json_tree")
 # PostgreSQL's types that hold nothing but values: a cast to a table's type, or to regclass, tells of what is hidden

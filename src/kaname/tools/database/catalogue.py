@@ -33,21 +33,26 @@ _TABLES = {  # how catalogues are called, and the table that stands for each
     r"duckdb_columns\s*\(\s*\)": "catalogue_columns",
     r"pragma_table_list(?:\s*\(\s*\))?": "catalogue_tables",
 }
-_KNOWN = re.compile("|".join([rf"(?P<{table}_{n}>\b{name})" for n, (name, table) in enumerate(_TABLES.items())]), re.IGNORECASE)
+_KNOWN = re.compile(
+    "|".join([rf"(?P<{table}_{n}>\b{name}(?!\w))" for n, (name, table) in enumerate(_TABLES.items())]), re.IGNORECASE
+)
 _PRAGMA = re.compile(rf"\bpragma_table_x?info\s*\(\s*{_NAME}\s*\)", re.IGNORECASE)
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 
 
-def answer(sql: str, known: Known, limits: Limits) -> Rows | None:
-    """The rows; `None` if it is no question about the schema."""
+def is_about_schema(sql: str, known: Known) -> bool:
+    return bool(_LISTED.fullmatch(sql) or _DESCRIBED.fullmatch(sql)) or _rewritten(sql, known) is not None
+
+
+def answer(sql: str, known: Known, limits: Limits) -> Rows:
+    """The rows that answer a question about the schema."""
     if _LISTED.fullmatch(sql):
         return Rows(
             [{"name": name, "columns": len(t.columns)} for name, t in zip(known.spelled(), known.tables, strict=True)], False
         )
     if found := _DESCRIBED.fullmatch(sql):
         return _columns_of(found[1] or found[2], known)
-    asked = _rewritten(sql, known)
-    return None if asked is None else _asked(asked, known, limits)
+    return _asked(_rewritten(sql, known) or sql, known, limits)
 
 
 def _columns_of(name: str, known: Known) -> Rows:
@@ -60,7 +65,7 @@ def _columns_of(name: str, known: Known) -> Rows:
 def _rewritten(sql: str, known: Known) -> str | None:
     """With our tables in the place of catalogues; `None` if there is none in it. What stands in quotes stays."""
     pieces, place, found = list[str](), 0, False
-    for quoted in re.finditer(rf"{_PRAGMA.pattern}|{QUOTES['sqlite']}", sql, re.DOTALL | re.IGNORECASE):
+    for quoted in re.finditer(rf"{_PRAGMA.pattern}|{QUOTES[known.dialect]}", sql, re.DOTALL | re.IGNORECASE):
         plain, changed = _KNOWN.subn(_stand_in, sql[place : quoted.start()])
         pieces.append(plain)
         found = found or bool(changed)

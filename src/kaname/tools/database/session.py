@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection
 
 from ...core.errors import nearest
-from .catalogue import answer
+from .catalogue import answer, is_about_schema
 from .check import check
 from .engines.base import Engine, Limits, QueryFailed, Rows
 from .statement import Comments, Missing, Refused, cleaned
 from .tables import Known, Table, chosen, small
 
-_NO_COLUMN = re.compile(r"no such column: \"?([\w.]+)|^column \"?([\w.]+)\"? does not exist", re.IGNORECASE)
+_NO_COLUMN = re.compile(r"no such column: \"?([^\"\n]+)|^column \"?([^\"\n]+?)\"? does not exist", re.IGNORECASE)
 _GONE = re.compile(r"no such (?:table|column)|does not exist|not found", re.IGNORECASE)
 _NO_FUNCTION = re.compile(r"no such function: (\w+)")
 _INSTEAD = {"concat": "a || b", "concat_ws": "a || ', ' || b", "left": "substr(x, 1, n)", "right": "substr(x, -n)"}
@@ -31,7 +31,7 @@ class Session:
         self._engine, self._only, self._comments = engine, only, comments
         self._functions = frozenset({small(name) for name in functions})
         self._known: Known | None = None
-        self._changed = False
+        self._changed = self._looked = False
         self.unknown: list[str] = []  # names that were chosen and are none
         self.names: list[str] = []  # of all tables, chosen or not
 
@@ -53,31 +53,47 @@ class Session:
 
     def query(self, sql: str, limits: Limits) -> Rows:
         """`Refused`, or `QueryFailed` with what is near to a name that is not there."""
-        statement = cleaned(sql, self._engine.dialect, self._comments)
+        statement, self._looked = cleaned(sql, self._engine.dialect, self._comments), False
         try:
             return self._run(statement, limits)
         except (Refused, QueryFailed) as problem:
-            if (told := answer(statement, self._all(), limits)) is not None:  # a question about the schema itself
-                return told
+            if is_about_schema(statement, self._all()):
+                return self._about_schema(statement, limits, problem)
             if isinstance(problem, Refused):
                 raise
             raise QueryFailed(f"{problem}{self._hint(str(problem), statement)}") from problem
 
     def _run(self, statement: str, limits: Limits) -> Rows:
         """What is missing is looked for once more among the tables of this moment."""
-        before = self._all()
         try:
-            check(statement, before)
+            check(statement, self._all())
             return self._engine.run(statement, limits)
         except (Missing, QueryFailed) as problem:
             if isinstance(problem, QueryFailed) and not _GONE.search(str(problem)):
                 raise
-            self._known = None
-            if self._all().tables == before.tables:
+            if not self._look_again():
                 raise
-        self._changed = True
         check(statement, self._all())
         return self._engine.run(statement, limits)
+
+    def _about_schema(self, statement: str, limits: Limits, problem: Exception) -> Rows:
+        """Answered from the tables of this moment. Where that fails, too, what was refused at first stays refused."""
+        self._look_again()
+        try:
+            return answer(statement, self._all(), limits)
+        except QueryFailed:
+            if isinstance(problem, Refused) and not isinstance(problem, Missing):
+                raise problem from None
+            raise
+
+    def _look_again(self) -> bool:
+        """Whether there are other tables now; once a statement."""
+        if self._looked:
+            return False
+        before, self._known, self._looked = self._all().tables, None, True
+        changed = self._all().tables != before
+        self._changed = self._changed or changed
+        return changed
 
     def changed(self) -> bool:
         """Whether there are other tables than when this was last asked."""
@@ -90,12 +106,12 @@ class Session:
             return f"; in this database write {instead}" if instead else ""
         if (found := _NO_COLUMN.search(told)) is None:
             return ""
-        known, name = self._all(), (found[1] or found[2]).rpartition(".")[2]
+        known, (of, _, name) = self._all(), (found[1] or found[2]).rpartition(".")
         read = set(re.findall(r"\w+", small(statement)))  # what is not in these is in another
-        there = zip(known.spelled(), known.tables, strict=True)
-        others = [
-            spelled
-            for spelled, table in there
-            if small(table.name) not in read and known.folded(name) in [known.folded(column.name) for column in table.columns]
-        ]
-        return f"; {name} is a column of {', '.join(others)}" if others else nearest(name, map(known.written, known.columns()))
+        there = [(spelled, table) for spelled, table in zip(known.spelled(), known.tables, strict=True) if not of]
+        others = [spelled for spelled, table in there if small(table.name) not in read and known.has(table, name)]
+        if others:
+            return f"; {name} is a column of {', '.join(others)}"
+        other_case = [column for column in known.columns() if small(column) == small(name) and column != name]
+        near = nearest(name, map(known.written, other_case or known.columns()))
+        return "" if f"{name!r}?" in near else near

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ...core.errors import ConfigError, nearest
-from .allowed import FUNCTIONS
+from .allowed import FUNCTIONS, RESERVED
 from .statement import Missing, Refused
 
 _SMALL = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
@@ -87,7 +87,10 @@ class Known(NamedTuple):
     def written(self, name: str) -> str:
         """In quotes, where the engine would read another name without them."""
         plain = re.fullmatch(r"[^\W\d]\w*", name) and (self.dialect != "postgres" or name == small(name))
-        return name if plain else '"' + name.replace('"', '""') + '"'
+        return name if plain and small(name) not in RESERVED else '"' + name.replace('"', '""') + '"'
+
+    def has(self, table: Table, column: str) -> bool:
+        return self.folded(column) in [self.folded(one.name) for one in table.columns]
 
     def columns(self) -> set[str]:
         return {column.name for table in self.tables for column in table.columns}
