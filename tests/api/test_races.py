@@ -173,7 +173,7 @@ async def test_an_answer_that_is_none_is_refused_before_it_is_recorded(answer):
         await run
     journal.revive()
     (key,) = (await agent.resume(run.run_id)).questions
-    with pytest.raises(InvalidState, match='is answered with "retry", "skip" or'):
+    with pytest.raises(InvalidState, match='Answer with "retry", "skip" or'):
         await agent.resume(run.run_id, {key: answer})
     assert (await agent.resume(run.run_id, {key: " Retry "})).completed
     assert log == [1, 1]
@@ -182,8 +182,9 @@ async def test_an_answer_that_is_none_is_refused_before_it_is_recorded(answer):
 async def test_an_approval_that_is_not_understood_is_no_approval():
     agent = Agent(ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Approve("add")], journal="memory")
     result = await agent.run("go")
-    result = await agent.resume(result.run_id, {key: {"arg": 3} for key in result.questions})
-    assert "neither yes, nor no" in result.steps[0].observation
+    with pytest.raises(InvalidState, match="is not clear, and was not recorded"):
+        await agent.resume(result.run_id, {key: {"arg": 3} for key in result.questions})
+    assert (await agent.result(result.run_id)).questions == result.questions
 
 
 async def test_a_replay_sees_another_context_other_settings_and_a_rule_that_is_gone():

@@ -67,9 +67,9 @@ async def test_a_run_that_nobody_holds_any_more_is_cancelled():
     async for _ in agent.run("go"):
         break
     gc.collect()
-    for _ in range(50):
+    for _ in range(1_000):
         await asyncio.sleep(0.01)
-        if (await agent.journal.runs())[0].status == "cancelled":
+        if (await agent.journal.runs())[0].status == "cancelled" and len(asyncio.all_tasks()) == 1:
             break
     assert (await agent.journal.runs())[0].status == "cancelled"
     assert len(asyncio.all_tasks()) == 1

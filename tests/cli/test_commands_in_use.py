@@ -305,3 +305,69 @@ def test_all_mistakes_at_once_also_of_different_kinds(tmp_path):
     assert "no module 'nosuch'" in told
     assert "did you mean 'calculator'" in told
     assert told.count("kaname.yaml:") == 3, "a number from the environment is one, in quotes too"
+
+
+PLANNER = '''
+import json
+from pathlib import Path
+from kaname import Agent, Approve, ScriptedModel, SqliteJournal, tool
+
+HERE = Path(__file__).parent
+
+@tool
+def pay(yen: int) -> str:
+    """Pay."""
+    with (HERE / "paid.txt").open("a") as file:
+        file.write(f"{yen}\\n")
+    return "paid"
+
+PLAN = {"description": "pay it", "steps": [{"name": "step1", "tool_name": "pay", "arguments": {"yen": 5}}]}
+VERDICT = {"is_successful": True, "should_retry": False, "answer": "it is paid"}
+
+def script(request):
+    judged = any("paid" in message.text for message in request.messages if message.role != "system")
+    return json.dumps(VERDICT if judged else PLAN)
+
+planner = Agent(ScriptedModel(script), [pay], name="planner", journal=SqliteJournal(HERE / "j.db"))
+'''
+
+
+def _paid(folder):
+    place = folder / "paid.txt"
+    return place.read_text().split() if place.exists() else []
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_plan_of_a_programs_agent_is_resumed_as_a_plan(terminal, tmp_path, named):
+    write(tmp_path, PLANNER, "ag.py")
+    asked = terminal("plan", "pay it", "-a", "ag.py:planner")
+    assert "Run this plan?" in asked.stdout + asked.stderr
+    whose = ["-a", "ag.py:planner"] if named else ["--journal", "j.db"]
+    done = terminal("runs", "resume", "last", "--answer", "yes", *whose)
+    assert _paid(tmp_path) == ["5"], done.stdout + done.stderr
+    assert "it is paid" in done.stdout
+    assert "step1" not in done.stdout
+
+
+def test_plan_is_not_resumed_by_an_agent_that_does_not_plan(terminal, tmp_path):
+    write(tmp_path, PLANNER, "ag.py")
+    terminal("plan", "pay it", "-a", "ag.py:planner")
+    write(tmp_path, "import asyncio\nfrom ag import planner\nfrom kaname import InvalidState\n"
+          "async def main():\n"
+          "    (run,) = await planner.journal.runs()\n"
+          "    for going in (lambda: planner.resume(run.run_id), lambda: planner.fork(run.run_id)):\n"
+          "        try:\n"
+          "            await going()\n"
+          "        except InvalidState as problem:\n"
+          "            print(problem)\n"
+          "asyncio.run(main())\n", "other.py")  # fmt: skip
+    import subprocess
+    import sys
+
+    told = subprocess.run([sys.executable, "other.py"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert told.count("was made by the strategy 'Orchestrate', and this agent uses 'React'") == 2
+    done = terminal("runs", "fork", "last", "-a", "ag.py:planner")
+    assert _paid(tmp_path) == []
+    assert "Run this plan?" in done.stdout + done.stderr
+    done = terminal("runs", "resume", "last", "--answer", "yes", "-a", "ag.py:planner")
+    assert _paid(tmp_path) == ["5"], done.stdout + done.stderr

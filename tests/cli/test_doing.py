@@ -75,7 +75,7 @@ def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):
     result: Result = result_of("r", state, None)
     screen = Screen(io.StringIO(), io.StringIO())
     assert questions.ask_the_user(result, screen) == {"in-doubt:c1": {"result": "done"}}
-    assert "is answered with" in screen.err.getvalue()
+    assert "is not clear, and was not recorded" in screen.err.getvalue()
 
 
 def test_question_is_shown_where_it_is_asked_unless_it_stands_there_already(monkeypatch):

@@ -110,7 +110,7 @@ async def test_a_tool_call_from_parsing_to_the_model():
     agent = Agent(ScriptedModel(script), [look], policies=[Guard()], name="guide", journal="memory")
     run = agent.run("go", session_id="s", user_id="u")
     seen = await chunks(run)
-    assert order == ["guard {'city': 'Kyoto',}", "execute"]
+    assert order == ["guard {'city': 'Kyoto'}", "execute"]
     assert known == [("s", "u", "guide", f"{run.run_id}:c1_0")]
     (response,) = [c for c in seen if c["type"] == "tool_response"]
     assert response["data"]["content"] == {"city": "Kyoto", "sky": "clear"}

@@ -252,3 +252,88 @@ async def test_children_are_deleted_with_their_parent(tmp_path, kind):
     await journal.delete(result.run_id)
     assert await journal.runs() == []
     await journal.close()
+
+
+async def _swallows_exception(context, clerk):
+    try:
+        return (await context.run_child(clerk, "pay")).unwrap()
+    except Exception:
+        return "fine without"
+
+
+async def _swallows_everything(context, clerk):
+    try:
+        return (await context.run_child(clerk, "pay")).unwrap()
+    except BaseException:
+        return "fine without"
+
+
+async def _gathers(context, clerk):
+    done = await asyncio.gather(context.run_child(clerk, "pay"), return_exceptions=True)
+    return str(type(done[0]).__name__)
+
+
+async def _groups(context, clerk):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(context.run_child(clerk, "pay"))
+    return "fine without"
+
+
+async def _groups_and_swallows(context, clerk):
+    try:
+        return await _groups(context, clerk)
+    except* Exception:
+        pass
+    return "fine without"
+
+
+async def _from_a_thread(context, clerk):
+    loop = asyncio.get_running_loop()
+
+    def ask():
+        return asyncio.run_coroutine_threadsafe(context.run_child(clerk, "pay"), loop).result().unwrap()
+
+    return await asyncio.to_thread(ask)
+
+
+@pytest.mark.parametrize(
+    "work", [_swallows_exception, _swallows_everything, _gathers, _groups, _groups_and_swallows, _from_a_thread]
+)
+async def test_question_of_a_child_is_asked_whatever_its_tool_catches(work):
+    paid, _ = family("memory")
+
+    @tool
+    async def pay(yen: int) -> str:
+        """Pay."""
+        paid.append(yen)
+        return "paid"
+
+    model = ScriptedModel([call("pay", yen=5), "the clerk is done"])
+    clerk = Agent(model, [pay], name="clerk", policies=[Approve("pay")], journal="memory")
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Have the clerk do it."""
+        return await work(context, clerk)
+
+    boss = Agent(ScriptedModel([call("delegate"), "all done"]), [delegate], journal="memory")
+    waiting = await boss.run("go")
+    assert (waiting.stop.kind, paid) == ("waiting", [])
+    (key,) = waiting.questions
+    done = await boss.resume(waiting.run_id, {key: "yes"})
+    assert (done.output, paid) == ("all done", [5])
+
+
+async def test_changed_arguments_that_a_child_does_not_take_are_asked_for_once_more():
+    paid, boss = family("memory", policies=[Approve("pay")])
+    waiting = await boss.run("go")
+    for wrong in ({"yen": "much"}, {"dollars": 1}):
+        (key,) = waiting.questions
+        waiting = await boss.resume(waiting.run_id, {key: {"args": wrong}})
+        (question,) = waiting.questions.values()
+        assert (waiting.stop.kind, paid) == ("waiting", [])
+        assert "the changed arguments were not accepted" in question.prompt
+        assert question.about.args == {"yen": 5}
+    (key,) = waiting.questions
+    done = await boss.resume(waiting.run_id, {key: {"args": {"yen": 3}}})
+    assert (done.output, paid) == ("all done", [3])

@@ -8,6 +8,8 @@ from typing import Any
 from ..core.errors import Suspend
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
+from ..core.people.answers import chosen
+from ..core.people.visible import visible
 from ..kernel.ports import Repair, ToolContext
 from ..tools.arguments.prepare import fitting_arguments
 
@@ -46,9 +48,9 @@ class AskPerson(Doing):
         options, answers = tuple(prepared.get("options") or ()), context.scope.state.answers
         key, number = f"task:{context.call_id}", 1
         while key in answers:
-            fitting = [one for one in options if one.lower() == str(answers[key]).strip().lower()]
-            if fitting or not options:
-                return ToolResult(fitting[0] if fitting else answers[key])
+            option = chosen(options, answers[key])
+            if option is not None or not options:
+                return ToolResult(answers[key] if option is None else option)
             number += 1
             key = f"task:{context.call_id}:{number}"  # asked again: that was none of the answers to choose from
-        raise Suspend(key, prepared["question"], options)
+        raise Suspend(key, visible(prepared["question"]), options)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, Suspend, UnexpectedError
+from ..core.errors import ConfigError, InvalidState, Suspend, UnexpectedError
+from ..core.events import Asked
 from ..core.messages import NOTHING
-from ..core.notices import notice
+from ..core.notices import joined, notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import Step, Stop
+from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from .result import Result
     from .run import Run
 
+_AGAIN = ";"  # before the number of a question that is asked once more
 _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 
 
@@ -55,7 +58,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
         raise ConfigError(f"{child_id} is a child of this call already: give the second one a name, run_child(…, name=…)")
     opened.add(child_id)
     prefix = f"{child_id}:"
-    answers = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
+    given = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
+    answers = {key.partition(_AGAIN)[0]: answer for key, answer in given.items()}  # of several, the last counts
     limits = (*_shared_limits(scope, child_id), *agent.recipe.stops)
     recipe = replace(agent.recipe, stops=limits)  # with its memo: what the model is told is the same
     first = not answers and context.attempt == 1
@@ -80,11 +84,24 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
             "child.failed", "{agent} failed by a fault of its program: see run {run_id}", agent=agent.name, run_id=child_id
         )
         raise UnexpectedError(told) from problem
+    except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
+        for key, asked in (await load(scope.journal, child_id)).questions.items():
+            if key in answers:
+                again = f"{prefix}{key}{_AGAIN}{len([one for one in given if one.partition(_AGAIN)[0] == key])}"
+                _pass_up(again, replace(asked, prompt=joined("\n", (str(unusable), asked.prompt))), scope, context)
+        raise
     finally:
         spent[child_id] = run.usage
     for key, asked in result.questions.items():
-        raise Suspend(prefix + key, asked.prompt, asked.options, in_doubt=asked.in_doubt)
+        _pass_up(prefix + key, asked, scope, context)
     return result
+
+
+def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoReturn:
+    """Ask a child's question in its parent, even if the tool catches what is raised here."""
+    question = Suspend(key, asked.prompt, asked.options, in_doubt=asked.in_doubt, about=asked.about)
+    scope.signals[context.call_id] = question
+    raise question
 
 
 def _relayed(chunk: Chunk, child_id: str) -> Chunk:

@@ -14,25 +14,27 @@ from weakref import WeakValueDictionary
 from ..core import tracing
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
-from ..core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
+from ..core.events import Answered, Asked, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
 from ..core.messages import Message, Text, ToolResult, user
 from ..core.notices import notice
 from ..core.openai_shape import result_text
+from ..core.people.answers import decided, fitting
 from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State, copy_of
 from ..core.steps import Stop
 from ..core.values import plain_text
 from ..kernel.channel import Channel
-from ..kernel.effects import in_doubt_answer
 from ..kernel.load import keep_snapshot, load, read_run
 from ..kernel.ports import Journal, Recalls, Recipe, Sink, Turn
 from ..kernel.results import must_be_json
 from ..kernel.scope import Scope
 from ..kernel.threads import off_loop
+from ..policies.approve import Approve
 from ..tools.to_json import to_result
 from .child import run_child
 from .ids import SharedSession
+from .recipe import check_strategy
 
 _LONG = 1_000  # characters
 
@@ -217,7 +219,8 @@ class Beginnings:
                     parent=state.parent[0],
                 )
             )
-        known = _check_answers(state, answers)
+        check_strategy(run_id, state, self.recipe)
+        known = check_answers(self._scope(run_id, 0, state, channel), answers)
         if after is not None:
             for event in await read_run(self.journal, run_id):
                 if event.seq > after:
@@ -229,7 +232,7 @@ class Beginnings:
         try:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run_id)
-                known = _check_answers(state, answers)
+                known = check_answers(self._scope(run_id, 0, state, channel), answers)
             await self._recall(run_id)
         except BaseException:
             await self.journal.release(run_id, lease.epoch)
@@ -291,6 +294,8 @@ class Beginnings:
                 notice("run.no_such_fact", "run {source} has the facts 1 to {last}, not {at}", source=source, last=last, at=at)
             )
         state = await load(self.journal, source, at)
+        if not messages:  # else it is another turn of the conversation
+            check_strategy(source, state, self.recipe)
         facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get())]
         for call_id, value in results.items():
             if call_id not in state.open or call_id in state.results:
@@ -341,30 +346,46 @@ def _at_rest(state: State, answers: Mapping[str, Any]) -> bool:
     return state.waiting and not answers
 
 
-def _check_answers(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers to open questions. The same again is passed over; another one, or one to no question, is an error."""
-    fresh: dict[str, Any] = {}
+def check_answers(scope: Scope, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answers to open questions as they are recorded.
+
+    The same answer given again is passed over. Another one, one to no question, one that is unclear, and arguments that the
+    tool or a policy does not accept raise `InvalidState`.
+    """
+    state, fresh = scope.state, dict[str, Any]()
     for key, answer in answers.items():
-        if key in state.questions:
-            doubtful = state.questions[key].in_doubt
-            fresh[key] = in_doubt_answer(key, answer) if doubtful else must_be_json(answer, f"the answer to {key!r}")
+        if (asked := state.questions.get(key)) is not None:
+            fresh[key] = must_be_json(fitting(asked, answer), f"the answer to {key!r}")
+            _check_changed_arguments(scope, asked, fresh[key])
         elif key not in state.answers:
-            raise InvalidState(
-                notice(
-                    "run.no_question",
-                    "there is no open question {key!r}{hint}",
-                    key=key,
-                    hint=nearest(key, state.questions),
-                )
+            told = notice(
+                "run.no_question", "there is no open question {key!r}{hint}", key=key, hint=nearest(key, state.questions)
             )
-        elif state.answers[key] != answer:
-            raise InvalidState(
-                notice(
-                    "run.answered_already",
-                    "{key!r} was already answered with {answers!r}; {answer!r} does not count",
-                    key=key,
-                    answers=state.answers[key],
-                    answer=answer,
-                )
+            raise InvalidState(told)
+        elif not _is_same(state.answers[key], answer):
+            told = notice(
+                "run.answered_already",
+                "{key!r} was already answered with {answers!r}; {answer!r} does not count",
+                key=key,
+                answers=state.answers[key],
+                answer=answer,
             )
+            raise InvalidState(told)
     return fresh
+
+
+def _is_same(recorded: Any, answer: Any) -> bool:
+    return bool(recorded == answer) and isinstance(recorded, bool) == isinstance(answer, bool)
+
+
+def _check_changed_arguments(scope: Scope, asked: Asked, answer: Any) -> None:
+    """Refuse arguments that would not be run: the approval would be used up for nothing."""
+    decision, call = decided(answer), scope.state.open.get(asked.call_id)
+    if call is None or decision is None or decision.args is None or asked.key != Approve.key(call):
+        return
+    asking = next((one for one in scope.view.policies(call) if isinstance(one, Approve)), None)
+    if asking is None:
+        return
+    if why := asking.objection(replace(call, args=dict(decision.args)), scope.view):
+        told = notice("answer.bad_arguments", "the changed arguments were not accepted: {why}", why=why)
+        raise InvalidState(told)

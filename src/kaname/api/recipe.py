@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..core.codec import digest
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, InvalidState
 from ..core.notices import notice
 from ..core.record import replace
+from ..core.state import State
 from ..core.tracing import within
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
@@ -92,9 +93,38 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     """What the agent was, for its runs' first fact: enough for a replay to say what has changed since."""
     tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
     model = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
-    described = {"instructions": recipe.instructions, "model": model, "tools": tools, "settings": digest(recipe.settings)}
+    described: dict[str, Any] = {
+        "instructions": recipe.instructions,
+        "model": model,
+        "tools": tools,
+        "settings": digest(recipe.settings),
+        "strategy": strategy_kind(recipe.strategy),
+    }
     graph = getattr(recipe.strategy, "drawn", None)
     return described if graph is None else {**described, "graph": graph}
+
+
+def strategy_kind(strategy: Strategy) -> str:
+    """Return what tells strategies apart in a record: their `kind`, or the name of their class."""
+    return str(getattr(strategy, "kind", type(strategy).__name__))
+
+
+def check_strategy(run_id: str, state: State, recipe: Recipe) -> None:
+    """Refuse to continue a run with another strategy: it would read the facts as something that they are not.
+
+    A plan that a plain agent continues would end with the plan as its answer, and nothing done.
+    """
+    kind = strategy_kind(recipe.strategy)
+    if state.strategy and state.strategy != kind:
+        told = notice(
+            "run.other_strategy",
+            "run {run_id} was made by the strategy {then!r}, and this agent uses {now!r}. Resume it with what made it: a plan "
+            "with AgentOrchestrator or `kaname runs resume`, a workflow with its Workflow.",
+            run_id=run_id,
+            then=state.strategy,
+            now=kind,
+        )
+        raise InvalidState(told)
 
 
 def traced_by(scope: Scope) -> AbstractContextManager[None]:

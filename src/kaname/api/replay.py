@@ -28,6 +28,7 @@ from ..core.messages import ToolCall, ToolResult, Usage
 from ..core.record import mutable, record
 from ..core.state import State
 from ..journals.memory import MemoryJournal
+from ..kernel.arguments import shown_arguments
 from ..kernel.load import load, read_run
 from ..kernel.loop import advance
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
@@ -89,12 +90,15 @@ class _RecordedTool:
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)
 
+    def shown(self, prepared: Any) -> Mapping[str, Any]:
+        return shown_arguments(self._tool, prepared)
+
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         if self._really_run and self.effect == "pure":
             return await self._tool.act(prepared, context)
         for one in self._asked:
             if one.call_id == context.call_id and one.key not in context.scope.state.answers:
-                raise Suspend(one.key, one.prompt, one.options)
+                raise Suspend(one.key, one.prompt, one.options, about=one.about)
         if context.call_id not in self._results:
             raise ReplayDiverged(f"{self.name} is called where the record has no such call")
         return self._results[context.call_id]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from ..core.errors import AgentError
+from ..core.errors import AgentError, Suspend
 from ..core.messages import Message
 from ..core.record import record
 from ..kernel.ports import Journal, Recipe, Sink, ToolContext
@@ -69,7 +69,11 @@ async def _answer(recipe: Recipe, sinks: Sequence[Sink], context: ToolContext, q
         settings=settings,
         team={},
     )
-    result = await context.run_child(Answerer(asked, sinks), question.message)
+    try:
+        result = await context.run_child(Answerer(asked, sinks), question.message)
+    except Suspend as wanted:  # the server's call is half done, and cannot be parked
+        context.scope.signals.pop(context.call_id, None)
+        raise AgentError(f"the model was not asked: a policy wants to ask first: {wanted.prompt}") from None
     if result.stop.kind != "completed":
         raise AgentError(f"the model did not answer: {result.stop.detail or result.stop.kind}")
     return str(result.output), getattr(recipe.model, "name", "")

@@ -222,7 +222,14 @@ _STATUS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     ToolStarted: ("tool_started", lambda b: {"tool_call_id": b.call.id, "name": b.call.name, "attempt": b.attempt}),
     Asked: (
         "waiting",
-        lambda b: {"key": b.key, "content": b.prompt, "options": list(b.options), "tool_call_id": b.call_id},
+        lambda b: {
+            "key": b.key,
+            "content": b.prompt,
+            "options": list(b.options),
+            "tool_call_id": b.call_id,
+            **({"in_doubt": True} if b.in_doubt else {}),
+            **({} if b.about is None else {"call": {"name": b.about.name, "arguments": b.about.args}}),
+        },
     ),
     Answered: ("answered", lambda b: {"key": b.key, "answer": b.answer, **({"by": b.by} if b.by else {})}),
     HandedOff: ("handed_off", lambda b: {"to": b.to}),

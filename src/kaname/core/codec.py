@@ -61,6 +61,7 @@ _NESTED: dict[tuple[type, str], type] = {
     (facts.ModelReplied, "reply"): ModelReply,
     (facts.ModelReplied, "step"): CallModel,
     (facts.ToolStarted, "call"): ToolCall,
+    (facts.Asked, "about"): ToolCall,
     (facts.ToolFinished, "result"): ToolResult,
     (facts.Compacted, "usage"): Usage,
     (facts.Stopped, "stop"): Stop,
@@ -119,6 +120,7 @@ _IN_DICTS: dict[str, type] = {
     "started": facts.ToolStarted,
     "results": ToolResult,
     "questions": facts.Asked,
+    "subjects": ToolCall,
 }
 _ALONE: dict[str, type] = {"usage": Usage, "limit": Stop, "stop": Stop, "spent": Spent}
 

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .messages import ModelReply
+from .messages import ModelReply, ToolCall
 from .notices import notice
 from .steps import Stop
 
@@ -195,8 +195,8 @@ LLMError = ModelError
 ToolNotFound = ToolNotFoundError
 
 
-class Signal(Exception):
-    """Control flow, not failure."""
+class Signal(BaseException):
+    """Control flow, not failure: `except Exception` in a tool or a policy does not catch it."""
 
 
 class Halt(Signal):
@@ -208,11 +208,23 @@ class Halt(Signal):
 
 
 class Suspend(Signal):
-    """`in_doubt`: the question is how an interrupted call ended, and not whether a call may be made."""
+    """Park the run until the question is answered.
 
-    def __init__(self, key: str, prompt: str, options: tuple[str, ...] = (), *, in_doubt: bool = False) -> None:
+    `in_doubt`: the question is how an interrupted call ended, and not whether a call may be made. `about`: the call that the
+    question is about, with the arguments that the tool receives.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        prompt: str,
+        options: tuple[str, ...] = (),
+        *,
+        in_doubt: bool = False,
+        about: ToolCall | None = None,
+    ) -> None:
         super().__init__(prompt)
-        self.key, self.prompt, self.options, self.in_doubt = key, prompt, options, in_doubt
+        self.key, self.prompt, self.options, self.in_doubt, self.about = key, prompt, options, in_doubt, about
 
 
 class BadArguments(Exception): ...

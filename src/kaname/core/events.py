@@ -84,6 +84,7 @@ class Asked:
     options: tuple[str, ...] = ()
     call_id: str = ""
     in_doubt: bool = False  # the call was started before, and nobody knows how it ended
+    about: ToolCall | None = None  # the call in question, with the arguments that its tool receives
 
 
 @record

@@ -27,7 +27,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 7
+FOLD = 8
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 
 
@@ -54,6 +54,7 @@ class State:
     messages: list[Message] = field(factory=list)
     parent: tuple[str, str] | None = None  # the run and the call that opened this one
     trace: str = ""  # the traceparent that it was started with
+    strategy: str = ""  # the kind that made the run; unknown in older records
     turns: int = 0  # how many there were, this one among them
     turn_start: int = 0  # where this turn's messages begin
     open: dict[str, ToolCall] = field(factory=dict)  # the last reply's calls, in its order, until all are answered
@@ -67,6 +68,7 @@ class State:
     results: dict[str, ToolResult] = field(factory=dict)  # of this turn
     questions: dict[str, Asked] = field(factory=dict)  # and not answered
     answers: dict[str, Any] = field(factory=dict)
+    subjects: dict[str, ToolCall] = field(factory=dict)  # the calls that answered questions were about, by key
     custom: dict[str, Any] = field(factory=dict)  # the last fact of somebody's own, by its name
     spent: Spent = field(factory=Spent)
     usage: Usage = NOTHING  # of this run
@@ -109,7 +111,8 @@ class State:
 
 def copy_of(state: State) -> State:
     """A state to go on from, while the other stays as it is."""
-    names = ("messages", "open", "callers", "replies", "started", "stand_ins", "results", "questions", "answers", "custom")
+    lists = ("messages", "replies", "stand_ins")
+    names = (*lists, "open", "callers", "started", "results", "questions", "answers", "subjects", "custom")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
 
@@ -146,6 +149,7 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 def _opened(state: State, body: Opened, event: Event) -> None:
     state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
     state.usage, state.attempt, state.trace = Usage(), 1, body.trace
+    state.strategy = str(body.recipe.get("strategy", ""))
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
 
@@ -225,8 +229,10 @@ def _asked(state: State, body: Asked, event: Event) -> None:
 
 
 def _answered(state: State, body: Answered, event: Event) -> None:
-    state.questions.pop(body.key, None)
+    asked = state.questions.pop(body.key, None)
     state.answers[body.key] = body.answer
+    if asked is not None and asked.about is not None:
+        state.subjects[body.key] = asked.about
 
 
 def _handed_off(state: State, body: HandedOff, event: Event) -> None:

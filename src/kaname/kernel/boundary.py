@@ -50,7 +50,7 @@ class Border:
 
     __slots__ = ("caught", "failure", "passing")
 
-    def __init__(self, passing: Kinds = (), caught: Kinds = (Exception,)) -> None:
+    def __init__(self, passing: Kinds = (), caught: Kinds = (Exception, Signal)) -> None:
         self.passing, self.caught = passing, caught
         self.failure: Failure | None = None
 
@@ -60,10 +60,20 @@ class Border:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         if error is None or isinstance(error, self.passing):
             return False
+        if (inner := _signal_in(error)) is not None and isinstance(inner, self.passing):
+            raise inner from error
         if not isinstance(error, self.caught) and not (isinstance(error, asyncio.CancelledError) and _nobody_cancelled()):
             return False
         self.failure = Failure(error)
         return True
+
+
+def _signal_in(error: BaseException) -> Signal | None:
+    """Return the first signal of a group: tasks that ran side by side raise one, and the question in it must be asked."""
+    for inner in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        if (found := inner if isinstance(inner, Signal) else _signal_in(inner)) is not None:
+            return found
+    return None
 
 
 def _nobody_cancelled() -> bool:
@@ -72,7 +82,7 @@ def _nobody_cancelled() -> bool:
 
 
 async def attempt(
-    work: Callable[..., Any], *args: Any, passing: Kinds = (AgentError, Signal), caught: Kinds = (Exception,)
+    work: Callable[..., Any], *args: Any, passing: Kinds = (AgentError, Signal), caught: Kinds = (Exception, Signal)
 ) -> Any:
     """Run foreign code. What is meant for somebody further out passes; whatever else it raises comes back as a `Failure`."""
     with Border(passing, caught) as border:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..core.errors import BadArguments, InvalidState, JournalError, Signal, Suspend
+from ..core.errors import BadArguments, JournalError, Signal, Suspend
 from ..core.events import ToolStarted
 from ..core.messages import ToolResult
 from ..core.notices import notice
-from ..core.values import plain_text
+from ..core.people.answers import RETRY, SKIP
+from ..core.people.visible import visible, visible_json
 from .boundary import Failure, attempt
 from .ports import Repair, ToolContext
-from .results import must_be_json
 from .scope import Scope
 
-RETRY, SKIP = "retry", "skip"
 _REPAIR_SECONDS = 300.0
 
 
@@ -57,7 +56,7 @@ def _failed(outcome: Any) -> bool:
 def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
     key = f"in-doubt:{started.call.id}:{started.attempt}"  # with the attempt: an answer holds for one death, not for the next
     if key not in scope.state.answers:
-        raise Suspend(key, _question(started, why), (RETRY, SKIP), in_doubt=True)
+        raise Suspend(key, _question(started, why), (RETRY, SKIP), in_doubt=True, about=started.call)
     match scope.state.answers[key]:
         case {"result": value}:
             return ToolResult(value)
@@ -67,25 +66,8 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
             return ToolResult(error="interrupted, and skipped by decision of the user: whether it took effect is unknown")
 
 
-def in_doubt_answer(key: str, answer: Any) -> Any:
-    """The answer in its one spelling; what is none of the three is refused, because it would hold for good."""
-    word = answer.strip().lower() if isinstance(answer, str) else answer
-    if word in (RETRY, SKIP):
-        return word
-    if isinstance(answer, dict) and set(answer) == {"result"}:
-        return must_be_json(answer, f"the answer to {key!r}")
-    raise InvalidState(
-        notice(
-            "effect.bad_answer",
-            '{key!r} is answered with "retry", "skip" or {{"result": …}}, not {answer!r}',
-            key=key,
-            answer=answer,
-        )
-    )
-
-
 def _question(started: ToolStarted, why: str) -> str:
-    call = f"{started.call.name}({plain_text(started.call.args)})"
+    call = f"{visible(started.call.name)}({visible_json(started.call.args)})"
     reason = " (" + why + ")" if why else ""
     return notice(
         "effect.in_doubt",

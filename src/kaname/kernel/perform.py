@@ -22,6 +22,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
+from .arguments import arrive, as_seen, receive
 from .boundary import Failure, attempt
 from .chain import around_model, around_tool
 from .effects import settle
@@ -163,7 +164,7 @@ async def use(call: ToolCall, scope: Scope) -> None:
         result = None if before is None else await settle(before, scope)
         if result is None:  # if another tool stood in for it when the process died, that one goes on
             going_on = call if before is None or before.call.name == call.name else before.call
-            result = await joints(scope.caller(call), scope)[1](going_on)
+            result = await permitted(going_on, scope)
     except Suspend as question:
         await scope.park(question, call.id)
         return
@@ -177,18 +178,36 @@ async def use(call: ToolCall, scope: Scope) -> None:
     await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
 
 
+async def permitted(call: ToolCall, scope: Scope) -> ToolResult:
+    """Read the arguments, then ask the policies: they see what the tool receives. Arguments that do not fit go no further."""
+    agent = scope.caller(call)
+    if (tool := agent.tools.get(call.name, None)) is not None:
+        try:
+            scope.incoming[call.id] = incoming = receive(call, tool)
+        except BadArguments as problem:
+            return ToolResult(error=str(problem), not_run=True)
+        call = as_seen(incoming)
+    try:
+        return await joints(agent, scope)[1](call)
+    finally:
+        scope.incoming.pop(call.id, None)
+
+
 async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     """Run the tool itself: check the arguments, write the intent down, act."""
     tools = scope.caller(call).tools
     if (tool := tools.get(call.name, None)) is None:
         return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
     try:
-        prepared = tool.prepare(call)
+        call, prepared = arrive(call, scope.incoming.get(call.id), tool)
     except BadArguments as problem:
         return ToolResult(error=str(problem), not_run=True)
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
+    scope.signals.pop(call.id, None)
     result = await attempt(tool.act, prepared, scope.context(call.id, key, attempts), passing=(Signal,), caught=_A_TOOLS)
+    if (question := scope.signals.pop(call.id, None)) is not None:  # the tool has caught it, and it must be asked
+        raise question
     return ToolResult(error=str(result)) if isinstance(result, Failure) else result

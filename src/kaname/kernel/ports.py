@@ -51,7 +51,7 @@ class Tool(Protocol):
 class Action(Described, Protocol):
     """A tool as the kernel runs it. `prepare` checks the arguments (raises `BadArguments`) before anything is started.
 
-    It may be `Hidden` or `Unfolding` as well.
+    It may be `Hidden`, `Unfolding` or `Shows` as well.
     """
 
     @property
@@ -78,6 +78,13 @@ class Unfolding(Protocol):
     sees what is really called."""
 
     def unfold(self, call: ToolCall) -> ToolCall | None: ...
+
+
+@runtime_checkable
+class Shows(Protocol):
+    """A tool whose prepared arguments are not JSON: `shown` returns them as JSON, for policies and people."""
+
+    def shown(self, prepared: Any) -> Mapping[str, Any]: ...
 
 
 class Strategy(Protocol):

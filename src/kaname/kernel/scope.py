@@ -15,6 +15,7 @@ from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
 from ..core.messages import ToolCall, Usage
 from ..core.state import State, evolve
+from .arguments import Incoming, as_seen, as_sent, receive
 from .boundary import Failure, attempt
 from .channel import Channel
 from .ports import Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
@@ -47,6 +48,8 @@ class Scope:
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
+        self.incoming: dict[str, Incoming] = {}  # calls on their way to their tools
+        self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
         self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
         self.leaving: Callable[[], bool] = lambda: False  # cancelled now, it is left as it is, and so are its children
         self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
@@ -86,6 +89,15 @@ class Scope:
     def caller(self, call: ToolCall) -> Recipe:
         """The agent that made the call: it may have handed over since."""
         return self.recipe(self.state.callers.get(call.id) or self.state.agent)
+
+    def as_received(self, call: ToolCall) -> ToolCall:
+        """Return the call with the arguments that its tool would receive. Raises `BadArguments`."""
+        tool = self.caller(call).tools.get(call.name, None)
+        return call if tool is None else as_seen(receive(call, tool))
+
+    def as_sent(self, call: ToolCall) -> ToolCall:
+        """Return the call with the arguments that the model sent, unless a policy has changed them."""
+        return as_sent(call, self.incoming.get(call.id))
 
     async def record(self, *bodies: Fact, agent: str = "") -> None:
         """Write facts down: 1. durable, 2. true, 3. seen.
@@ -188,7 +200,8 @@ class Scope:
         """Park the run until somebody answers."""
         if question.key in self.state.answers:
             raise UnexpectedError(f"the question {question.key!r} was asked again, although it has been answered")
-        await self.record(Asked(question.key, question.prompt, question.options, call_id, question.in_doubt))
+        asked = Asked(question.key, question.prompt, question.options, call_id, question.in_doubt, question.about)
+        await self.record(asked)
 
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         """What a tool may know of this run."""

@@ -17,6 +17,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isroutine
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ..core.errors import Signal
 from .boundary import Border
 
 _IDLE_SECONDS = 10.0
@@ -87,7 +88,7 @@ def _work() -> None:
 def _deliver(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
     if future.done():
         return
-    if error is not None and (isinstance(error, StopIteration) or not isinstance(error, Exception)):
+    if error is not None and (isinstance(error, StopIteration) or not isinstance(error, Exception | Signal)):
         error = RuntimeError(f"{type(error).__name__}: {error}")  # a future must not carry these
     if error is not None:
         future.set_exception(error)

@@ -62,6 +62,14 @@ class RunView:
         """The tools of the agent that made the call."""
         return self._scope.caller(call).tools
 
+    def as_received(self, call: ToolCall) -> ToolCall:
+        """Return the call with the arguments that its tool would receive. Raises `BadArguments`."""
+        return self._scope.as_received(call)
+
+    def as_sent(self, call: ToolCall) -> ToolCall:
+        """Return the call with the arguments that the model sent, unless a policy has changed them."""
+        return self._scope.as_sent(call)
+
     def policies(self, call: ToolCall | None = None) -> tuple[Policy, ...]:
         """All that stand around the call, or around who is at work, the outermost first."""
         return self._scope.policies(self.agent if call is None else self._scope.caller(call))

@@ -5,35 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..core.errors import Suspend
+from ..core.errors import BadArguments, ConfigError, Suspend
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
+from ..core.people.answers import NO, YES, decided
+from ..core.people.visible import visible, visible_json
 from ..core.record import replace
-from ..core.values import plain_text
+from ..core.values import identity
+from ..kernel.boundary import Border
 from ..kernel.ports import Action, Policy, ToolHandler
+from ..kernel.threads import runs_on_loop
 from .names import known_tools, objector
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
 
 
-_YES = frozenset({"yes", "y", "ok", "okay", "approve", "approved", "allow", "true", "はい", "許可", "承認"})
-_NO = frozenset({"no", "n", "deny", "denied", "false", "", "いいえ", "拒否", "却下"})
-
-
 class Approve(Policy):
-    """`Approve("pay", "delete")`, or `Approve(when=lambda call: …)`; with neither, every call is asked about.
+    """Ask before calls of these tools: `Approve("pay", "delete")`. Without a name, every call is asked about.
+
+    `Approve(when=lambda call: call.args["yen"] > 1000)` asks where the condition holds. It sees the arguments as the tool
+    receives them: parsed, typed, with defaults. A condition that raises asks.
 
     Answers: "yes" or True; "no", False or a text with the reason; {"args": {…}} to run it with other arguments.
     """
 
     def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
+        if when is not None and runs_on_loop(when):
+            raise ConfigError("Approve: `when` cannot be async: write a plain function that returns a bool")
         self._tools, self._when = frozenset(_flat(tools)), when
 
     def _wanted(self, call: ToolCall) -> bool:
-        if self._when is not None:
-            return self._when(call)
-        return not self._tools or call.name in self._tools
+        if self._when is None:
+            return not self._tools or call.name in self._tools
+        with Border():
+            return bool(self._when(call))
+        return True  # a condition that cannot be told must not let the call through
+
+    @staticmethod
+    def key(call: ToolCall) -> str:
+        """Return the key of the question about a call."""
+        return f"approve:{call.id}"
 
     def check(self, tools: Mapping[str, Action]) -> None:
         """A name that is no tool's guards nothing."""
@@ -44,29 +56,34 @@ class Approve(Policy):
         return not self._wanted(call)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        key = f"approve:{call.id}"
-        answers = view.state.answers
+        key, answers = self.key(call), view.state.answers
         if key not in answers:
             if not self._wanted(call):
                 return await next(call)
-            asked = f"{call.name}({plain_text(call.args)})"
-            raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), ("yes", "no"))
-        match answers[key]:
-            case True:
-                return await next(call)
-            case str(word) if word.strip().lower() in _YES:
-                return await next(call)
-            case {"args": dict(args)}:
-                changed = replace(call, args=args)
-                if why := objector(changed, self, view, by_a_person=True):  # they have seen the model's call, not this one
-                    return ToolResult(error=f"{call.name} was not run with the changed arguments: {why}")
-                return await next(changed)
-            case str(reason) if reason.strip().lower() not in _NO:
-                return ToolResult(error=f"the user did not allow this call: {reason}")
-            case False | str():
-                return ToolResult(error="the user did not allow this call")
-            case other:
-                return ToolResult(error=f"not run: the answer {other!r} is neither yes, nor no, nor {{'args': …}}")
+            asked = f"{visible(call.name)}({visible_json(call.args)})"
+            raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), (YES, NO), about=call)
+        decision = decided(answers[key])
+        if decision is None:
+            return ToolResult(error=f"not run: the answer {answers[key]!r:.200} is neither yes, nor no, nor {{'args': …}}")
+        if not decision.approved:
+            return ToolResult(error="the user did not allow this call" + (f": {decision.reason}" if decision.reason else ""))
+        if decision.args is None:
+            approved = view.state.subjects.get(key)
+            if approved is not None and identity(approved.args) != identity(call.args):  # the tool's code has changed since
+                return ToolResult(error=f"not run: {call.name} would no longer receive the arguments that were approved")
+            return await next(call)
+        changed = replace(call, args=dict(decision.args))
+        if why := self.objection(changed, view):
+            return ToolResult(error=f"{call.name} was not run with the changed arguments: {why}")
+        return await next(changed)
+
+    def objection(self, changed: ToolCall, view: RunView) -> str:
+        """Say why a call may not be run with arguments that an approver has changed; nothing if it may."""
+        try:
+            seen = view.as_received(changed)
+        except BadArguments as problem:
+            return str(problem)
+        return objector(seen, self, view, by_a_person=True)  # the other policies have seen the model's call, not this one
 
 
 def _flat(tools: Iterable[str]) -> Iterable[str]:

@@ -140,7 +140,11 @@ class FallbackStrategy(Policy):
         After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated."""
         if view.tools(other).get(other.name, None) is None:
             return notice("fallback.no_tool", "{name} is not there", name=other.name)
-        if who := objector(other, self, view):
+        try:
+            who = objector(view.as_received(view.as_sent(other)), self, view)
+        except BadArguments:
+            who = ""  # its tool will refuse it
+        if who:
             return notice(
                 "fallback.not_allowed",
                 "{name} could be used instead, but {who} (a policy says so with allows_substitute(call, view))",
@@ -207,7 +211,7 @@ async def _undone(call: ToolCall, view: RunView) -> bool:
     if tool.effect != "compensable" or tool.undo is None:
         return _declared(tool) == "pure"
     try:
-        prepared = tool.prepare(call)
+        prepared = tool.prepare(view.as_sent(call))
     except BadArguments:
         return False
     outcome = await attempt(tool.undo, prepared, view.tool_context(call.id, begun.key, begun.attempt))

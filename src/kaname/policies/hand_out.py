@@ -17,7 +17,7 @@ class HandOut(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key = f"result:{call.id}"
         if key not in view.state.answers:
-            raise Suspend(key, notice("external.result", "The result of {name}?", name=call.name))
+            raise Suspend(key, notice("external.result", "The result of {name}?", name=call.name), about=call)
         match view.state.answers[key]:
             case {"error": str(error)}:
                 return ToolResult(error=error)

@@ -305,7 +305,7 @@ def described(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping
 
 def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[str, Any]:
     asked = result.questions[key]
-    call = result.state.open.get(asked.call_id)
+    call = asked.about or result.state.open.get(asked.call_id)
     tool = None if call is None else tools.get(call.name)
     does = {} if tool is None else {"effect": tool.effect, "description": str(tool.description or "").partition("\n")[0]}
     told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args, **does}

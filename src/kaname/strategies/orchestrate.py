@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
 from ..core.messages import ToolCall, ToolResult
+from ..core.people.answers import decided
+from ..core.people.visible import visible
 from ..core.record import field, mutable, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
@@ -150,14 +152,15 @@ class Orchestrate:
         call_id = f"plan{attempt.number}?approve"  # no step can be called that
         if (said := state.results.get(call_id)) is None:
             told = f"{told_plan(attempt.plan, attempt.graph, self._effects())}\n{self._bounds(attempt.graph)}"
-            question = f"{told}\nCarry it out? yes, no, or what should be otherwise"
+            question = f"{visible(told)}\nRun this plan? Answer yes, no, or describe what to change."
             return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
-        answer = plain_text(said.output).strip().rstrip(".!。！")
-        if answer.lower() in ("yes", "y", "true", "はい"):
+        decision = decided(said.output)
+        wish = plain_text(said.output) if decision is None else decision.reason
+        if decision is not None and decision.approved and decision.args is None:
             return None
-        if answer.lower() in ("no", "n", "false", "いいえ", ""):
+        if not wish:
             return Finish(Stop("cancelled", "the user did not approve the plan"))
-        attempt.problem = f"the user wants another plan: {answer}"
+        attempt.problem = f"the user wants another plan: {wish}"
         return attempt.problem
 
     def _judged(self, attempt: Attempt, replies: list[str]) -> Step | str:

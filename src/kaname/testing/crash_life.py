@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
 from ..core.runs import RunInfo
 from ..journals.sqlite import SqliteJournal
+from ..kernel.arguments import shown_arguments
 from ..kernel.load import load
 from ..kernel.ports import Action, Change, Lease, Lineage, Repair, ToolContext, Turn
 
@@ -112,6 +113,9 @@ class WatchedTool:
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)
+
+    def shown(self, prepared: Any) -> Mapping[str, Any]:
+        return shown_arguments(self._tool, prepared)
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         self._note("begin", context)

@@ -10,6 +10,7 @@ from ..core.durations import seconds
 from ..core.errors import BadArguments, ConfigError, Suspend, nearest
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
+from ..core.people.visible import visible_json
 from ..core.values import plain_text
 from ..kernel.ports import Repair, Tool, ToolContext
 from .arguments.prepare import fitting_arguments, read_arguments
@@ -67,11 +68,8 @@ def _from_caller(name: str, prepared: dict[str, Any], context: ToolContext) -> T
     key = f"result:{context.call_id}"
     answers = context.scope.state.answers
     if key not in answers:
-        args = plain_text(prepared)
-        raise Suspend(
-            key,
-            notice("external.run", "Run {name}({args}) and answer with its result.", name=name, args=args),
-        )
+        asked = notice("external.run", "Run {name}({args}) and answer with its result.", name=name, args=visible_json(prepared))
+        raise Suspend(key, asked, about=ToolCall(context.call_id, name, prepared))
     return to_result(answers[key])
 
 

@@ -15,7 +15,7 @@ from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Repair, ToolContext
 from ..kernel.threads import off_loop, runs_on_loop
 from .arguments.prepare import read_arguments
-from .to_json import to_result
+from .to_json import to_json, to_result
 
 if TYPE_CHECKING:
     from .signature import Signature
@@ -117,6 +117,9 @@ class FunctionTool(Generic[P, R]):
 
     def prepare(self, call: ToolCall) -> dict[str, Any]:
         return self.signature.bind(self.name, read_arguments(call))
+
+    def shown(self, prepared: dict[str, Any]) -> dict[str, Any]:
+        return {name: to_json(value) for name, value in prepared.items()}
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if names := self.signature.context:

@@ -9,6 +9,7 @@ from typing import Any
 from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
 from ...core.values import plain_text
+from ...kernel.arguments import shown_arguments
 from ...kernel.ports import Action, Policy, ToolContext, ToolHandler
 from ...kernel.view import RunView
 from ...policies.timeout import timed
@@ -53,6 +54,9 @@ class Undo(Doing):
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)
+
+    def shown(self, prepared: Any) -> Mapping[str, Any]:
+        return shown_arguments(self._tool, prepared)
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         assert self._tool.undo is not None

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from ...core.chunks import RESERVED, Chunk
+from ...core.people.visible import visible
 from ..messages import say, translated
 from .children import Children
 from .markdown import Markdown
@@ -179,10 +180,10 @@ def call_text(arguments: Any) -> str:
     try:
         given = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
-        return str(arguments)
+        return visible(str(arguments))
     if not isinstance(given, dict):
         return str(given)
-    return ", ".join([f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()])
+    return visible(", ".join([f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]))
 
 
 def _source(citation: Mapping[str, Any]) -> str:

@@ -6,12 +6,10 @@ import webbrowser
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.people.answers import folded, says
 from ..messages import say, translated
 from .questions import typed_line
 from .screen import Screen
-
-_YES = {"y", "yes", "true", "1", "on", "はい"}
-_NO = {"n", "no", "false", "0", "off", "いいえ"}
 
 
 class Unfit(Exception):
@@ -59,7 +57,7 @@ async def _opened(server: str, address: str, screen: Screen) -> dict[str, Any] |
 
 async def _agreed(prompt: str, screen: Screen) -> bool:
     answer = await typed_line(prompt, screen)
-    return answer is not None and answer.lower() in _YES
+    return says(answer) is True
 
 
 async def _field(name: str, held: Mapping[str, Any], required: bool, screen: Screen) -> dict[str, Any] | None:
@@ -106,9 +104,9 @@ def value_of(answer: str, held: Mapping[str, Any]) -> Any:
         return _chosen(answer, options)
     match held.get("type"):
         case "boolean":
-            if answer.lower() not in _YES | _NO:
+            if (said := says(answer)) is None:
                 raise Unfit(say("yes or no", "はい か いいえ"))
-            return answer.lower() in _YES
+            return said
         case "integer" | "number":
             return _number(answer, held)
     short, long = held.get("minLength"), held.get("maxLength")
@@ -121,7 +119,7 @@ def value_of(answer: str, held: Mapping[str, Any]) -> Any:
 
 def _chosen(answer: str, options: list[Any]) -> Any:
     for option in options:
-        if answer.lower() == str(option).lower():
+        if folded(answer) == folded(str(option)):
             return option
     if options:
         raise Unfit(say("one of ", "次のいずれか: ") + ", ".join(map(str, options)))

@@ -11,8 +11,8 @@ from typing import Any
 from ...api.result import Result
 from ...core.errors import InvalidState
 from ...core.events import Asked
+from ...core.people.answers import fitting, says
 from ...core.values import read_json
-from ...kernel.effects import in_doubt_answer
 from ..messages import say, translated
 from .screen import Screen
 
@@ -67,7 +67,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 def yes(prompt: str, screen: Screen, *, by_default: bool = True) -> bool:
     """`by_default`: what Enter alone means."""
     answer = typed(prompt if by_default else f"{prompt} [y/N] ", screen, "")
-    return answer is not None and answer.lower() in ("y", "yes", "はい", *([""] if by_default else []))
+    return answer is not None and (says(answer) is True or (by_default and not answer))
 
 
 def confirmed(asked: str, screen: Screen) -> bool:
@@ -100,9 +100,8 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) ->
             if not answer:  # a slip of the finger; Ctrl-D leaves the question open
                 continue
             try:
-                given = understood(answer)
-                answers[key] = in_doubt_answer(key, given) if question.in_doubt else given
-            except InvalidState as problem:  # asked again: a slip must not end the command
+                answers[key] = fitting(question, understood(answer))
+            except InvalidState as problem:  # asked once more: a slip must not end the command
                 screen.note(translated(problem), "red")
     return answers
 

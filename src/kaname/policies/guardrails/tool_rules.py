@@ -9,11 +9,11 @@ from functools import cache
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import BadArguments, ConfigError, nearest
+from ...core.errors import ConfigError, nearest
 from ...core.messages import ToolCall
 from ...core.notices import notice
 from ...core.record import field, record
-from ...core.values import plain_text, read_json
+from ...core.values import plain_text
 from ...kernel.boundary import Border
 from ...kernel.threads import runs_on_loop
 from .patterns import Pattern
@@ -69,33 +69,8 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], view: RunView) -> str:
 
 def _values(call: ToolCall, rule: ToolRule, view: RunView) -> dict[str, Any]:
     """What the tool would get for the arguments that the rule names, however they were sent, defaults among them."""
-    tool = view.tools(call).get(call.name, None)
-    if tool is None or not rule.arguments:
-        return {}
-    try:
-        prepared = tool.prepare(call)
-    except BadArguments:
-        return {}  # it will not be run
-    named = tool.parameters.get("properties") or {}
-    if isinstance(prepared, str):  # a tool of one text takes it under any name
-        return {name: prepared for name in rule.arguments if name in named}
-    got = prepared if isinstance(prepared, Mapping) else _sent(call.args)
-    found = {}
-    for name in rule.arguments:
-        if name in got:
-            found[name] = got[name]
-        elif isinstance(named.get(name), Mapping) and "default" in named[name]:
-            found[name] = named[name]["default"]
-    return found
-
-
-def _sent(args: Any) -> Mapping[str, Any]:
-    if isinstance(args, str):
-        try:
-            args = read_json(args)
-        except ValueError:
-            return {}
-    return args if isinstance(args, Mapping) else {}
+    args = call.args if isinstance(call.args, Mapping) else {}
+    return {name: args[name] for name in rule.arguments if name in args}
 
 
 def _number(call: ToolCall, view: RunView) -> int:

@@ -142,7 +142,7 @@ class Tasks(RequestHandler):
                 raise UnsupportedOperationError(message=f"task {card.run_id} takes no message: {card.status}")
             _caller(context, "approve")
             key, after = next(iter(result.questions)), card.seq
-            run = self._agent.resume(card.run_id, {key: text}, by=caller.name)
+            run = self._agent.resume(card.run_id, {key: _answer(message, text)}, by=caller.name)
         else:
             run_id = new_run_id()
             run = self._agent.run(text, session_id=message.context_id or f"a2a-{run_id}", user_id=caller.name, run_id=run_id)
@@ -269,6 +269,12 @@ def _text(part: Any) -> str:
 
         return json.dumps(MessageToDict(part.data), ensure_ascii=False)
     raise InvalidParamsError(message="only text and data parts are understood")
+
+
+def _answer(message: Any, text: str) -> Any:
+    """What was sent for a question: a data part alone is an object, such as `{"args": …}`; anything else is a text."""
+    (part, *more) = message.parts
+    return json.loads(text) if part.WhichOneof("content") == "data" and not more else text
 
 
 def _whole(text: str) -> str:

@@ -11,6 +11,7 @@ from ...api.agent import Agent
 from ...api.run import Run
 from ...core.chunks import Chunk
 from ...core.errors import ConfigError
+from ...core.events import Asked
 from ...core.messages import Usage
 from ...core.notices import notice
 from ...core.values import plain_text
@@ -19,7 +20,7 @@ from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
 from .chat import unsupported
-from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words
+from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words, wording
 
 VERSION = "1.0"
 
@@ -64,15 +65,14 @@ class AgUi:
         return run_id, answers
 
 
-def _answer(question: Any, given: dict[str, Any]) -> Any:
-    payload, resolved = given.get("payload"), given.get("status") == "resolved"
-    if resolved and isinstance(payload, str):
-        return payload
-    if isinstance(payload, dict) and isinstance(args := payload.get("args", payload.get("editedArgs")), dict) and resolved:
-        return {"args": args}
-    approved = payload if isinstance(payload, bool) else (payload or {}).get("approved", True)
-    reason = (payload or {}).get("reason") or (payload or {}).get("answer") or "" if isinstance(payload, dict) else ""
-    return answer_for(question, resolved and approved is not False, str(reason))
+def _answer(question: Asked, given: dict[str, Any]) -> Any:
+    """What was sent for an interrupt. One that was not resolved is a no; whether a payload is clear, its reader decides."""
+    if given.get("status") != "resolved":
+        return answer_for(question, False)
+    payload = given.get("payload")
+    if isinstance(payload, dict) and "editedArgs" in payload and "args" not in payload:
+        return {"args" if name == "editedArgs" else name: value for name, value in payload.items()}
+    return payload
 
 
 def _message(given: Any) -> dict[str, Any] | None:
@@ -159,8 +159,8 @@ class AgUiWriter:
                 self._interrupts.append(
                     {
                         "id": f"{self._run_id}{SEPARATOR}{data['key']}",
-                        "reason": "tool_approval" if data["options"] else "input_required",
-                        "message": data["content"],
+                        "reason": _reason(data),
+                        "message": wording(data),
                         **({"toolCallId": self._call_id(data["tool_call_id"])} if data["tool_call_id"] else {}),
                         "responseSchema": _schema(data["options"]),
                     }
@@ -218,6 +218,13 @@ class AgUiWriter:
         if not closed:
             return b""
         return _event("REASONING_MESSAGE_END", messageId=closed) + _event("REASONING_END", messageId=closed)
+
+
+def _reason(data: dict[str, Any]) -> str:
+    """Why a run waits. A call that may have happened is not an approval: a client must not offer yes and no for it."""
+    if data.get("in_doubt"):
+        return "tool_in_doubt"
+    return "tool_approval" if data["options"] else "input_required"
 
 
 def _schema(options: list[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -13,6 +13,7 @@ from ...api.run import Run
 from ...core.chunks import Chunk, chunks_of
 from ...core.events import Asked
 from ...core.notices import notice
+from ...core.people.answers import NO, YES, is_yes_or_no, says
 from ...core.values import plain_text
 from ...kernel.channel import Reader
 from ..admin_only import chunks_for
@@ -126,10 +127,24 @@ def last_words(chunk: Chunk, words: Words) -> str:
 
 
 def answer_for(asked: Asked, approved: bool, reason: str = "") -> Any:
-    """A yes or a no as the answer to a question; a text is the answer where the question has no options."""
+    """Turn a protocol's approve or deny, with its free text, into an answer for the one reader of answers.
+
+    A question without options is answered by the text. Where there is more to choose from than yes and no, an approval chooses
+    the option that the text names; a denial never chooses.
+    """
     if not asked.options:
-        return reason or ("yes" if approved else "no")
-    return asked.options[0] if approved else reason or asked.options[-1]
+        return reason or (YES if approved else NO)
+    if not approved or says(reason) is False:
+        return {"approved": False, **({"reason": reason} if reason else {})}
+    return reason if reason and not is_yes_or_no(asked.options) else True
+
+
+def wording(asked: Mapping[str, Any]) -> str:
+    """Return a question with its options, for a protocol whose own form of a question shows no more than yes and no."""
+    options: list[str] = asked["options"]
+    if not options or is_yes_or_no(options):
+        return str(asked["content"])
+    return notice("serve.choose", "{content} Options: {options}.", content=asked["content"], options=", ".join(options))
 
 
 async def asked_by(service: Service, request: Request, question_id: str) -> tuple[str, str, Asked | None]:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ...api.agent import Agent
 from ...api.result import Result
 from ...api.run import Run
-from ...core.errors import AgentError
+from ...core.errors import AgentError, InvalidState
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
@@ -30,6 +30,7 @@ from ..workers import is_one_of_several
 from .conversation import answer_for
 
 _ENDED = ("completed", "degraded")
+_TRIES = 3  # to get a clear answer
 
 
 class Lazy:
@@ -124,13 +125,20 @@ async def _resumed(service: Service, ctx: Any, who: Caller) -> Run[Any]:
 
 
 def _answer(asked: Asked, response: Any) -> Any:
-    action = getattr(response, "action", "accept")
-    content = getattr(response, "content", None) or {}
-    return content.get("answer") or answer_for(asked, action == "accept") if action == "accept" else answer_for(asked, False)
+    """What the client sent: the answer under its name in the form; a form that was declined or closed is a no."""
+    if getattr(response, "action", "") != "accept":
+        return answer_for(asked, False)
+    content = getattr(response, "content", None)
+    return content.get("answer") if isinstance(content, dict) and {*content} == {"answer"} else None
 
 
 async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any:
-    await service.begin(run)
+    try:
+        await service.begin(run)
+    except InvalidState as unclear:
+        if not ctx.request_state:
+            raise
+        return _input_required(await service.agent_result(run.run_id), f"{unclear}\n")
     async for chunk in run.subscribe(0):
         if chunk.type == "status" and chunk.data["status"] == "tool_started" and "fact" in chunk.data:
             await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
@@ -139,13 +147,22 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
         if _asks_by_result(ctx):
             return _input_required(result)
         require(who, "approve")
-        answers = await _elicited(ctx, result)
-        card = await service.card(run.run_id, who)
-        run = await service.begin(service.agent_of(card).resume(run.run_id, answers, by=who.name))
-        result = await service.finished(run)
+        result = await service.finished(await _answered(service, result, ctx, who))
     if result.stop.kind not in _ENDED:
         raise Refused(500, f"{result.stop.kind}: {stop_for(result.stop, who).detail} (run {result.run_id})")
     return plain_text(result.recorded).encode("utf-8", "replace").decode()
+
+
+async def _answered(service: Service, result: Result[Any], ctx: Any, who: Caller) -> Run[Any]:
+    """Ask the client while the call waits, and resume the run with the answers. An unclear one is asked for once more."""
+    card, problem = await service.card(result.run_id, who), ""
+    for _ in range(_TRIES):
+        answers = await _elicited(ctx, result, problem)
+        try:
+            return await service.begin(service.agent_of(card).resume(card.run_id, answers, by=who.name))
+        except InvalidState as unclear:
+            problem = f"{unclear}\n"
+    raise Refused(409, problem.strip())
 
 
 def _asks_by_result(ctx: Any) -> bool:
@@ -158,23 +175,23 @@ def _schema(asked: Asked) -> dict[str, Any]:
     return {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
 
 
-def _input_required(result: Result[Any]) -> Any:
+def _input_required(result: Result[Any], problem: str = "") -> Any:
     from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
     wanted: dict[str, Any] = {
-        key: ElicitRequest(params=ElicitRequestFormParams(message=asked.prompt, requested_schema=_schema(asked)))
+        key: ElicitRequest(params=ElicitRequestFormParams(message=problem + asked.prompt, requested_schema=_schema(asked)))
         for key, asked in result.questions.items()
     }
     return InputRequiredResult(input_requests=wanted, request_state=result.run_id)
 
 
-async def _elicited(ctx: Any, result: Result[Any]) -> dict[str, Any]:
+async def _elicited(ctx: Any, result: Result[Any], problem: str) -> dict[str, Any]:
     """Asked while the call waits, in the older way."""
     answers = {}
     for key, asked in result.questions.items():
-        given = await attempt(ctx.elicit, asked.prompt, list(asked.options) if asked.options else str, passing=())
+        given = await attempt(ctx.elicit, problem + asked.prompt, list(asked.options) if asked.options else str, passing=())
         if isinstance(given, Failure):  # the client cannot be asked: it is too old, or there are several workers
             raise Refused(409, notice("serve.asks", "run {run_id} asks: {prompt} Answer at /api/runs/{run_id}/answers",
                                       run_id=result.run_id, prompt=asked.prompt))  # fmt: skip
-        answers[key] = given.data if given.action == "accept" else answer_for(asked, False)
+        answers[key] = getattr(given, "data", None) if given.action == "accept" else answer_for(asked, False)
     return answers

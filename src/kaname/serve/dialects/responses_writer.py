@@ -7,9 +7,10 @@ from time import time
 from typing import Any
 
 from ...core.chunks import Chunk
+from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
 from ..stream import event
-from .conversation import INTERRUPTED, SEPARATOR, Words, is_question, last_words
+from .conversation import INTERRUPTED, SEPARATOR, Words, is_question, last_words, wording
 
 PREFIX, APPROVAL, SERVER = "resp_", "mcpr_", "kaname"
 _INCOMPLETE = {"blocked": "content_filter"}
@@ -222,7 +223,8 @@ class ResponsesWriter:
 
     def _ask(self, data: dict[str, Any]) -> bytes:
         """A question: what would be called, if it is about a call; in words, if an answer in words is wanted."""
-        said = b"" if data["options"] else self._speak(data["content"]) + self._said()
+        plain = is_yes_or_no(data["options"])
+        said = b"" if plain else self._speak(wording(data)) + self._said()
         asked = self._calls.get(data["tool_call_id"])
         item = {
             "id": self._request_id(data["key"]),

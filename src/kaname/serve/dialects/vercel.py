@@ -13,12 +13,13 @@ from ...api.run import Run
 from ...core.chunks import Chunk
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
 from ..forms import caller_of, fitting, read
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
-from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words
+from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words, wording
 
 _HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 _DONE = b"data: [DONE]\n\n"
@@ -165,9 +166,10 @@ class VercelWriter:
         if data["status"] == "waiting":
             self._over = True
             approval = f"{self._run_id}{SEPARATOR}{data['key']}"
-            if data["tool_call_id"] and data["options"]:
-                return _part("tool-approval-request", approvalId=approval, toolCallId=data["tool_call_id"])
-            return self._text(data["content"]) + self._closed()
+            if not data["tool_call_id"] or not data["options"]:
+                return self._text(data["content"]) + self._closed()
+            told = b"" if is_yes_or_no(data["options"]) else self._text(wording(data)) + self._closed()
+            return told + _part("tool-approval-request", approvalId=approval, toolCallId=data["tool_call_id"])
         if data["status"] == "stopped":
             self._over = True
             if data["kind"] == "cancelled":

@@ -225,7 +225,8 @@ class Story {
       run: fact.run,
       time: fact.time,
     });
-    question.call = call ? { id: call.id, name: call.name, arguments: call.args } : null;
+    const about = body.about || call; // with the arguments that the tool receives, where the fact has them
+    question.call = about ? { id: about.id, name: about.name, arguments: about.args } : null;
     this.questions.set(body.key, question);
     this.add(fact, "question", { question });
     this.status();

@@ -71,18 +71,24 @@ export function state(status) {
 
 export const short = (text, most = 120) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
+// What hides or reorders other characters is written as an escape: what is approved must be what is seen (core/visible.py).
+const HIDING = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\u115f\u1160\u2800\u3164\uffa0]/gu;
+const LOOSE = /(?<=^|\s|[\ufe00-\ufe0f\u{e0100}-\u{e01ef}])[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
+const escaped = char => [...Array(char.length).keys()].map(at => `\\u${char.charCodeAt(at).toString(16).padStart(4, "0")}`).join("");
+export const visible = text => text.replace(LOOSE, escaped).replace(HIDING, char => (/[\n\t]/.test(char) ? char : escaped(char)));
+
 // A value as it would be written in a call: texts in quotes, the rest as JSON.
 export function value(given, most = Infinity) {
   const text = typeof given === "string" ? JSON.stringify(given) : (JSON.stringify(given) ?? "");
-  return short(text, most);
+  return short(visible(text), most);
 }
 export function called(name, args, most = 160) {
-  if (typeof args === "string") return short(`${name}(${args})`, most);
-  return short(
-    `${name}(${Object.entries(args || {})
-      .map(([key, one]) => `${key}=${value(one, 60)}`)
-      .join(", ")})`,
-    most,
-  );
+  const told =
+    typeof args === "string"
+      ? args
+      : Object.entries(args || {})
+          .map(([key, one]) => `${key}=${value(one, 60)}`)
+          .join(", ");
+  return short(visible(`${name}(${told})`), most);
 }
 export const plain = given => (typeof given === "string" ? given : given == null ? "" : JSON.stringify(given, null, 1));

@@ -4,7 +4,7 @@ import { html, useContext, useEffect, useLayoutEffect, useRef, useState } from "
 import { post, runPath } from "../server.js";
 import { inbox, loadQuestions, may, use } from "../shared.js";
 import { Button, Saying, Trouble, useKeys } from "../parts.js";
-import { called, money, plain } from "../told.js";
+import { called, money, plain, visible } from "../told.js";
 import { notice, problemText, t } from "../words.js";
 
 const EFFECTS = {
@@ -16,14 +16,14 @@ const EFFECTS = {
 const isApproval = question => /^approve:|:approve:/.test(question.key) && question.call;
 
 export function Values({ args }) {
-  if (typeof args !== "object" || args === null) return html`<pre>${plain(args)}</pre>`;
+  if (typeof args !== "object" || args === null) return html`<pre>${visible(plain(args))}</pre>`;
   const names = Object.keys(args);
   if (!names.length) return html`<p class="note">${t("without arguments")}</p>`;
   return html`<dl class="values">
     ${names.map(
       name =>
-        html`<dt>${name}</dt>
-          <dd><pre>${plain(args[name])}</pre></dd>`,
+        html`<dt>${visible(name)}</dt>
+          <dd><pre>${visible(plain(args[name]))}</pre></dd>`,
     )}
   </dl>`;
 }
@@ -56,7 +56,7 @@ const FORMS = {
     label: t("Why not? The agent reads it. It may stay empty."),
     word: t("Refuse"),
     rows: 2,
-    read: text => text || "no",
+    read: text => ({ approved: false, reason: text }), // its words are a reason, even if they are "yes"
   }),
   result: () => ({
     label: t("What it returned: a text, or JSON"),
@@ -133,7 +133,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
     if (event.key === "Escape") back();
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) filled();
   };
-  const start = mode === "edit" ? JSON.stringify(question.call.arguments, null, 2) : "";
+  const start = mode === "edit" ? visible(JSON.stringify(call.arguments, null, 2)) : "";
   return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
     <p dir="auto">
       ${approval ? html`<b>${call.name}</b> ${t("asks before it is run. May it?")}` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}

@@ -5,7 +5,7 @@ import { link, runs, use } from "../shared.js";
 import { Chip, Pre, Raw } from "../parts.js";
 import { saved } from "../server.js";
 import { Markdown } from "../markdown.js";
-import { called, clock, count, lasted, money, plain, short, state } from "../told.js";
+import { called, clock, count, lasted, money, plain, short, state, visible } from "../told.js";
 import { notice, t } from "../words.js";
 import { Answered, Question } from "./question.js";
 
@@ -52,7 +52,7 @@ export function Call({ call, parallel, fork, now, over }) {
   return html`<div class="a-call">
     <details>
       <summary class="call">${args}</summary>
-      <${Pre} text=${plain(call.args)} />
+      <${Pre} text=${visible(plain(call.args))} />
     </details>
     ${call.changed ? html`<p class="note">${t("run with")} <code>${called(call.name, call.changed)}</code></p>` : null}
     ${call.used ? html`<p class="note">${t("in its place")} <code>${called(call.used.name, call.used.args)}</code></p>` : null}

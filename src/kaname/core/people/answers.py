@@ -1,0 +1,126 @@
+"""What an answer means: the one reader for Python, the terminal, the page and every protocol.
+
+Only a clear yes is a yes. What cannot be read is refused before it is recorded, so that the question stays open.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import InvalidState
+from ..events import Asked
+from ..notices import notice
+from ..record import record
+
+YES, NO = "yes", "no"
+RETRY, SKIP = "retry", "skip"
+_POLITE = "(?:する|します|しました|です)?"
+_YES = re.compile(f"(?:yes|y|ok|okay|true|approved?|allow(?:ed)?|はい|承認|許可|同意|了解){_POLITE}")
+_NO = re.compile(f"(?:no|n|false|reject(?:ed)?|den(?:y|ied)|declined?|いいえ|いや|拒否|却下|不許可|不承認){_POLITE}")
+_KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
+
+
+@record
+class Decision:
+    """An answer to "may this call be made?". `args`: the arguments to use instead. `reason`: the words of a refusal."""
+
+    approved: bool
+    args: Mapping[str, Any] | None = None
+    reason: str = ""
+
+
+def folded(text: str) -> str:
+    """Return `text` without what does not matter in an answer: case, width, and punctuation or spaces at its ends."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    kept = [place for place, char in enumerate(plain) if unicodedata.category(char)[0] not in "PZC"]
+    return plain[kept[0] : kept[-1] + 1] if kept else ""
+
+
+def says(answer: Any) -> bool | None:
+    """Return True for a clear yes, False for a clear no, None for anything else. English and Japanese words are known."""
+    if isinstance(answer, bool) or not isinstance(answer, str):
+        return answer if isinstance(answer, bool) else None
+    word = folded(answer).translate(_KATAKANA)
+    return True if _YES.fullmatch(word) else False if _NO.fullmatch(word) else None
+
+
+def decided(answer: Any) -> Decision | None:
+    """Read the answer to an approval; None if it is unclear.
+
+    Understood are yes and no, as a word or a bool; any other text, which refuses and gives the reason; `{"args": {…}}`, which
+    approves with other arguments; and `{"approved": true or false}`, with `args` or `reason` in addition.
+    """
+    if isinstance(answer, str):
+        said = says(answer)
+        return Decision(said is True, reason=answer.strip() if said is None else "")
+    if isinstance(answer, bool):
+        return Decision(answer)
+    if not isinstance(answer, Mapping) or not answer or {*answer} - {"approved", "args", "reason"}:
+        return None
+    approved, args, reason = answer.get("approved", "args" in answer), answer.get("args"), answer.get("reason") or ""
+    if not isinstance(approved, bool) or not isinstance(args, Mapping | None) or not isinstance(reason, str):
+        return None
+    return Decision(approved, args if approved else None, "" if approved else reason.strip())
+
+
+def chosen(options: Sequence[str], answer: Any) -> str | None:
+    """Return the option that an answer names, or that a yes or a no stands for; None if it names none, or several."""
+    if isinstance(answer, str):
+        named = [one for one in options if one == answer] or [one for one in options if folded(one) == folded(answer)]
+        if len(named) == 1:
+            return named[0]
+    decision = None if isinstance(answer, str) else decided(answer)
+    said = says(answer) if decision is None or decision.args is not None else decision.approved
+    meant = [one for one in options if says(one) is said] if said is not None else []
+    return meant[0] if len(meant) == 1 else None
+
+
+def is_yes_or_no(options: Sequence[str]) -> bool:
+    return sorted([str(says(one)) for one in options]) == ["False", "True"]
+
+
+def fitting(asked: Asked, answer: Any) -> Any:
+    """Return the answer as it is recorded, or raise `InvalidState` with what the question takes.
+
+    A call that a crash left in doubt is run again only by the word "retry": a yes would not say what it agrees to.
+    """
+    if asked.in_doubt:
+        return _settling(asked.key, answer)
+    if answer is None:
+        raise InvalidState(notice("answer.none", "{key!r} was not answered: the answer is empty", key=asked.key))
+    if not asked.options:
+        return answer
+    if is_yes_or_no(asked.options):
+        if decided(answer) is None:
+            raise _unclear(asked.key, answer, '"yes", "no", {"args": {…}} or {"approved": true|false, "reason": "…"}')
+        return answer
+    if (option := chosen(asked.options, answer)) is None:
+        raise _unclear(asked.key, answer, ", ".join([f'"{one}"' for one in asked.options]))
+    return option
+
+
+def _settling(key: str, answer: Any) -> Any:
+    if isinstance(answer, Mapping) and {*answer} == {"result"}:
+        return answer
+    if (word := chosen((RETRY, SKIP), answer)) is not None:
+        return word
+    decision = decided(answer)
+    refused = says(answer) is False if isinstance(answer, str) else decision is not None and not decision.approved
+    if not refused:
+        raise _unclear(key, answer, '"retry", "skip" or {"result": …}')
+    return SKIP
+
+
+def _unclear(key: str, answer: Any, wanted: str) -> InvalidState:
+    return InvalidState(
+        notice(
+            "answer.unclear",
+            "the answer {answer!r:.200} to {key!r} is not clear, and was not recorded. Answer with {wanted}.",
+            answer=answer,
+            key=key,
+            wanted=wanted,
+        )
+    )

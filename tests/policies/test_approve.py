@@ -1,0 +1,179 @@
+"""Approvals: the condition and the person see what the tool receives, and exactly that is run."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from kaname import Agent, Approve, ConfigError, Guardrails, InvalidState, MemoryJournal, ScriptedModel, ToolRule, call, tool
+from kaname.core.messages import ToolCall
+from kaname.core.people.answers import decided, folded, says
+from kaname.core.people.visible import visible, visible_json
+from tests.properties import tries
+
+
+def cashier(*policies: Any, args: Any, journal: Any = "memory") -> tuple[list[float], Agent[Any]]:
+    paid: list[float] = []
+
+    @tool
+    async def pay(yen: float = 100.0, to: str = "shop") -> str:
+        """Pay."""
+        paid.append(yen)
+        return "paid"
+
+    def script(request: Any) -> Any:
+        return "done" if request.messages[-1].role == "tool" else ToolCall("1", "pay", args)
+
+    return paid, Agent(ScriptedModel(script), [pay], policies=policies, journal=journal)
+
+
+@pytest.mark.parametrize("args", [{}, {"to": "x"}, {"yen": "100.0"}, '{"yen": "100"}', "{}", None, {"yen": 100, "to": None}])
+@pytest.mark.parametrize("limit", [50, 1000])
+async def test_condition_sees_what_the_tool_receives(args: Any, limit: float) -> None:
+    paid, agent = cashier(Approve(when=lambda one: one.args["yen"] > limit), args=args)
+    result = await agent.run("go")
+    assert result.stop.kind == ("waiting" if limit == 50 else "completed")
+    assert paid == ([] if limit == 50 else [100.0])
+    if limit == 50:
+        (question,) = result.questions.values()
+        assert question.about.args["yen"] == 100.0
+        assert '"yen": 100.0' in question.prompt
+
+
+async def test_condition_that_raises_asks() -> None:
+    paid, agent = cashier(Approve(when=lambda one: one.args["no such"] > 1), args={"yen": 1})
+    assert (await agent.run("go")).stop.kind == "waiting"
+    assert paid == []
+
+
+def test_condition_that_would_have_to_be_awaited_is_refused() -> None:
+    async def when(call: Any) -> bool:
+        return False
+
+    with pytest.raises(ConfigError, match="cannot be async"):
+        Approve(when=when)  # type: ignore[arg-type]
+
+
+async def test_arguments_that_do_not_fit_are_not_asked_about() -> None:
+    paid, agent = cashier(Approve("pay"), args={"yen": "much"})
+    seen = []
+
+    def script(request: Any) -> Any:
+        seen.append(request)
+        return call("pay", yen="much") if len(seen) == 1 else "I was told"
+
+    agent = Agent(ScriptedModel(script), list(agent.tools.values()), policies=[Approve("pay")], journal="memory")
+    result = await agent.run("go")
+    assert (result.output, paid) == ("I was told", [])
+    assert "do not fit" in str(result.steps[0].observation)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Order(BaseModel):
+    amount: float
+    colour: Colour = Colour.RED
+
+
+async def test_condition_sees_objects_dates_and_enums_as_json() -> None:
+    seen: list[Any] = []
+
+    @tool
+    async def order(what: Order, day: date, more: list[Order] | None = None) -> str:
+        """Order."""
+        assert isinstance(what, Order)
+        assert isinstance(day, date)
+        return "ordered"
+
+    def when(one: ToolCall) -> bool:
+        seen.append(one.args)
+        return False
+
+    model = ScriptedModel([call("order", what={"amount": "3"}, day="2026-11-17"), "done"])
+    assert (await Agent(model, [order], policies=[Approve(when=when)], journal="memory").run("go")).completed
+    assert seen == [{"what": {"amount": 3.0, "colour": "red"}, "day": "2026-11-17", "more": None}]
+
+
+async def test_rule_and_condition_see_the_same_value() -> None:
+    seen: list[Any] = []
+    rule = ToolRule("pay", arguments={"yen": lambda yen: seen.append(yen) or True})
+    _, agent = cashier(
+        Guardrails(tools=[rule]), Approve(when=lambda one: bool(seen.append(one.args["yen"]))), args='{"yen": "7"}'
+    )
+    assert (await agent.run("go")).completed
+    assert seen == [7.0, 7.0]
+    assert [type(one) for one in seen] == [float, float]
+
+
+@pytest.mark.parametrize("args", [{"yen": "much"}, {"dollars": 3}, {"yen": 5000}])
+async def test_changed_arguments_are_checked_before_they_are_recorded(args: Any) -> None:
+    """By the tool's schema and by the other policies; the approval is not used up."""
+    rule = Guardrails(tools=[ToolRule("pay", arguments={"yen": lambda yen: yen < 1000})])
+    paid, agent = cashier(rule, Approve("pay"), args={"yen": 5}, journal=MemoryJournal())
+    waiting = await agent.run("go")
+    (key,) = waiting.questions
+    with pytest.raises(InvalidState, match="the changed arguments were not accepted"):
+        await agent.resume(waiting.run_id, {key: {"args": args}})
+    assert (await agent.result(waiting.run_id)).questions.keys() == {key}
+    done = await agent.resume(waiting.run_id, {key: {"args": {"yen": "900"}}})
+    assert (done.output, paid) == ("done", [900.0])
+
+
+async def test_call_is_not_run_when_its_default_has_changed_since_it_was_approved() -> None:
+    journal = MemoryJournal()
+    paid, agent = cashier(Approve("pay"), args={}, journal=journal)
+    waiting = await agent.run("go")
+
+    @tool
+    async def pay(yen: float = 100_000.0, to: str = "shop") -> str:
+        """Pay."""
+        paid.append(yen)
+        return "paid"
+
+    model = ScriptedModel(lambda request: "done")
+    redeployed = Agent(model, [pay], policies=[Approve("pay")], journal=journal)
+    result = await redeployed.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))
+    assert (result.output, paid) == ("done", [])
+    assert "no longer receive the arguments that were approved" in str(result.steps[0].observation)
+
+
+@pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\u2066", "\x1b[2J", "\x00", "\ufeff", "\U000e0041", "\u3164", "\r"])
+async def test_question_shows_characters_that_hide_or_reorder_others(hidden: str) -> None:
+    _, agent = cashier(Approve("pay"), args={"to": f"{hidden}5000 neY家大"})
+    (question,) = (await agent.run("go")).questions.values()
+    assert hidden not in question.prompt
+    assert "5000 neY家大" in question.prompt
+    assert json.loads(question.prompt.removeprefix("Run pay(").removesuffix(")?"))["to"] == f"{hidden}5000 neY家大"
+
+
+@tries(300)
+@given(st.text())
+def test_visible_text_is_printable_and_its_json_is_the_same_value(text: str) -> None:
+    assert all(char.isprintable() or char in "\n\t" or char.isspace() for char in visible(text))
+    assert json.loads(visible_json({"x": text})) == {"x": text}
+
+
+@pytest.mark.parametrize("text", ["plain", "日本語　です。", "葛\U000e0100城", "❤\ufe0f", "a\nb\tc", "naïve – “quoted”"])
+def test_visible_text_leaves_ordinary_text_alone(text: str) -> None:
+    assert visible(text) == text
+
+
+@tries(300)
+@given(st.text())
+def test_only_known_words_are_a_yes(text: str) -> None:
+    said = says(text)
+    assert said in (True, False, None)
+    assert folded(folded(text)) == folded(text)
+    if said is True:
+        assert decided(text).approved  # type: ignore[union-attr]
+    else:
+        assert not decided(text).approved  # type: ignore[union-attr]
