@@ -81,7 +81,7 @@ class MortalJournal(MemoryJournal):
         for record in self._records.values():
             record.held = False  # its owner is dead
 
-    async def append(self, events: Sequence[Event], epoch: int) -> None:
+    async def append(self, events: Sequence[Event], epoch: int, **more: Any) -> None:
         if self.dead:
             raise Died
         if self.left is not None:
@@ -92,9 +92,9 @@ class MortalJournal(MemoryJournal):
             elif self.left < 0:
                 self.dead = True
                 if self.after:
-                    await super().append(events, epoch)
+                    await super().append(events, epoch, **more)
                 raise Died
-        await super().append(events, epoch)
+        await super().append(events, epoch, **more)
 
     async def release(self, run_id: str, epoch: int) -> None:
         if not self.dead:

@@ -228,6 +228,7 @@ class Beginnings:
         if _at_rest(state, known):
             yield self._scope(run_id, 0, state, channel)
             return
+        overtaken = takeover and [card.status for card in await self.journal.runs(run_id=run_id, limit=1)] == ["running"]
         lease = await self.journal.claim(run_id, takeover=takeover)
         try:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
@@ -242,6 +243,7 @@ class Beginnings:
             yield self._scope(run_id, 0, state, channel)
             return
         scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
+        scope.overtaken = overtaken
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None)
         await self._record(scope, [resumed, *[Answered(key, answer, by) for key, answer in known.items()]])
         async with self._remembered(scope, facts):

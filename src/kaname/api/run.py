@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from inspect import iscoroutinefunction
 from logging import getLogger
 from time import time
@@ -152,15 +153,23 @@ class Work:
         finally:
             problem = sys.exception()
             await scope.cancel_running()
-            if scope.state.stop is None and scope.epoch:  # parked, or broken off: others may take it up
-                releasing = asyncio.ensure_future(scope.journal.release(scope.run_id, scope.epoch))
-                releasing.add_done_callback(_heard)  # a journal that cannot even do this has said so already
-                try:
-                    if not isinstance(problem, JournalLocked):  # else releasing would only wait once more
-                        await asyncio.wait([releasing])
-                except asyncio.CancelledError:
-                    if problem is None:  # else that is what the caller has to hear
-                        raise
+            if (scope.state.stop is None or scope.keeps_lease) and scope.epoch:  # parked, or broken off
+                await self._release(scope, problem)
+
+    async def _release(self, scope: Scope, problem: BaseException | None) -> None:
+        """Let others take the run up; not before the threads of its tools have ended, or they would do the same beside them."""
+        release = partial(scope.journal.release, scope.run_id, scope.epoch)
+        if scope.is_at_work and scope.threads.when_idle(lambda: asyncio.run(release())):
+            getLogger("kaname").warning("a tool of run %s is still at work: the run is released when it ends", scope.run_id)
+            return
+        releasing = asyncio.ensure_future(release())
+        releasing.add_done_callback(_heard)  # a journal that cannot even do this has said so already
+        try:
+            if not isinstance(problem, JournalLocked):  # else releasing would only wait once more
+                await asyncio.wait([releasing])
+        except asyncio.CancelledError:
+            if problem is None:  # else that is what the caller has to hear
+                raise
 
     async def _watch(self, event: Any) -> None:
         """`asyncio.Event`, `threading.Event`, or anything with `is_set()`."""

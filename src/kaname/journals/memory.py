@@ -46,7 +46,7 @@ class MemoryJournal:
         self._stops.pop(run_id, None)
         return Lease(record.epoch, record.card.seq)
 
-    async def append(self, events: Sequence[Event], epoch: int) -> None:
+    async def append(self, events: Sequence[Event], epoch: int, *, keep: bool = False) -> None:
         run = events[0].run_id
         record = self._records.get(run)
         if record is None:
@@ -66,7 +66,7 @@ class MemoryJournal:
         for event in events:
             record.events.append(event)
             index(record.card, event)
-        record.held = not isinstance(events[-1].body, Stopped)
+        record.held = keep or not isinstance(events[-1].body, Stopped)
         self._moves.append((run, events[0].seq, events[-1].seq))
         self._news.tell()
 

@@ -56,7 +56,7 @@ def _failed(outcome: Any) -> bool:
 def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
     key = f"in-doubt:{started.call.id}:{started.attempt}"  # with the attempt: an answer holds for one death, not for the next
     if key not in scope.state.answers:
-        raise Suspend(key, _question(started, why), (RETRY, SKIP), in_doubt=True, about=started.call)
+        raise Suspend(key, _question(started, why, scope.overtaken), (RETRY, SKIP), in_doubt=True, about=started.call)
     match scope.state.answers[key]:
         case {"result": value}:
             return ToolResult(value)
@@ -66,9 +66,17 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
             return ToolResult(error="interrupted, and skipped by decision of the user: whether it took effect is unknown")
 
 
-def _question(started: ToolStarted, why: str) -> str:
+def _question(started: ToolStarted, why: str, overtaken: bool) -> str:
     call = f"{visible(started.call.name)}({visible_json(started.call.args)})"
     reason = " (" + why + ")" if why else ""
+    if overtaken:
+        return notice(
+            "effect.going_on",
+            "{call} was started by the process that this run was taken over from, and may still be going on there. "
+            'Make sure that it has ended. Then answer "retry" to run it again, "skip" to go on without it, or '
+            '{{"result": …}} if you know what it returned.',
+            call=call,
+        )
     return notice(
         "effect.in_doubt",
         '{call} was started and interrupted, and may already have taken effect{reason}. Answer "retry" '

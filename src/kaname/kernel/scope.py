@@ -19,6 +19,7 @@ from .arguments import Incoming, as_seen, as_sent, receive
 from .boundary import Failure, attempt
 from .channel import Channel
 from .ports import Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
+from .threads import AtWork
 from .view import RunView
 
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
@@ -48,6 +49,9 @@ class Scope:
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
+        self.threads = AtWork()  # of its tools
+        self.keeps_lease = False  # it has stopped, and a thread of it is still at work
+        self.overtaken = False  # from a process that may still be at it
         self.incoming: dict[str, Incoming] = {}  # calls on their way to their tools
         self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
         self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
@@ -64,6 +68,11 @@ class Scope:
     def agent(self) -> Recipe:
         """Who is at work: the root, or the agent it was handed to."""
         return self.recipe(self.state.agent)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a call that has no result yet is still being carried out in a thread."""
+        return bool(self.state.started) and self.threads.busy
 
     @property
     def sinks(self) -> Sequence[Sink]:
@@ -167,7 +176,11 @@ class Scope:
     async def _append(self, events: list[Event]) -> None:
         refusal = None
         try:  # 1. durable
-            await self.journal.append(events, self.epoch)
+            if type(events[-1].body) is Stopped and self.is_at_work:
+                self.keeps_lease = True
+                await self.journal.append(events, self.epoch, keep=True)
+            else:
+                await self.journal.append(events, self.epoch)
         except (TypeError, ValueError, RecursionError) as problem:
             waited = [event for event in events if event.seq <= self.state.seq]  # the reply that is true already
             refusal = self._refused(events[len(waited) :] or events, problem)

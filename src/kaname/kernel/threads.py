@@ -20,6 +20,38 @@ from typing import Any
 from ..core.errors import Signal
 from .boundary import Border
 
+
+class AtWork:
+    """The threads that work for one run. Cancelling a call does not end its thread, so the run asks before it is released."""
+
+    def __init__(self) -> None:
+        self._lock, self._count = threading.Lock(), 0
+        self._then: Callable[[], None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._count > 0
+
+    def begin(self) -> None:
+        with self._lock:
+            self._count += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._count -= 1
+            then, self._then = (self._then, None) if not self._count else (None, self._then)
+        if then is not None:
+            then()
+
+    def when_idle(self, then: Callable[[], None]) -> bool:
+        """Call `then` in the thread that ends last. Return False, and call nothing, if no thread is at work."""
+        with self._lock:
+            if self._count:
+                self._then = then
+            return self._count > 0
+
+
+working_for: contextvars.ContextVar[AtWork | None] = contextvars.ContextVar("working_for", default=None)
 _IDLE_SECONDS = 10.0
 _jobs: SimpleQueue[tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]] = SimpleQueue()
 _lock = threading.Lock()
@@ -45,10 +77,21 @@ def runs_on_loop(function: Callable[..., Any]) -> bool:
 
 
 async def off_loop(function: Callable[..., Any], /, *args: Any) -> Any:
+    """Run a blocking function in a thread. One that was cancelled goes on there; `working_for` counts it until it ends."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-    _submit((lambda: context.run(function, *args), loop, future))
+    context, at_work = contextvars.copy_context(), working_for.get()
+
+    def work() -> Any:
+        try:
+            return context.run(function, *args)
+        finally:
+            if at_work is not None:
+                at_work.end()
+
+    if at_work is not None:
+        at_work.begin()
+    _submit((work, loop, future))
     return await future
 
 

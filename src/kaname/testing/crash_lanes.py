@@ -33,8 +33,8 @@ class NotingJournal(WrappedJournal):
         super().__init__(journal)
         self._log = log
 
-    async def append(self, events: Sequence[Event], epoch: int) -> None:
-        await super().append(events, epoch)
+    async def append(self, events: Sequence[Event], epoch: int, **more: Any) -> None:
+        await super().append(events, epoch, **more)
         for event in events:
             write_line(self._log, ["fact", event.run_id, event.seq, _print(event)])
 

@@ -45,8 +45,8 @@ class WrappedJournal:
     def __init__(self, journal: SqliteJournal) -> None:
         self._journal = journal
 
-    async def append(self, events: Sequence[Event], epoch: int) -> None:
-        await self._journal.append(events, epoch)
+    async def append(self, events: Sequence[Event], epoch: int, **more: Any) -> None:
+        await self._journal.append(events, epoch, **more)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         return await self._journal.claim(run_id, takeover=takeover, turn=turn)
@@ -92,11 +92,11 @@ class DyingJournal(WrappedJournal):
         super().__init__(journal)
         self._death = death
 
-    async def append(self, events: Sequence[Event], epoch: int) -> None:
+    async def append(self, events: Sequence[Event], epoch: int, **more: Any) -> None:
         hit = any(event.seq == self._death.fact for event in events)
         if hit and self._death.moment == "before":
             die()
-        await super().append(events, epoch)
+        await super().append(events, epoch, **more)
         if hit and self._death.moment == "after":
             die()
 

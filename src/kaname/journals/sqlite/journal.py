@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from operator import attrgetter
@@ -69,7 +69,7 @@ class SqliteJournal:
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
         look = partial(_data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
-        self._finalizer = weakref.finalize(self, _let_go, place, self._writer, self._reader)
+        self._finalizer = weakref.finalize(self, _let_go, place, self._held, self._writer, self._reader)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """A run that is not there yet is claimed in this process only; its first facts enter it in the file."""
@@ -118,7 +118,7 @@ class SqliteJournal:
         assert self._place.owner is not None
         return self._place.owner.name
 
-    async def append(self, events: Sequence[Event], epoch: int) -> None:
+    async def append(self, events: Sequence[Event], epoch: int, *, keep: bool = False) -> None:
         run = events[0].run_id
         hold = self._held.get(run)
         if hold is None or hold.epoch != epoch:
@@ -127,16 +127,17 @@ class SqliteJournal:
             raise hold.failure.with_traceback(None)
         if events[0].seq != hold.card.seq + 1:
             raise JournalError(gap(run, hold.card.seq, events[0].seq))
-        work = self._entry(hold, events)
+        ends = type(events[-1].body) is Stopped and not keep
+        work = self._entry(hold, events, ends)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)
         except JournalError as problem:  # the file is right, the card is not: whoever goes on claims the run anew
             raise (hold.failure or problem) from problem.__cause__
         self._news.tell()
-        if type(events[-1].body) is Stopped:
+        if ends:
             self._drop(run, epoch)
 
-    def _entry(self, hold: _Hold, events: Sequence[Event]) -> Work:
+    def _entry(self, hold: _Hold, events: Sequence[Event], ends: bool) -> Work:
         """What writes the facts and the index card that they make."""
         card, epoch, run, before = hold.card, hold.epoch, events[0].run_id, hold.card.seq
         rows = [_row(event) for event in events]  # all of them can be written, before the card changes
@@ -144,8 +145,7 @@ class SqliteJournal:
             index(card, event)
         card.created, card.updated = float(card.created), float(card.updated)  # as the columns give them back
         card.input, card.output = int(card.input), int(card.output)
-        values, ends = _card_values(card), type(events[-1].body) is Stopped
-        key, constant = (run, epoch, before), _rarely_changing(card)
+        values, key, constant = _card_values(card), (run, epoch, before), _rarely_changing(card)
         if before == 0:
             hold.constant = constant
             return partial(self._begin, hold, values, ends, rows)
@@ -184,7 +184,10 @@ class SqliteJournal:
     async def release(self, run_id: str, epoch: int) -> None:
         """If the disk cannot take it now, the run is given back as soon as it can."""
         self._drop(run_id, epoch)
-        await self._writer.submit(lambda connection: self._release(run_id, epoch, connection), insisting=True)
+        if not self.closed:
+            await self._writer.submit(lambda connection: self._release(run_id, epoch, connection), insisting=True)
+        elif not self._held:
+            self._place.let_go()
 
     def _release(self, run_id: str, epoch: int, connection: sqlite3.Connection) -> None:
         values = (run_id, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
@@ -350,14 +353,10 @@ class SqliteJournal:
                     connection.backup(copy)
             except (OSError, sqlite3.Error) as problem:
                 target.unlink(missing_ok=True)  # half a copy is none
-                raise JournalError(
-                    notice(
-                        "journal.copy_failed",
-                        "the copy {target} cannot be made: {problem}",
-                        target=target,
-                        problem=problem,
-                    )
-                ) from problem
+                told = notice(
+                    "journal.copy_failed", "the copy {target} cannot be made: {problem}", target=target, problem=problem
+                )
+                raise JournalError(told) from problem
 
         await self._reader.transact(work)
 
@@ -370,7 +369,7 @@ class SqliteJournal:
         """Finish what is queued and let go of the file. A journal that is closed cannot be used again."""
         self.closed = True
         self._finalizer.detach()
-        await asyncio.to_thread(_let_go, self._place, self._writer, self._reader, wait=True)
+        await asyncio.to_thread(_let_go, self._place, self._held, self._writer, self._reader, wait=True)
 
 
 async def _data_version(reader: SqliteThread) -> int:
@@ -391,7 +390,9 @@ def _write(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
     connection.execute(_MOVE, (rows[0][0], rows[0][1], rows[-1][1]))
 
 
-def _let_go(place: Place, *threads: SqliteThread, wait: bool = False) -> None:
+def _let_go(place: Place, held: Mapping[str, _Hold], *threads: SqliteThread, wait: bool = False) -> None:
+    """While a run is held, this process stays its owner: a tool of it may still be at work."""
     for thread in threads:
         thread.stop(wait=wait)
-    place.let_go()
+    if not held:
+        place.let_go()
