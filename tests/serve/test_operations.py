@@ -11,10 +11,11 @@ import time
 
 import pytest
 
+from kaname import Agent, ScriptedModel, SqliteJournal
 from kaname.core.events import Event, ModelReplied, Opened, Received, Resumed, ToolStarted
 from kaname.core.messages import ModelReply, ToolCall, assistant, user
 from kaname.core.steps import CallModel
-from kaname.serve.recovery import LIVES, fruitless, is_too_early
+from kaname.serve.recovery import DEATHS, deaths, is_too_early
 from tests.serve.killing import killing
 from tests.serve.serving import ROOT, client, events, serving
 
@@ -105,11 +106,40 @@ def _facts(*bodies) -> list[Event]:
 def test_run_that_kills_every_server_is_set_aside():
     call = ToolCall("c1", "poison", {})
     began = [Opened(), Received(user("x")), ModelReplied(ModelReply(assistant("", call)), CallModel()), ToolStarted(call)]
-    assert fruitless(_facts(*began)) == 0
-    died = [*began, *[fact for life in range(2, 2 + LIVES) for fact in (Resumed(life), ToolStarted(call, attempt=life))]]
-    assert fruitless(_facts(*died)) == LIVES
-    moved = [*died, ModelReplied(ModelReply(assistant("better")), CallModel()), Resumed(9)]
-    assert fruitless(_facts(*moved)) == 1
+    assert deaths(_facts(*began)) == 0
+    lives = [(Resumed(life, died=True), ToolStarted(call, attempt=life)) for life in range(2, 2 + DEATHS)]
+    died = [*began, *[fact for life in lives for fact in life]]
+    assert deaths(_facts(*died)) == DEATHS
+    moved = [*died, ModelReplied(ModelReply(assistant("better")), CallModel()), Resumed(9, died=True)]
+    assert deaths(_facts(*moved)) == 1
+
+
+def test_orderly_restart_is_not_counted_as_a_death():
+    began = [Opened(), Received(user("x")), Resumed(2, died=True)]
+    assert deaths(_facts(*began, *[Resumed(life) for life in range(3, 20)], Resumed(20, died=True))) == 2
+
+
+async def test_journal_tells_a_process_that_died_from_one_that_released_its_run(tmp_path):
+    dead = "import asyncio, os\nfrom kaname import Agent, ScriptedModel\nasync def go():\n await Agent(ScriptedModel(['x ' * 500], pace=1), journal='j.db').run('go', run_id='r').begun()\n os._exit(9)\nasyncio.run(go())"
+    subprocess.run([sys.executable, "-c", dead], cwd=tmp_path, check=False, timeout=60)
+    journal = SqliteJournal(tmp_path / "j.db")
+    agent = Agent(ScriptedModel(["x " * 500], pace=1), journal=journal)
+    for expected in (True, False, False):
+        run = await agent.resume("r").begun()
+        await run.let_go()
+        last = [fact.body async for fact in journal.read("r") if isinstance(fact.body, Resumed)][-1]
+        assert last.died is expected
+    await journal.close()
+
+
+def test_runs_go_on_at_once_after_several_orderly_restarts(tmp_path):
+    names = [f"run-{number}" for number in range(6)]
+    with serving(tmp_path, KANAME_TEST_PACE="60") as served, client(served) as http:
+        for name in names:
+            http.post("/api/runs", json={"input": "work", "agent": "worker", "run_id": name, "mode": "detach"})
+    for _ in range(3):
+        with serving(tmp_path, KANAME_TEST_PACE="60") as served, client(served) as http:
+            _until(lambda: all(http.get(f"/api/runs/{name}").json()["status"] == "running" for name in names))
 
 
 def test_pause_before_another_life_is_not_made_longer_by_a_clock_that_was_set_back():
@@ -132,3 +162,52 @@ def test_script_that_died_is_not_taken_up_by_a_server(tmp_path):
         assert http.get(f"/api/runs/{run['run_id']}").json()["status"] == "interrupted"
         done = http.post(f"/api/runs/{run['run_id']}/resume", json={}).json()
         assert done["output"] == "worked 3 times", "by hand it is"
+
+
+SLOW_PAYER = '''
+import os, time
+from pathlib import Path
+from kaname import Agent, ScriptedModel, SqliteJournal, call, tool
+
+FOLDER = Path(os.environ["KANAME_TEST_FOLDER"])
+
+@tool
+def pay() -> str:
+    """Pay, in a thread, after a while."""
+    (FOLDER / "begun.txt").open("a").write("x")
+    time.sleep(float(os.environ.get("KANAME_TEST_PACE", "1")))
+    (FOLDER / "paid.txt").open("a").write("x")
+    return "paid"
+
+def script(request):
+    return "done" if request.messages[-1].role == "tool" else call("pay")
+
+agents = [Agent(ScriptedModel(script), [pay], name="payer", journal=SqliteJournal(FOLDER / "journal.db"))]
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_payment_in_a_thread_of_a_server_that_ends_is_not_made_twice(tmp_path, how):
+    """Two servers on one journal. The person answers truthfully what has happened until then."""
+    (tmp_path / "payer.py").write_text(SLOW_PAYER)
+
+    def count(name: str) -> int:
+        return len((tmp_path / name).read_text()) if (tmp_path / name).exists() else 0
+
+    def more(**options):
+        return serving(tmp_path, agents=str(tmp_path / "payer.py:agents"), **options)
+
+    with more(KANAME_TEST_PACE="1.5") as one, more(KANAME_TEST_PACE="0.1") as other, client(other) as http:
+        with client(one) as first:
+            run = first.post("/api/runs", json={"input": "go", "mode": "detach"}).json()["run_id"]
+        _until(lambda: count("begun.txt") == 1)
+        one.process.send_signal(how)
+        key = _until(lambda: [q["key"] for q in http.get(f"/api/runs/{run}").json()["questions"] if q["in_doubt"]])[0]
+        paid = count("paid.txt")
+        answer = {"result": "paid"} if paid else "retry"
+        http.post(f"/api/runs/{run}/answers", json={"answers": {key: answer}, "mode": "wait"})
+        one.process.wait(20)
+        time.sleep(2)  # nothing is to be waited for: the thread must not act any more
+        assert http.get(f"/api/runs/{run}").json()["output"] == "done"
+    assert count("paid.txt") == 1

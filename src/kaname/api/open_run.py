@@ -244,7 +244,7 @@ class Beginnings:
             return
         scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
         scope.overtaken = overtaken
-        resumed = Resumed(state.attempt + 1, renewed=state.stop is not None)
+        resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.died and state.stop is None)
         await self._record(scope, [resumed, *[Answered(key, answer, by) for key, answer in known.items()]])
         async with self._remembered(scope, facts):
             yield scope

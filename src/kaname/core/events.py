@@ -31,10 +31,12 @@ class Opened:
 
 @record
 class Resumed:
-    """Another life of the run begins. `renewed`: the limits start from zero, because somebody asked to go on after a stop."""
+    """The run is resumed. `renewed`: the limits start from zero, because somebody asked to go on after a stop. `died`: the
+    process that executed it before ended without releasing it."""
 
     attempt: int
     renewed: bool = False
+    died: bool = False
 
 
 @record

@@ -142,10 +142,14 @@ class Journal(Protocol):
 
 
 class Lease(NamedTuple):
-    """The right to write a run: the owner's epoch, and the number of the last fact there is."""
+    """The right to write a run: the owner's epoch, and the number of the last fact there is.
+
+    `died`: the process that had it before ended without releasing it.
+    """
 
     epoch: int
     seq: int
+    died: bool = False
 
 
 class Change(NamedTuple):

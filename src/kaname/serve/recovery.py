@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from logging import getLogger
 from random import random
 from time import time
@@ -17,11 +18,12 @@ from ..kernel.load import read_run
 from .service import SERVED, Service
 
 _EVERY = 5.0  # seconds between two looks
-_AT_ONCE = 16
+_AT_ONCE = 16  # runs that are opened
 _MOST = 500  # runs that one look finds
-LIVES = 10  # beginnings without any progress, after which a run is set aside
+DEATHS = 10  # of servers, with no progress of the run in between, after which it is set aside
 _SUSPECT = 2  # such a run may be what kills the server: it is tried alone, so that the others are not blamed
-_LONGEST = 60.0  # seconds between two of its lives
+_TRIAL = 10.0  # seconds that it is watched alone
+_LONGEST = 15.0  # seconds before it is tried again
 _MOVES = ("message", "tool_call", "tool_response", "usage", "error")
 log = getLogger("kaname.serve")
 
@@ -61,24 +63,20 @@ class Recovery:
             if not _is_served(facts):
                 self.set_aside.add(card.run_id)
                 return
-            lives = fruitless(facts)
-            async with self._alone if lives >= _SUSPECT else self._room:
-                if lives >= LIVES:
-                    self.set_aside.add(card.run_id)
-                    log.warning("run %s ended %d times without any progress: it is set aside; "
-                                "POST /api/runs/%s/resume tries it again", card.run_id, lives, card.run_id)  # fmt: skip
-                    return
-                if is_too_early(lives, time() - facts[-1].time):
-                    return  # the next look, or the one after it
-                run = self._service.agents[card.agent].resume(card.run_id)
-                await self._service.begin(run)
-                log.info("run %s goes on (life %d)", card.run_id, lives + 1)
-                await _moving(run)
-                if (
-                    not self._service.here(card.run_id)
-                    and (await read_run(self._service.journal, card.run_id))[-1].seq == card.seq
-                ):
-                    self.set_aside.add(card.run_id)  # there was nothing to take up
+            died = deaths(facts)
+            if died >= DEATHS:
+                self.set_aside.add(card.run_id)
+                log.warning("run %s: its server died %d times without any progress of the run. It is set aside; "
+                            "POST /api/runs/%s/resume tries it again", card.run_id, died, card.run_id)  # fmt: skip
+                return
+            if is_too_early(died, time() - facts[-1].time):
+                return  # the next look, or the one after it
+            if died >= _SUSPECT:
+                async with self._alone:
+                    await _moving(await self._resume(card))
+            else:
+                async with self._room:
+                    await self._resume(card)
         except (RunBusy, RunNotFound):  # another server was quicker
             pass
         except AgentError as problem:
@@ -86,35 +84,45 @@ class Recovery:
         finally:
             self._busy.discard(card.run_id)
 
+    async def _resume(self, card: RunInfo) -> Run[Any]:
+        run = await self._service.begin(self._service.agents[card.agent].resume(card.run_id))
+        log.info("run %s is resumed", card.run_id)
+        if not self._service.here(card.run_id) and (await read_run(self._service.journal, card.run_id))[-1].seq == card.seq:
+            self.set_aside.add(card.run_id)  # there was nothing to resume
+        return run
+
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
 
 
 async def _moving(run: Run[Any]) -> None:
-    """Until it has come further than it was, or is not executed any more."""
+    """Wait until the run has made progress, is not executed any more, or was watched long enough."""
     reader = run.subscribe()
-    try:
-        while (chunk := await reader.get()) is not None and chunk.type not in _MOVES:
-            pass
-    finally:
-        reader.close()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_TRIAL):
+            while (chunk := await reader.get()) is not None and chunk.type not in _MOVES:
+                pass
+    reader.close()
 
 
-def is_too_early(lives: int, since: float) -> bool:
-    """Whether the pause after the last life is not over. A clock that was set back makes no pause longer."""
-    return lives > 1 and 0 <= since < min(2.0 ** (lives - 1), _LONGEST)
+def is_too_early(died: int, since: float) -> bool:
+    """Return True while the pause after the last death lasts. A clock that was set back makes no pause longer."""
+    return died > 1 and 0 <= since < min(2.0 ** (died - 1), _LONGEST)
 
 
-def fruitless(facts: Sequence[Event]) -> int:
-    """How many lives in a row, the last one among them, have come to nothing: no reply, no result, no question."""
-    lives = 0
+def deaths(facts: Sequence[Event]) -> int:
+    """Count the servers that died with this run in a row, with no reply, result or question of it in between.
+
+    A server that ended in order has released the run, and does not count.
+    """
+    count = 0
     for fact in reversed(facts):
         if isinstance(fact.body, Resumed):
-            lives += 1
+            count += fact.body.died
         elif not isinstance(fact.body, ToolStarted | Warned):  # a tool that kills the process is started again and again
             break
-    return lives
+    return count
 
 
 def _is_served(facts: Sequence[Event]) -> bool:

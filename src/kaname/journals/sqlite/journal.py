@@ -40,10 +40,11 @@ _PAGE = 500
 class _Hold:
     """A run that is executed through this journal: the epoch it was claimed with, and its index card as it is in the file."""
 
-    __slots__ = ("card", "constant", "epoch", "failure", "place", "turn")
+    __slots__ = ("card", "constant", "died", "epoch", "failure", "place", "turn")
 
-    def __init__(self, epoch: int, card: RunInfo, place: int = 0, turn: Turn | None = None) -> None:
+    def __init__(self, epoch: int, card: RunInfo, place: int = 0, turn: Turn | None = None, died: bool = False) -> None:
         self.epoch, self.card, self.place, self.turn, self.constant = epoch, card, place, turn, _rarely_changing(card)
+        self.died = died  # the process that had it before
         self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
 
     def fail(self, problem: JournalError) -> None:
@@ -76,8 +77,8 @@ class SqliteJournal:
         taken: list[_Hold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
-        def take(epoch: int, card: RunInfo, place: int = 0) -> None:
-            taken[:] = [_Hold(epoch, card, place, turn)]
+        def take(epoch: int, card: RunInfo, place: int = 0, died: bool = False) -> None:
+            taken[:] = [_Hold(epoch, card, place, turn, died)]
             self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
@@ -92,7 +93,8 @@ class SqliteJournal:
             connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (row[0] + 1, self._me(), run_id))
             connection.execute("DELETE FROM stops WHERE run = ?", (run_id,))  # it was for the one before
             card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
-            return take(row[0] + 1, card_of(card, self.path), card[-2])
+            died = not takeover and row[1] not in (None, self._me())
+            return take(row[0] + 1, card_of(card, self.path), card[-2], died)
 
         try:
             await self._writer.transact(work, alone=not self._held)
@@ -103,7 +105,7 @@ class SqliteJournal:
         except asyncio.CancelledError:  # it is carried out all the same, and right after it this
             self._release_soon(run_id, taken)
             raise
-        return Lease(taken[0].epoch, taken[0].card.seq)
+        return Lease(taken[0].epoch, taken[0].card.seq, taken[0].died)
 
     def _holder(self, run_id: str, row: tuple[Any, str | None] | None) -> str:
         """Who executes the run, in words; nothing if it is free. A run that broke off here, and was not given back, is free."""
