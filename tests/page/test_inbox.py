@@ -79,3 +79,32 @@ def test_a_question_asked_while_the_inbox_is_open_appears_by_itself(go, api):
     expect(page.locator(".inbox > li")).to_contain_text("Kyoto later")
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+
+
+def test_refusal_is_a_refusal_whatever_its_reason_says(go, api, served):
+    api.post("/api/runs", json={"input": "Kyoto trip", "agent": "travel"})
+    page = go("#/inbox")
+    before = (served.folder / "booked.txt").read_text("utf-8") if (served.folder / "booked.txt").exists() else ""
+    page.get_by_role("button", name="Refuse").click()
+    page.get_by_label("Why not?").fill("yes")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    after = (served.folder / "booked.txt").read_text("utf-8") if (served.folder / "booked.txt").exists() else ""
+    assert after == before
+
+
+def test_question_shows_characters_that_hide_or_reorder_others(go, api):
+    run = api.post("/api/runs", json={"input": "Kyoto trip", "agent": "travel"}).json()["run_id"]
+    page = go("#/inbox")
+    page.wait_for_selector(".inbox > li")
+    shown = page.evaluate(
+        """async () => {
+            const { visible, called, value } = await import("/page/told.js");
+            const hidden = "\\u202e\\u200b\\u2066\\u0007\\ufeff\\u3164\\udb40\\udc41";
+            return [visible(`a${hidden}b`), value(hidden), called("pay", { to: hidden }), visible("日本語　です\\n葛\\u{e0100}❤\\ufe0f")];
+        }"""
+    )
+    assert shown[0] == "a\\u202e\\u200b\\u2066\\u0007\\ufeff\\u3164\\udb40\\udc41b"
+    assert "\u202e" not in shown[1] + shown[2]
+    assert shown[3] == "日本語　です\n葛\U000e0100❤\ufe0f"
+    api.post(f"/api/runs/{run}/stop", json={})

@@ -15,10 +15,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kaname.serve
-from kaname import Agent, Approve, MemoryJournal, ScriptedModel, call, tool
+from kaname import Agent, Approve, MemoryJournal, ScriptedModel, Workflow, call, tool
 from kaname.cli.terminal.questions import given_answers
+from kaname.core.chunks import chunks_of
 from kaname.core.errors import InvalidState
+from kaname.core.events import Asked, Event
+from kaname.serve.dialects.ag_ui import AgUiWriter
+from kaname.serve.dialects.chat import ChatWriter
 from kaname.serve.dialects.mcp import _answer as mcp_answer
+from kaname.serve.dialects.responses_writer import ResponsesWriter
+from kaname.serve.dialects.vercel import VercelWriter
 from tests.properties import tries
 
 YES = {"yes", "y", "ok", "okay", "true", "approve", "approved", "allow", "allowed"}
@@ -265,3 +271,41 @@ async def test_question_in_doubt_says_so_and_shows_its_options_in_every_protocol
     assert again.json()["status"] == "completed"
     assert desk.paid == [5]
     assert any("may already have taken effect" in text and "retry, skip" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "in_doubt"),
+    [("pay() may already have taken effect.", ("retry", "skip"), True), ("Which city?", ("Tokyo", "Osaka", "Nagoya"), False)],
+)
+def test_every_protocol_shows_a_question_with_its_options(prompt: str, options: tuple[str, ...], in_doubt: bool) -> None:
+    (waiting,) = chunks_of(Event("r", 1, 1.0, "a", Asked("k", prompt, options, "c", in_doubt)))
+    writers = [AgUiWriter("r", "t", "n"), VercelWriter("r"), ResponsesWriter("r", None, {}), ChatWriter("r", "a")]
+    for writer in writers:
+        told = (writer.begin() + writer.take(waiting) + writer.end()).decode()
+        assert prompt in told, type(writer)
+        assert ", ".join(options) in told, type(writer)
+    told = (writers[0].take(waiting) + writers[0].end()).decode()
+    assert ('"reason":"tool_in_doubt"' in told.replace(": ", ":")) is in_doubt
+
+
+@pytest.mark.parametrize("way", [by_responses, by_vercel], ids=lambda way: way.__name__)
+async def test_option_in_the_middle_can_be_chosen_by_its_name(way: Way) -> None:
+    """A protocol that knows only approve and deny names the option in its reason."""
+    flow = Workflow("trip", journal=MemoryJournal())
+    flow.ask("Which city?", ["Tokyo", "Osaka", "Nagoya"], name="city")
+    app = kaname.serve.app(flow, recover=False, mcp=False, a2a=False)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=30) as http:
+        run_id = (await http.post("/api/runs", json={"input": "{}"})).json()["run_id"]
+        (key,) = (await flow.agent.result(run_id)).questions
+        for sent, status in (({"approve": True}, 409), ({"approve": False}, 409), ({"approve": True, "reason": "Osaka"}, 200)):
+            if way is by_responses:
+                answer = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{run_id}:{key}", **sent}
+                told = await http.post("/v1/responses", json={"model": "trip", "input": [answer]})
+            else:
+                approval = {"id": f"{run_id}:{key}", "approved": sent["approve"], "reason": sent.get("reason")}
+                part = {"type": "dynamic-tool", "toolName": "x", "toolCallId": "c", "state": "approval-responded"}
+                message = {"id": "m", "role": "assistant", "parts": [{**part, "approval": approval}]}
+                told = await http.post("/vercel/trip", json={"messages": [message]})
+            assert told.status_code == status, told.text
+        assert (await flow.agent.result(run_id)).output == "Osaka"

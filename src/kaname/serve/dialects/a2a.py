@@ -44,7 +44,7 @@ from ..admin_only import HIDDEN, stop_for
 from ..encoding import Json
 from ..service import Service, log
 from ..users import Caller
-from .conversation import Words, is_own, last_words
+from .conversation import Words, is_own, last_words, wording
 
 _STATES = {
     "completed": "COMPLETED",
@@ -219,6 +219,8 @@ class Tasks(RequestHandler):
         when.FromNanoseconds(int(card.updated * 1e9))
         status = pb.TaskStatus(state=_state(result.stop.kind), timestamp=when)
         told = stop_for(result.stop, caller).detail if result.stop.kind not in ("completed", "degraded") else ""
+        if result.stop.kind == "waiting":
+            told = "\n".join([wording(asked.prompt, asked.options) for asked in result.questions.values()])
         if told:
             status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
         task = pb.Task(id=run_id, context_id=card.session, status=status)

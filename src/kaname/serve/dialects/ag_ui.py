@@ -160,7 +160,7 @@ class AgUiWriter:
                     {
                         "id": f"{self._run_id}{SEPARATOR}{data['key']}",
                         "reason": _reason(data),
-                        "message": wording(data),
+                        "message": wording(data["content"], data["options"]),
                         **({"toolCallId": self._call_id(data["tool_call_id"])} if data["tool_call_id"] else {}),
                         "responseSchema": _schema(data["options"]),
                     }

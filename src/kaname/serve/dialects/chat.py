@@ -19,7 +19,7 @@ from ..forms import caller_of, fitting, read
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
-from .conversation import INTERRUPTED, Conversation, Words, last_words
+from .conversation import INTERRUPTED, Conversation, Words, last_words, wording
 
 _REFUSED = ("tools", "functions", "audio", "web_search_options")  # what a client would wait for in vain
 _FINISHED = {"max_steps": "length", "budget": "length", "deadline": "length", "blocked": "content_filter"}
@@ -145,7 +145,7 @@ class ChatWriter:
             self._questions.append(
                 {"key": chunk.data["key"], "prompt": chunk.data["content"], "options": chunk.data["options"]}
             )
-            self._last = chunk.data["content"]
+            self._last = wording(chunk.data["content"], chunk.data["options"])
             return self._text(self._last, first=True)
         return b""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -139,12 +139,11 @@ def answer_for(asked: Asked, approved: bool, reason: str = "") -> Any:
     return reason if reason and not is_yes_or_no(asked.options) else True
 
 
-def wording(asked: Mapping[str, Any]) -> str:
+def wording(prompt: str, options: Sequence[str]) -> str:
     """Return a question with its options, for a protocol whose own form of a question shows no more than yes and no."""
-    options: list[str] = asked["options"]
     if not options or is_yes_or_no(options):
-        return str(asked["content"])
-    return notice("serve.choose", "{content} Options: {options}.", content=asked["content"], options=", ".join(options))
+        return prompt
+    return notice("serve.choose", "{content} Options: {options}.", content=prompt, options=", ".join(options))
 
 
 async def asked_by(service: Service, request: Request, question_id: str) -> tuple[str, str, Asked | None]:

@@ -224,7 +224,7 @@ class ResponsesWriter:
     def _ask(self, data: dict[str, Any]) -> bytes:
         """A question: what would be called, if it is about a call; in words, if an answer in words is wanted."""
         plain = is_yes_or_no(data["options"])
-        said = b"" if plain else self._speak(wording(data)) + self._said()
+        said = b"" if plain else self._speak(wording(data["content"], data["options"])) + self._said()
         asked = self._calls.get(data["tool_call_id"])
         item = {
             "id": self._request_id(data["key"]),

@@ -168,7 +168,9 @@ class VercelWriter:
             approval = f"{self._run_id}{SEPARATOR}{data['key']}"
             if not data["tool_call_id"] or not data["options"]:
                 return self._text(data["content"]) + self._closed()
-            told = b"" if is_yes_or_no(data["options"]) else self._text(wording(data)) + self._closed()
+            told = (
+                b"" if is_yes_or_no(data["options"]) else self._text(wording(data["content"], data["options"])) + self._closed()
+            )
             return told + _part("tool-approval-request", approvalId=approval, toolCallId=data["tool_call_id"])
         if data["status"] == "stopped":
             self._over = True

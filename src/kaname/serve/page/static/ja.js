@@ -135,6 +135,7 @@ export const ja = {
   "Run it with these": "この引数で実行",
   "Why not? The agent reads it. It may stay empty.": "理由 (エージェントに伝わります。空欄でも構いません)",
   Refuse: "拒否",
+  Refused: "拒否しました",
   Answer: "回答",
   Approve: "承認",
   Edit: "編集",

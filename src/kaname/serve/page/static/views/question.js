@@ -162,10 +162,9 @@ export function Question({ question, run, active, spent, choose, answering }) {
 
 // How it was answered.
 export function Answered({ question }) {
-  const said =
-    typeof question.answer === "object"
-      ? called(question.call?.name || "", question.answer?.args ?? question.answer)
-      : `${question.answer}`;
+  const { answer } = question;
+  const refused = answer?.approved === false && `${t("Refused")}${answer.reason ? `: ${answer.reason}` : ""}`;
+  const said = refused || (typeof answer === "object" ? called(question.call?.name || "", answer?.args ?? answer) : `${answer}`);
   return html`<div class="question answered">
     <p>
       ${isApproval(question) ? called(question.call.name, question.call.arguments) : notice(question.notice, question.prompt)}
