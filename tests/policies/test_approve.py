@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import date
 from enum import Enum
@@ -12,7 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from kaname import Agent, Approve, ConfigError, Guardrails, InvalidState, MemoryJournal, ScriptedModel, ToolRule, call, tool
+from kaname import (
+    Agent,
+    Approve,
+    ConfigError,
+    Guardrails,
+    InvalidState,
+    MemoryJournal,
+    Policy,
+    ScriptedModel,
+    Suspend,
+    ToolResult,
+    ToolRule,
+    call,
+    tool,
+)
 from kaname.core.messages import ToolCall
 from kaname.core.people.answers import decided, folded, says
 from kaname.core.people.visible import visible, visible_json
@@ -177,3 +192,38 @@ def test_only_known_words_are_a_yes(text: str) -> None:
         assert decided(text).approved  # type: ignore[union-attr]
     else:
         assert not decided(text).approved  # type: ignore[union-attr]
+
+
+class Careless(Policy):
+    """A policy that turns whatever goes wrong further in into an error."""
+
+    async def tool(self, call: ToolCall, next: Any, view: Any) -> ToolResult:
+        try:
+            return await next(call)
+        except Exception as problem:
+            return ToolResult(error=str(problem))
+
+
+async def test_question_passes_a_policy_that_catches_exceptions() -> None:
+    paid, agent = cashier(Careless(), Approve("pay"), args={"yen": 5})
+    waiting = await agent.run("go")
+    assert (waiting.stop.kind, paid) == ("waiting", [])
+    assert (await agent.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))).completed
+    assert paid == [5]
+
+
+async def test_question_that_a_tool_asks_in_one_of_several_tasks_is_asked() -> None:
+    @tool(effect="idempotent")
+    async def survey() -> str:
+        """Ask in a group of tasks."""
+
+        async def ask() -> None:
+            raise Suspend("survey", "Ready?", ("yes", "no"))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(0))
+            group.create_task(ask())
+        return "nobody was asked"
+
+    agent = Agent(ScriptedModel([call("survey"), "done"]), [survey], journal="memory")
+    assert list((await agent.run("go")).questions) == ["survey"]
