@@ -18,6 +18,7 @@ from kaname.core.steps import CallModel
 from kaname.serve.recovery import DEATHS, deaths, is_too_early
 from tests.serve.killing import killing
 from tests.serve.serving import ROOT, client, events, serving
+from tests.serve.thread_kills import lanes
 
 
 def _until(there, seconds: float = 30.0):
@@ -211,3 +212,10 @@ def test_payment_in_a_thread_of_a_server_that_ends_is_not_made_twice(tmp_path, h
         time.sleep(2)  # nothing is to be waited for: the thread must not act any more
         assert http.get(f"/api/runs/{run}").json()["output"] == "done"
     assert count("paid.txt") == 1
+
+
+@pytest.mark.slow
+def test_payments_in_threads_are_not_repeated_by_processes_that_let_go_stop_and_die(tmp_path):
+    told = lanes(tmp_path, 6, 30)
+    assert told["repeated"] == []
+    assert told["payments"] > 0
