@@ -26,8 +26,9 @@ from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, user
 from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
+from .withheld import NAME, blocks_input, is_withheld, names, placeholder
 
-FOLD = 7
+FOLD = 8
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 
 
@@ -56,6 +57,7 @@ class State:
     trace: str = ""  # the traceparent that it was started with
     turns: int = 0  # how many there were, this one among them
     turn_start: int = 0  # where this turn's messages begin
+    withheld: Message | None = None  # this turn's question, if it was blocked and has not been let through since
     open: dict[str, ToolCall] = field(factory=dict)  # the last reply's calls, in its order, until all are answered
     callers: dict[str, str] = field(factory=dict)  # the agents that asked for them
     unanswered: int = 0  # of them
@@ -106,6 +108,22 @@ class State:
     def turn(self) -> tuple[Message, ...]:
         return self.history[self.turn_start :]
 
+    @property
+    def question(self) -> Message | None:
+        """What the user said in this turn; the placeholder, if it is blocked."""
+        return self.messages[self.turn_start] if self.turn_start < len(self.messages) else None
+
+    @property
+    def let_in(self) -> bool:
+        """Return True if the facts show that this turn's question passed: it was answered, or only the answer was blocked.
+
+        A run that was cancelled or failed before the first reply does not show it."""
+        if self.withheld is not None or self.question is None or is_withheld(self.question):
+            return False
+        answered = any(not is_withheld(one.reply.message) for one in self.replies)
+        stop = self.stop
+        return answered or (stop is not None and (stop.kind in ("completed", "degraded") or stop.withheld == "output"))
+
 
 def copy_of(state: State) -> State:
     """A state to go on from, while the other stays as it is."""
@@ -148,6 +166,7 @@ def _opened(state: State, body: Opened, event: Event) -> None:
     state.usage, state.attempt, state.trace = Usage(), 1, body.trace
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
+    _show_question(state)
 
 
 def _resumed(state: State, body: Resumed, event: Event) -> None:
@@ -155,6 +174,7 @@ def _resumed(state: State, body: Resumed, event: Event) -> None:
     nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete", "blocked")
     led_nowhere = nowhere or state.limit is not None
     state.stop, state.output = None, None
+    _show_question(state)
     if body.renewed:
         state.spent, state.limit = Spent(), None
         if led_nowhere and not state.open:  # ask anew instead of judging the same reply again
@@ -162,6 +182,8 @@ def _resumed(state: State, body: Resumed, event: Event) -> None:
 
 
 def _received(state: State, body: Received, event: Event) -> None:
+    hide_question(state)
+    state.withheld = None
     state.messages.extend(_answers_to_open_calls(state))
     state.open, state.unanswered, state.started, state.questions, state.results = {}, 0, {}, {}, {}
     state.turn_start = len(state.messages)
@@ -182,6 +204,8 @@ def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
     state.messages.append(reply.message)
     state.replies.append(body)
     state.judging, state.noted = True, False
+    if state.withheld is not None and not is_withheld(reply.message):
+        state.withheld = None  # it was let through this time
     state.replied += 1
     spent.steps += 1
     _charge(state, reply.usage)
@@ -235,6 +259,10 @@ def _handed_off(state: State, body: HandedOff, event: Event) -> None:
 
 def _custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
+    if body.name == NAME:
+        for place, message in enumerate(state.messages):
+            if message.role == "user" and names(body.data, "texts", message.text):
+                state.messages[place] = placeholder()
 
 
 def _compacted(state: State, body: Compacted, event: Event) -> None:
@@ -248,6 +276,21 @@ def _compacted(state: State, body: Compacted, event: Event) -> None:
 
 def _stopped(state: State, body: Stopped, event: Event) -> None:
     state.stop, state.output = body.stop, body.output
+    if body.stop.kind == "blocked":
+        state.withheld = state.question if blocks_input(body.stop) else None
+    hide_question(state)
+
+
+def hide_question(state: State) -> None:
+    """Put the placeholder in the place of this turn's question, if that is blocked."""
+    if state.withheld is not None:
+        state.messages[state.turn_start] = placeholder()
+
+
+def _show_question(state: State) -> None:
+    """Put a blocked question back: the run goes on, and it is judged anew."""
+    if state.withheld is not None:
+        state.messages[state.turn_start] = state.withheld
 
 
 def _charge(state: State, usage: Usage) -> None:

@@ -29,9 +29,13 @@ StopKind = Literal[
 
 @record
 class Stop:
+    """`withheld`: what a policy that ends a run as `blocked` objects to. If it does not say, the user's message counts as
+    blocked."""
+
     kind: StopKind
     detail: str = ""
     error: str = ""
+    withheld: Literal["", "input", "output", "nothing"] = ""
 
 
 @record

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .ports import ModelHandler, Policy, ToolHandler
+from .ports import Admission, ModelHandler, Policy, ToolHandler
 from .view import RunView
+
+
+def around_question(policies: Sequence[Policy], core: Admission, view: RunView) -> Admission:
+    return _folded("admit", policies, core, view)  # type: ignore[no-any-return]
 
 
 def around_model(policies: Sequence[Policy], core: ModelHandler, view: RunView) -> ModelHandler:

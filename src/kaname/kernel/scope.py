@@ -17,7 +17,7 @@ from ..core.messages import ToolCall, Usage
 from ..core.state import State, evolve
 from .boundary import Failure, attempt
 from .channel import Channel
-from .ports import Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
+from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 from .view import RunView
 
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
@@ -41,7 +41,7 @@ class Scope:
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
         self.view = RunView(self)
-        self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
+        self.joints: dict[str, tuple[ModelHandler, ToolHandler, Admission]] = {}
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
