@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .events import Answered, Asked, Compacted, Custom, Event, ModelReplied, Opened, Received, Resumed, Stopped, ToolFinished
-from .messages import NOTHING, Usage
+from .events import (
+    Answered,
+    Asked,
+    Compacted,
+    Custom,
+    Event,
+    ModelReplied,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+    withholds,
+)
+from .messages import NOTHING, PLACEHOLDER, Usage
 from .record import mutable
-from .withheld import NAME, PLACEHOLDER, blocks_input, names
 
 _TITLE = 80
 TITLE = "title"  # the name of the fact that gives a run another
@@ -57,7 +69,7 @@ def titled(text: str) -> str:
 def _custom(card: RunInfo, body: Custom, event: Event) -> None:
     if body.name == TITLE and isinstance(body.data, str):
         card.title = titled(body.data)
-    elif body.name == NAME and names(body.data, "titles", card.title):
+    elif withholds(body, "titles", card.title):
         card.title = PLACEHOLDER
 
 
@@ -82,7 +94,7 @@ def _resumed(card: RunInfo, body: Resumed, event: Event) -> None:
 
 def _stopped(card: RunInfo, body: Stopped, event: Event) -> None:
     card.status = body.stop.kind
-    if blocks_input(body.stop):
+    if body.stop.blocks_input:
         card.title = PLACEHOLDER
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from typing import Any
 
 from .events import (
+    WITHHELD,
     Answered,
     Asked,
     Compacted,
@@ -21,12 +22,12 @@ from .events import (
     Stopped,
     ToolFinished,
     ToolStarted,
+    withholds,
 )
-from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, user
+from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, is_withheld, placeholder, user
 from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
-from .withheld import NAME, blocks_input, is_withheld, names, placeholder
 
 FOLD = 8
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
@@ -259,9 +260,9 @@ def _handed_off(state: State, body: HandedOff, event: Event) -> None:
 
 def _custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
-    if body.name == NAME:
+    if body.name == WITHHELD:
         for place, message in enumerate(state.messages):
-            if message.role == "user" and names(body.data, "texts", message.text):
+            if message.role == "user" and withholds(body, "texts", message.text):
                 state.messages[place] = placeholder()
 
 
@@ -277,8 +278,20 @@ def _compacted(state: State, body: Compacted, event: Event) -> None:
 def _stopped(state: State, body: Stopped, event: Event) -> None:
     state.stop, state.output = body.stop, body.output
     if body.stop.kind == "blocked":
-        state.withheld = state.question if blocks_input(body.stop) else None
+        state.withheld = state.question if body.stop.blocks_input else None
     hide_question(state)
+
+
+def what_was_said(events: Iterable[Event]) -> list[tuple[Event, Message]]:
+    """Return all messages that these facts put into the conversation, each with its fact, whatever has been summed up since.
+    A message that was blocked is the placeholder."""
+    state, facts = State(), list[Event]()
+    for event in events:
+        if type(event.body) is not Compacted:
+            evolve(state, event)
+            facts += [event] * (len(state.messages) - len(facts))
+    hide_question(state)
+    return list(zip(facts, state.messages, strict=True))
 
 
 def hide_question(state: State) -> None:

@@ -37,6 +37,11 @@ class Stop:
     error: str = ""
     withheld: Literal["", "input", "output", "nothing"] = ""
 
+    @property
+    def blocks_input(self) -> bool:
+        """Return True if the run ended because of what the user said."""
+        return self.kind == "blocked" and self.withheld in ("", "input")
+
 
 @record
 class CallModel:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ..core.chunks import RESERVED
 from ..core.codec import dump
 from ..core.errors import ConfigError, ModelError, ReplayDiverged
-from ..core.events import Compacted, Custom, Warned
+from ..core.events import Compacted, Custom, Warned, withheld
 from ..core.messages import Message, ToolCall, Usage
 from ..core.runs import titled
 from ..core.state import State
-from ..core.withheld import NAME as WITHHELD
-from ..core.withheld import blocked
 
 if TYPE_CHECKING:
     from .ports import Action, Emit, Policy, Recipe, ToolContext
@@ -112,7 +110,7 @@ class RunView:
 
     async def withhold(self, texts: Sequence[str]) -> None:
         """Take earlier messages of the user with these texts out of the conversation: they are blocked. The facts stay."""
-        await self._scope.record(Custom(WITHHELD, blocked(texts, [titled(text) for text in texts]), shown=False))
+        await self._scope.record(withheld(texts, [titled(text) for text in texts]))
 
     async def compact(self, upto: int, summarise: Summarise) -> None:
         """Have a summary stand in the place of the first `upto` messages of the conversation. A fact: a run that is resumed or

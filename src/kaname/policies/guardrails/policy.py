@@ -12,11 +12,21 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from ...core.errors import ConfigError, Halt
-from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
+from ...core.messages import (
+    NOTHING,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolResult,
+    Usage,
+    is_withheld,
+    placeholder,
+    reason_of,
+)
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
-from ...core.withheld import is_withheld, placeholder, reason_of
 from ...kernel.ports import Action, Admission, ModelHandler, Policy, ToolHandler
 from ..names import known_tools
 from .escapes import spelt_out
