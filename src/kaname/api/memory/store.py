@@ -201,17 +201,21 @@ class Memories(Index):
         return self.get(old.id)
 
     def forget(self, numbers: Iterable[int]) -> list[Remembered]:
-        """Delete them for good, each with its past; which they were."""
-        gone: list[Remembered] = []
+        """Delete these memories for good, and return all that were deleted.
+
+        A memory that holds is deleted with its past, which would be recalled in its place otherwise. A past one is deleted
+        alone: what replaced it, and what it had replaced, stay."""
+        gone: dict[int, Remembered] = {}
         with self._writing():
-            for chain in dict.fromkeys([self._numbered(number).chain for number in numbers]):
-                gone += self._many("chain = ?", chain)
-                self._db.execute("DELETE FROM memories WHERE chain = ?", (chain,))
-            for one in gone:
-                self._forget(_row(one.id).path)
+            for one in [self._numbered(number) for number in numbers]:
+                versions = [one] if one.ended else self._many("chain = ?", one.chain)
+                gone |= {version.id: version for version in versions}
+            for number in gone:
+                self._db.execute("DELETE FROM memories WHERE id = ?", (number,))
+                self._forget(_row(number).path)
             self._changed()
         self._scrub()
-        return gone
+        return list(gone.values())
 
     def _scrub(self) -> None:
         """Take what was deleted out of the file too: the words of the index are written anew, and the log is emptied. While
@@ -230,7 +234,8 @@ class Memories(Index):
         """Delete what nobody has said anything about since that time. What a person set (`profile`) stays."""
         with self._reading():
             rows = self._db.execute(
-                "SELECT max(id) FROM memories GROUP BY chain HAVING max(max(said, ended)) < ? AND max(kind = 'profile') = 0",
+                "SELECT id FROM memories WHERE chain IN (SELECT chain FROM memories GROUP BY chain "
+                "HAVING max(max(said, ended)) < ? AND max(kind = 'profile') = 0) ORDER BY said, id",
                 (when,),
             )
             old = [number for (number,) in rows]
