@@ -17,7 +17,7 @@ from ..core.errors import (
     UnexpectedError,
 )
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted, Warned
-from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage, user
+from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
@@ -159,13 +159,9 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admi
 
         policies, view = scope.policies(agent), scope.view
         asking, using = around_model(policies, reply_to, view), around_tool(policies, run_tool, view)
-        around = (asking, using, around_question(policies, _let_in, view))
+        around = (asking, using, around_question(policies, view))
         scope.joints[agent.name] = around
     return scope.joints[agent.name]
-
-
-async def _let_in(question: Message) -> Usage:
-    return NOTHING
 
 
 async def use(call: ToolCall, scope: Scope) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.errors import Halt, ModelError
-from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
+from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.steps import Stop
+from ..kernel.chain import let_in
 from ..kernel.ports import Admission, ModelHandler, Policy, ToolHandler
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Deadline(Policy):
         self.seconds = seconds
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
-        return await self._within(next(question), view)
+        return NOTHING if next is let_in else await self._within(next(question), view)
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         return await self._within(next(request), view)
