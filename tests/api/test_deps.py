@@ -17,8 +17,19 @@ class Shop:
     database: sqlite3.Connection
 
 
+_open: list[sqlite3.Connection] = []
+
+
+@pytest.fixture(autouse=True)
+def closed_shops():
+    yield
+    while _open:
+        _open.pop().close()
+
+
 def a_shop(tenant: str = "kyoto") -> Shop:
     database = sqlite3.connect(":memory:", check_same_thread=False)
+    _open.append(database)
     database.execute("create table stock(item, pieces)")
     database.execute("insert into stock values ('cup', 12)")
     return Shop(tenant, database)

@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -931,7 +931,7 @@ async def test_the_servers_own_tables_are_not_seen_by_way_of_the_search_path(sou
 
 
 async def test_a_join_by_commas_is_left_to_the_planner(tmp_path):
-    with sqlite3.connect(tmp_path / "big.db") as made:
+    with closing(sqlite3.connect(tmp_path / "big.db")) as made, made:
         made.executescript(
             "CREATE TABLE cust (id INTEGER PRIMARY KEY); CREATE TABLE prod (id INTEGER PRIMARY KEY);"
             "CREATE TABLE sale (id INTEGER PRIMARY KEY, cust_id INTEGER, prod_id INTEGER);"

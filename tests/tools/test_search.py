@@ -5,6 +5,7 @@ import os
 import sqlite3
 import tempfile
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import numpy
@@ -320,7 +321,7 @@ def test_an_index_of_another_form_or_other_vectors_is_told(tmp_path):
     with pytest.raises(ConfigError, match="64 numbers, and these have 65"):
         pipeline.add_text("more", "text")
     pipeline.close()
-    with sqlite3.connect(tmp_path / "index.db") as db:
+    with closing(sqlite3.connect(tmp_path / "index.db")) as db, db:
         db.execute("PRAGMA user_version = 99")
     db.close()
     with pytest.raises(ConfigError, match="newer kaname"):

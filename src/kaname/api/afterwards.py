@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from logging import getLogger
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from ..kernel.boundary import Failure, attempt
 from ..kernel.scope import Scope
+from ..kernel.threads import off_loop, runs_on_loop
 
 
 @runtime_checkable
@@ -17,6 +18,13 @@ class Learns(Protocol):
     """A part of a context that wants to know of the end of a run."""
 
     async def ended(self, scope: Scope) -> None: ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A part of a context that has files open. It may be used again after that."""
+
+    def close(self) -> Any: ...
 
 
 class Afterwards:
@@ -41,8 +49,11 @@ class Afterwards:
                 if isinstance(outcome, Failure):
                     getLogger("kaname").warning("%s after run %s: %s", type(part).__name__, scope.run_id, outcome)
 
-    async def end(self) -> None:
-        """Wait for those of this event loop."""
+    async def end(self, context: Sequence[object] = ()) -> None:
+        """Wait for those of this event loop, then close the files that parts of the context have open."""
         here = asyncio.get_running_loop()
         while mine := [task for task in self._tasks if task.get_loop() is here]:
             await asyncio.wait(mine)
+        for part in context:
+            if isinstance(part, Closes):
+                await (part.close() if runs_on_loop(part.close) else off_loop(part.close))

@@ -180,10 +180,10 @@ class Agent(Generic[OutputT]):
         return blocking(lambda: self.run(user_input, **options), self.close)
 
     async def close(self) -> None:
-        """Let go of the model's connections in this event loop, and end the tool servers. The journal stays: others use it.
+        """Close the model's connections in this event loop, the tool servers and the files of memories; not the journal.
 
         What is still being learnt from the last runs is waited for."""
-        await self._afterwards.end()
+        await self._afterwards.end(self.recipe.context)
         if self.servers is not None:
             await self.servers.close()
         if (close := getattr(self.recipe.model, "close", None)) is not None:

@@ -17,6 +17,7 @@ from ..api.open_run import new_run_id
 from ..core.errors import AgentError, nearest
 from ..core.events import Opened, Received, ToolStarted
 from ..core.runs import RunInfo
+from ..core.state import what_was_said
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.threads import off_loop
@@ -103,14 +104,15 @@ class _Chat:
         return list(reversed(await mine))
 
     async def _exchanges(self, runs: list[RunInfo]) -> list[tuple[str, str]]:
-        said = []
+        exchanges = []
         for one in runs:
             events = await read_run(self._agent.journal, one.run_id)
-            asked = [event.body.message.text for event in events if isinstance(event.body, Received)]
+            said = [message for event, message in what_was_said(events) if isinstance(event.body, Received)]
+            asked = [message.text for message in said if message.role != "tool"]
             state = await load(self._agent.journal, one.run_id)
             answer = plain_text(state.output) if state.output is not None else f"[{told_status(one.status)}]"
-            said.append(("\n".join(asked), answer))
-        return said
+            exchanges.append(("\n".join(asked), answer))
+        return exchanges
 
     async def _command(self, text: str) -> None:
         name, _, rest = text.partition(" ")

@@ -112,7 +112,7 @@ def _forget(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
         )
     until = time.time() - seconds(given.older) if given.older else 0.0
     if given.older or given.all:
-        doomed = [one for one in store.all() if given.all or one.said < until]
+        doomed = [one for one in store.all(past=given.all) if given.all or one.said < until]
         asked = say(f"forget up to {len(doomed)} memories for good?", f"最大 {len(doomed)} 件を完全に削除しますか?")
         if doomed and not given.yes and not confirmed(asked, screen):
             return FAILED

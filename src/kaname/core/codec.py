@@ -15,7 +15,7 @@ from typing import Any
 from . import events as facts
 from .errors import JournalCorrupt
 from .events import Event, Fact, Unknown
-from .messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
+from .messages import Media, Message, ModelReply, Provided, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from .notices import Notice, from_json, notice, to_json
 from .record import NOT_GIVEN, defaults
 from .state import Spent, State
@@ -131,7 +131,9 @@ def encode_state(state: State) -> str:
     for name in State.__match_args__:
         value = getattr(state, name)
         if name == "messages":
-            value = [[message.role, *map(_pack, message.parts)] for message in value]
+            value = [_pack_message(message) for message in value]
+        elif name == "withheld":
+            value = None if value is None else _pack_message(value)
         elif name in _IN_LISTS:
             value = [_write(item) for item in value]
         elif name in _IN_DICTS:
@@ -146,7 +148,8 @@ def encode_state(state: State) -> str:
 
 def decode_state(text: str) -> State:
     data = json.loads(text)
-    data["messages"] = [Message(role, tuple(map(_unpack, parts))) for role, *parts in data["messages"]]
+    data["messages"] = [_unpack_message(*packed) for packed in data["messages"]]
+    data["withheld"] = None if data["withheld"] is None else _unpack_message(*data["withheld"])
     for name, kind in _IN_LISTS.items():
         data[name] = [_read(kind, item) for item in data[name]]
     for name, kind in _IN_DICTS.items():
@@ -159,6 +162,14 @@ def decode_state(text: str) -> State:
 
 
 _SHORT = frozenset(ToolResult.__match_args__[:4])
+
+
+def _pack_message(message: Message) -> list[Any]:
+    return [message.role, *map(_pack, message.parts)]
+
+
+def _unpack_message(role: Role, *parts: Any) -> Message:
+    return Message(role, tuple(map(_unpack, parts)))
 
 
 def _pack(part: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from .messages import NOTHING, Message, ModelReply, ToolCall, ToolResult, Usage
@@ -117,6 +117,28 @@ class Custom:
     name: str
     data: Any = None
     shown: bool = True
+
+
+WITHHELD = "withheld:input"  # the name of the `Custom` fact that says which earlier messages of the user are blocked
+
+
+def withheld(texts: Iterable[str], titles: Iterable[str]) -> Custom:
+    """Return the fact that takes earlier messages out of the conversation, and titles made of them out of lists. It has their
+    fingerprints, and does not repeat them."""
+    marks = {"texts": [_fingerprint(text) for text in texts], "titles": [_fingerprint(title) for title in titles]}
+    return Custom(WITHHELD, marks, shown=False)
+
+
+def withholds(fact: Custom, kind: Literal["texts", "titles"], text: str) -> bool:
+    """Return True if this is such a fact, and names that text."""
+    listed = fact.data.get(kind) if fact.name == WITHHELD and isinstance(fact.data, Mapping) else None
+    return isinstance(listed, list) and _fingerprint(text) in listed
+
+
+def _fingerprint(text: str) -> str:
+    from hashlib import sha256  # slow to load, and rarely needed
+
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @record

@@ -212,3 +212,23 @@ def system(text: str) -> Message:
 
 def assistant(text: str = "", *calls: ToolCall) -> Message:
     return Message("assistant", ((Text(text), *calls) if text else calls))
+
+
+_REMOVED = "[removed by a guardrail"
+PLACEHOLDER = f"{_REMOVED}]"
+
+
+def placeholder(reason: str = "", role: Role = "user") -> Message:
+    """Return the message that stands in the place of one that a guardrail blocked."""
+    return Message(role, (Text(f"{_REMOVED}: {reason}]" if reason else PLACEHOLDER),))
+
+
+def is_withheld(message: Message) -> bool:
+    """Return True if the message is such a placeholder. Nobody said it: it is not learnt, found or summed up."""
+    text = message.text
+    return text.startswith((PLACEHOLDER, f"{_REMOVED}: ")) and text.endswith("]") and not message.calls
+
+
+def reason_of(message: Message) -> str:
+    """Return why the message was blocked, where the placeholder says so."""
+    return message.text[len(_REMOVED) + 2 : -1]

@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .events import Answered, Asked, Compacted, Custom, Event, ModelReplied, Opened, Received, Resumed, Stopped, ToolFinished
-from .messages import NOTHING, Usage
+from .events import (
+    Answered,
+    Asked,
+    Compacted,
+    Custom,
+    Event,
+    ModelReplied,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+    withholds,
+)
+from .messages import NOTHING, PLACEHOLDER, Usage
 from .record import mutable
 
 _TITLE = 80
@@ -53,9 +66,11 @@ def titled(text: str) -> str:
     return " ".join(text.split())[:_TITLE].encode("utf-8", "replace").decode()
 
 
-def _renamed(card: RunInfo, body: Custom, event: Event) -> None:
+def _custom(card: RunInfo, body: Custom, event: Event) -> None:
     if body.name == TITLE and isinstance(body.data, str):
         card.title = titled(body.data)
+    elif withholds(body, "titles", card.title):
+        card.title = PLACEHOLDER
 
 
 def _received(card: RunInfo, body: Received, event: Event) -> None:
@@ -79,6 +94,8 @@ def _resumed(card: RunInfo, body: Resumed, event: Event) -> None:
 
 def _stopped(card: RunInfo, body: Stopped, event: Event) -> None:
     card.status = body.stop.kind
+    if body.stop.blocks_input:
+        card.title = PLACEHOLDER
 
 
 def _charge(card: RunInfo, usage: Usage) -> None:
@@ -96,7 +113,7 @@ _NOTES: dict[type, Callable[[RunInfo, Any, Event], None]] = {
     ToolFinished: lambda card, body, event: _charge(card, body.result.usage),
     Compacted: lambda card, body, event: _charge(card, body.usage),
     Asked: _asked,
-    Custom: _renamed,
+    Custom: _custom,
     Answered: _answered,
     Resumed: _resumed,
     Stopped: _stopped,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from typing import Any
 
 from .events import (
+    WITHHELD,
     Answered,
     Asked,
     Compacted,
@@ -21,8 +22,9 @@ from .events import (
     Stopped,
     ToolFinished,
     ToolStarted,
+    withholds,
 )
-from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, user
+from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, is_withheld, placeholder, user
 from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
@@ -57,6 +59,7 @@ class State:
     strategy: str = ""  # the kind that made the run; unknown in older records
     turns: int = 0  # how many there were, this one among them
     turn_start: int = 0  # where this turn's messages begin
+    withheld: Message | None = None  # this turn's question, if it was blocked and has not been let through since
     open: dict[str, ToolCall] = field(factory=dict)  # the last reply's calls, in its order, until all are answered
     callers: dict[str, str] = field(factory=dict)  # the agents that asked for them
     unanswered: int = 0  # of them
@@ -108,6 +111,22 @@ class State:
     def turn(self) -> tuple[Message, ...]:
         return self.history[self.turn_start :]
 
+    @property
+    def question(self) -> Message | None:
+        """What the user said in this turn; the placeholder, if it is blocked."""
+        return self.messages[self.turn_start] if self.turn_start < len(self.messages) else None
+
+    @property
+    def let_in(self) -> bool:
+        """Return True if the facts show that this turn's question passed: it was answered, or only the answer was blocked.
+
+        A run that was cancelled or failed before the first reply does not show it."""
+        if self.withheld is not None or self.question is None or is_withheld(self.question):
+            return False
+        answered = any(not is_withheld(one.reply.message) for one in self.replies)
+        stop = self.stop
+        return answered or (stop is not None and (stop.kind in ("completed", "degraded") or stop.withheld == "output"))
+
 
 def copy_of(state: State) -> State:
     """A state to go on from, while the other stays as it is."""
@@ -152,6 +171,7 @@ def _opened(state: State, body: Opened, event: Event) -> None:
     state.strategy = str(body.recipe.get("strategy", ""))
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
+    _show_question(state)
 
 
 def _resumed(state: State, body: Resumed, event: Event) -> None:
@@ -159,6 +179,7 @@ def _resumed(state: State, body: Resumed, event: Event) -> None:
     nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete", "blocked")
     led_nowhere = nowhere or state.limit is not None
     state.stop, state.output = None, None
+    _show_question(state)
     if body.renewed:
         state.spent, state.limit = Spent(), None
         if led_nowhere and not state.open:  # ask anew instead of judging the same reply again
@@ -166,6 +187,8 @@ def _resumed(state: State, body: Resumed, event: Event) -> None:
 
 
 def _received(state: State, body: Received, event: Event) -> None:
+    hide_question(state)
+    state.withheld = None
     state.messages.extend(_answers_to_open_calls(state))
     state.open, state.unanswered, state.started, state.questions, state.results = {}, 0, {}, {}, {}
     state.turn_start = len(state.messages)
@@ -186,6 +209,8 @@ def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
     state.messages.append(reply.message)
     state.replies.append(body)
     state.judging, state.noted = True, False
+    if state.withheld is not None and not is_withheld(reply.message):
+        state.withheld = None  # it was let through this time
     state.replied += 1
     spent.steps += 1
     _charge(state, reply.usage)
@@ -241,6 +266,10 @@ def _handed_off(state: State, body: HandedOff, event: Event) -> None:
 
 def _custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
+    if body.name == WITHHELD:
+        for place, message in enumerate(state.messages):
+            if message.role == "user" and withholds(body, "texts", message.text):
+                state.messages[place] = placeholder()
 
 
 def _compacted(state: State, body: Compacted, event: Event) -> None:
@@ -254,6 +283,33 @@ def _compacted(state: State, body: Compacted, event: Event) -> None:
 
 def _stopped(state: State, body: Stopped, event: Event) -> None:
     state.stop, state.output = body.stop, body.output
+    if body.stop.kind == "blocked":
+        state.withheld = state.question if body.stop.blocks_input else None
+    hide_question(state)
+
+
+def what_was_said(events: Iterable[Event]) -> list[tuple[Event, Message]]:
+    """Return all messages that these facts put into the conversation, each with its fact, whatever has been summed up since.
+    A message that was blocked is the placeholder."""
+    state, facts = State(), list[Event]()
+    for event in events:
+        if type(event.body) is not Compacted:
+            evolve(state, event)
+            facts += [event] * (len(state.messages) - len(facts))
+    hide_question(state)
+    return list(zip(facts, state.messages, strict=True))
+
+
+def hide_question(state: State) -> None:
+    """Put the placeholder in the place of this turn's question, if that is blocked."""
+    if state.withheld is not None:
+        state.messages[state.turn_start] = placeholder()
+
+
+def _show_question(state: State) -> None:
+    """Put a blocked question back: the run goes on, and it is judged anew."""
+    if state.withheld is not None:
+        state.messages[state.turn_start] = state.withheld
 
 
 def _charge(state: State, usage: Usage) -> None:

@@ -29,9 +29,18 @@ StopKind = Literal[
 
 @record
 class Stop:
+    """`withheld`: what a policy that ends a run as `blocked` objects to. If it does not say, the user's message counts as
+    blocked."""
+
     kind: StopKind
     detail: str = ""
     error: str = ""
+    withheld: Literal["", "input", "output", "nothing"] = ""
+
+    @property
+    def blocks_input(self) -> bool:
+        """Return True if the run ended because of what the user said."""
+        return self.kind == "blocked" and self.withheld in ("", "input")
 
 
 @record

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .ports import ModelHandler, Policy, ToolHandler
+from ..core.messages import NOTHING, Message, Usage
+from .ports import Admission, ModelHandler, Policy, ToolHandler
 from .view import RunView
+
+
+async def let_in(question: Message) -> Usage:
+    """Admit the question: no policy objects."""
+    return NOTHING
+
+
+def around_question(policies: Sequence[Policy], view: RunView) -> Admission:
+    return _folded("admit", policies, let_in, view)  # type: ignore[no-any-return]
 
 
 def around_model(policies: Sequence[Policy], core: ModelHandler, view: RunView) -> ModelHandler:

@@ -17,16 +17,16 @@ from ..core.errors import (
     UnexpectedError,
 )
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted, Warned
-from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
+from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
 from .arguments import arrive, as_seen, receive
 from .boundary import Failure, attempt
-from .chain import around_model, around_tool
+from .chain import around_model, around_question, around_tool
 from .effects import settle
-from .ports import ModelHandler, Recipe, StopRule, ToolHandler
+from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import take_in
 from .results import fit, must_be_json
 from .scope import Scope, silent
@@ -93,17 +93,22 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     tools = agent.memo.specs(agent.tools, step.tools) if step.tools else ()
     schema = None if tools else step.schema
     sent = CallModel(step.tools if tools else False, schema, step.note, step.agent, step.instructions, step.settings)
-    messages = await shown(agent, step.instructions, scope)
     settings = {**agent.settings, **step.settings} if step.settings else agent.settings
-    last = bool(tools) and is_last(scope.stops(agent), scope.state)
-    request = ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last)
+    ask, _, admit = joints(agent, scope)
+    messages: tuple[Message, ...] = ()
     ending: tuple[Stopped, ...] = ()
+    judged = NOTHING
     try:
-        reply = await joints(agent, scope)[0](request)
+        question = scope.state.question
+        judged = NOTHING if question is None else await admit(question)
+        messages = await shown(agent, step.instructions, scope)
+        last = bool(tools) and is_last(scope.stops(agent), scope.state)
+        reply = await ask(ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last))
     except Halt as end:
         if end.reply is None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
+    reply = reply if judged is NOTHING else replace(reply, usage=reply.usage + judged)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
     history = scope.state.messages if agent.context else None
     fingerprint = agent.memo.fingerprint(messages, history, tools, schema, settings)
@@ -142,8 +147,9 @@ def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
         state.spent.steps -= 1
 
 
-def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
-    """The two things an agent does to the world, with the policies folded around them. Made once a run."""
+def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admission]:
+    """The two things an agent does to the world, with the policies folded around them, and what they say to the user's
+    question. Made once a run."""
     if agent.name not in scope.joints:
 
         async def reply_to(request: ModelRequest) -> ModelReply:
@@ -153,8 +159,9 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler]:
         async def run_tool(call: ToolCall) -> ToolResult:
             return await execute(call, scope)
 
-        policies = scope.policies(agent)
-        around = (around_model(policies, reply_to, scope.view), around_tool(policies, run_tool, scope.view))
+        policies, view = scope.policies(agent), scope.view
+        asking, using = around_model(policies, reply_to, view), around_tool(policies, run_tool, view)
+        around = (asking, using, around_question(policies, view))
         scope.joints[agent.name] = around
     return scope.joints[agent.name]
 

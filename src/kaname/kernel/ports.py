@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runt
 
 from ..core.errors import ConfigError
 from ..core.events import Event
-from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult
+from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.record import field, record, replace
 from ..core.runs import RunInfo
 from ..core.state import State
@@ -183,6 +183,7 @@ class Recalls(Protocol):
 StopRule = Callable[[State, Step], Stop | None]
 ModelHandler = Callable[[ModelRequest], Awaitable[ModelReply]]
 ToolHandler = Callable[[ToolCall], Awaitable[ToolResult]]
+Admission = Callable[[Message], Awaitable[Usage]]
 Repair = Callable[[Any, "ToolContext"], Awaitable[ToolResult | None]]
 ContextPart = Callable[[tuple[Message, ...], RunView], Awaitable[Sequence[Message]]]
 """One part of what the model sees: takes the messages as they are so far, gives them as they are to be. Parts are asked in
@@ -191,6 +192,11 @@ their order, for each call of the model; the first gets the instructions and the
 
 class Policy:
     """May it, and how: wraps the only two things an agent does to the world. Override what you need."""
+
+    async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
+        """Judge what the user said, before each model call and before anything is made of it: no part of the context has seen
+        it yet. Raise `Halt` to end the run. Returns what judging has cost."""
+        return await next(question)
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         return await next(request)

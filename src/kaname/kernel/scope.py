@@ -18,7 +18,7 @@ from ..core.state import State, evolve
 from .arguments import Incoming, as_seen, as_sent, receive
 from .boundary import Failure, attempt
 from .channel import Channel
-from .ports import Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
+from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 from .threads import AtWork
 from .view import RunView
 
@@ -43,7 +43,7 @@ class Scope:
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
         self.view = RunView(self)
-        self.joints: dict[str, tuple[ModelHandler, ToolHandler]] = {}
+        self.joints: dict[str, tuple[ModelHandler, ToolHandler, Admission]] = {}
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self.deps: Any = None  # what the program lends to its tools; it is not recorded

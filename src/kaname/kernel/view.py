@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ..core.chunks import RESERVED
 from ..core.codec import dump
 from ..core.errors import ConfigError, ModelError, ReplayDiverged
-from ..core.events import Compacted, Custom, Warned
+from ..core.events import Compacted, Custom, Warned, withheld
 from ..core.messages import Message, ToolCall, Usage
+from ..core.runs import titled
 from ..core.state import State
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ class RunView:
             raise ModelError("no summary was had here when the run was recorded")
         found: tuple[str, Usage] = made.pop(0)
         return found
+
+    async def withhold(self, texts: Sequence[str]) -> None:
+        """Take earlier messages of the user with these texts out of the conversation: they are blocked. The facts stay."""
+        await self._scope.record(withheld(texts, [titled(text) for text in texts]))
 
     async def compact(self, upto: int, summarise: Summarise) -> None:
         """Have a summary stand in the place of the first `upto` messages of the conversation. A fact: a run that is resumed or

@@ -7,10 +7,11 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.errors import Halt, ModelError
-from ..core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
+from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.steps import Stop
-from ..kernel.ports import ModelHandler, Policy, ToolHandler
+from ..kernel.chain import let_in
+from ..kernel.ports import Admission, ModelHandler, Policy, ToolHandler
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
@@ -84,6 +85,9 @@ class Deadline(Policy):
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+
+    async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
+        return NOTHING if next is let_in else await self._within(next(question), view)
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         return await self._within(next(request), view)

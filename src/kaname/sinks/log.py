@@ -15,14 +15,34 @@ from typing import Any, Literal
 
 from ..core.chunks import chunks_of
 from ..core.errors import ConfigError, nearest
-from ..core.events import Asked, Delta, Event, HandedOff, Opened, Resumed, Stopped, ToolFinished, ToolStarted, Warned
+from ..core.events import (
+    Asked,
+    Compacted,
+    Custom,
+    Delta,
+    Event,
+    HandedOff,
+    ModelReplied,
+    Noted,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+    ToolStarted,
+    Warned,
+)
+from ..core.messages import is_withheld
 from ..core.notices import notice
+from ..core.state import what_was_said
 from ..core.values import plain_text
 
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS = ("debug", "info", "warning", "error")
 _INFO = (Opened, Resumed, ToolStarted, ToolFinished, Asked, HandedOff, Stopped)
 _SHOWN = 120  # characters of a value on the console
+_BEFORE = (HandedOff, Warned, Custom, Noted, Compacted)  # what may be recorded before a question is judged
+_MOST = 10_000  # runs
 
 
 def level_of(event: Event) -> Level:
@@ -70,10 +90,32 @@ class Lines(ABC):
         if level not in LEVELS:
             raise ConfigError(notice("trace.level", "there is no level {level!r}", level=level) + nearest(str(level), LEVELS))
         self._least, self._content = LEVELS.index(level), content
+        self._held: dict[str, list[Event]] = {}  # by run, from what was received on until it is let in
 
     def __call__(self, event: Event) -> None:
-        if type(event.body) is not Delta and LEVELS.index(level_of(event)) >= self._least:
-            self.write(event)
+        if type(event.body) is Delta:
+            return
+        for one in self._settled(event) if self._content else (event,):
+            if LEVELS.index(level_of(one)) >= self._least:
+                self.write(one)
+
+    def _settled(self, event: Event) -> list[Event]:
+        """Return the facts that can be written now. What was received is written when the run shows whether it was blocked."""
+        held = self._held.get(event.run_id)
+        if held is None and not isinstance(event.body, Received):
+            return [event]
+        held = self._held.setdefault(event.run_id, [])
+        held.append(event)
+        if isinstance(event.body, Received):
+            return []
+        if isinstance(event.body, _BEFORE) or (isinstance(event.body, ModelReplied) and is_withheld(event.body.reply.message)):
+            return [event]
+        del self._held[event.run_id]
+        while len(self._held) > _MOST:  # runs that are gone on with elsewhere
+            del self._held[next(iter(self._held))]
+        said = [(fact, message) for fact, message in what_was_said(held) if isinstance(fact.body, Received)]
+        received = {fact.seq: fact._replace(body=Received(message)) for fact, message in said}
+        return [*received.values(), event]
 
     @abstractmethod
     def write(self, event: Event) -> None: ...

@@ -28,10 +28,11 @@ from ..core.events import (
 )
 from ..core.messages import Usage
 from ..core.openai_shape import result_text, to_openai
-from ..core.record import field, mutable, record
+from ..core.record import field, mutable, record, replace
 from ..core.values import plain_text
 
 _MOST = 10_000  # runs that are remembered at once
+_INPUT = "gen_ai.input.messages"
 
 
 @record
@@ -162,9 +163,7 @@ class Spans:
         reply = body.reply
         run.usage += reply.usage
         name = reply.model or run.model
-        said = (
-            {"gen_ai.output.messages": [to_openai(reply.message)], "gen_ai.input.messages": run.said} if self._content else {}
-        )
+        said = {"gen_ai.output.messages": [to_openai(reply.message)], _INPUT: run.said} if self._content else {}
         attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": name.partition("/")[0] or "unknown",
@@ -200,8 +199,10 @@ class Spans:
         run.spans.append(self._span(run, place, told, "internal", begun, event.time, attributes, problem))
 
     def _stopped(self, run: _Run, event: Event, body: Stopped) -> None:
-        """Its own span. What was started and never finished was cut off."""
+        """Its own span. What was started and never finished was cut off. A message that was blocked is in no span."""
         stop = body.stop
+        if stop.blocks_input:
+            run.spans = [replace(span, attributes=_without_input(span.attributes)) for span in run.spans]
         attributes = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": run.agent,
@@ -253,6 +254,10 @@ def _written(values: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes are texts."""
     return {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=plain_text)
             for name, value in values.items()}  # fmt: skip
+
+
+def _without_input(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if name != _INPUT}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

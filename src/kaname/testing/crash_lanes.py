@@ -13,6 +13,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def _judge(folder: Path, log: list[Any]) -> Iterator[str]:
             await journal.close()
 
     def intact() -> str:
-        with sqlite3.connect(folder / "journal.db") as connection:
+        with closing(sqlite3.connect(folder / "journal.db")) as connection:
             return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
 
     recorded = in_child(lambda: asyncio.run(read()), folder / "facts.json")

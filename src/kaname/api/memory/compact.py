@@ -12,7 +12,7 @@ from typing import Any
 
 from ...context.window import steps_from_end, tokens_of
 from ...core.errors import ConfigError, JournalError, ModelError, Signal
-from ...core.messages import Media, Message, ToolCall, ToolResult, Usage, user
+from ...core.messages import Media, Message, ToolCall, ToolResult, Usage, is_withheld, user
 from ...core.notices import notice
 from ...core.values import plain_text, shorten
 from ...kernel.beside import ask_beside
@@ -98,7 +98,9 @@ class Compact:
 
 
 def told(message: Message, longest: int = _LONGEST) -> list[str]:
-    """A message as lines of a story: who said what, what was called, what came back."""
+    """A message as lines of a story: who said what, what was called, what came back. What was blocked is left out."""
+    if is_withheld(message):
+        return []
     who = {"user": "User", "assistant": "Assistant"}.get(message.role, "")
     lines = [f"{who}: {shorten(message.text, longest)}"] if who and message.text.strip() else []
     for part in message.parts:

@@ -17,7 +17,7 @@ from .store import Memories, Remembered
 
 Owner = tuple[Literal["user", "agent", "project"], str]
 LEARNING = "memory"  # the agent that writes down what is learnt, and the end of its runs' ids
-_OPEN = 32  # at once
+_OPEN, _IN_USE = 32, 16  # files that are kept open, and those in use at once beside them
 _A_DAY = len("2026-03-01")
 
 
@@ -28,7 +28,7 @@ class MemoryFiles:
         self.folder = Path(state_path("memory") if folder is None else folder).expanduser()
         self._embeddings = embeddings
         self._stores: OrderedDict[Owner, Memories] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._gate = threading.Lock(), threading.Semaphore(_IN_USE)
 
     def of(self, user: str = "", *, agent: str = "", project: bool = False) -> Memories:
         """What is remembered of a user, of an agent, or of the project."""
@@ -48,13 +48,14 @@ class MemoryFiles:
     def _open(self, owner: Owner) -> Memories:
         with self._lock:
             if owner not in self._stores:
-                self._stores[owner] = Memories(self.path(owner), " ".join(owner).strip(), self._embeddings)
-                if len(self._stores) > _OPEN:
-                    self._stores.popitem(last=False)  # closed when nobody uses it any more
+                while len(self._stores) >= _OPEN:
+                    self._stores.popitem(last=False)[1].close()
+                self._stores[owner] = Memories(self.path(owner), " ".join(owner).strip(), self._embeddings, self._gate)
             self._stores.move_to_end(owner)
             return self._stores[owner]
 
     def close(self) -> None:
+        """Close all files. What is used afterwards is opened again."""
         with self._lock:
             while self._stores:
                 self._stores.popitem()[1].close()

@@ -25,12 +25,12 @@ from ..result import Result, result_of
 from ..run import Run
 from .files import LEARNING, MemoryFiles
 from .rules import statements
-from .store import Memories
+from .store import Later, Memories, Remembered
 
 _LOOKED_AT, _ALL = 200, 1_000_000  # runs
 _SIMILAR = 10  # memories that a new fact may replace
 _LONGEST = 2_000  # characters of one message
-_TRIES, _A_WHILE, _GIVEN_UP = 3, 600.0, 86_400.0  # processes that died of it; seconds
+_TRIES, _FAILURES, _A_WHILE = 3, 100, 600.0  # processes that died of it; failures; seconds between them
 _MOST = 20  # facts of one run
 _KINDS = ("fact", "preference", "decision", "profile")
 _INSTRUCTIONS = """\
@@ -63,48 +63,56 @@ class Learning:
         self._files, self._journal, self._model = files, journal, model
 
     async def learn(self, agent: str, user: str, *, everything: bool = False) -> int:
-        """Look through the runs of that agent and user that have ended since the memory was begun, or `everything` there is.
-        How many were new."""
+        """Look through the runs of that agent and user that had this memory and have ended, or through `everything` there is.
+
+        Runs are taken in the order in which the journal opened them, whatever the clock says. Returns how many were new."""
         store = await off_loop(self._files.of, user)
-        cards = await self._journal.runs(agent=agent, user=user, limit=_ALL if everything else _LOOKED_AT)
-        since = 0.0 if everything else store.since - 60
-        ended = [one for one in cards if one.status not in UNDER_WAY and not one.parent and one.created >= since]
-        known = await off_loop(store.learned, [one.run_id for one in ended])
-        new = [one for one in reversed(ended) if one.run_id not in known]  # the oldest first: what came later replaces
-        done = 0
-        for card in new:
-            when = "now" if self._model is None else await self._when(card)
-            if when == "later":
-                continue
-            outcome = await attempt(self._look_through, store, card, passing=()) if when == "now" else None
-            if isinstance(outcome, Failure):  # one run that cannot be learnt from holds no other up; it is tried again
-                getLogger("kaname").warning("nothing was learnt from run %s: %s", card.run_id, outcome)
-                continue
-            await off_loop(store.mark_learned, card.run_id)
-            done += 1
-        return done
+        begun, most = await off_loop(store.begun), _ALL if everything else _LOOKED_AT
+        cards = await self._journal.runs(agent=agent, user=user, limit=most)
+        ended = [one for one in cards if one.status not in UNDER_WAY and not one.parent]
+        ended = [one for one in ended if everything or one.run_id in begun]
+        known = await off_loop(store.learned, [mark for one in ended for mark in (one.run_id, _mark(one))])
+        new = [one for one in reversed(ended) if not known & {one.run_id, _mark(one)}]  # what came later replaces
+        every = await self._journal.runs(user=user, limit=most) if new else []
+        places = {one.run_id: place for place, one in enumerate(every)}  # the one that was opened last first
+        return sum([await self._take(store, card, partial(_is_later, places, begun, card.run_id)) for card in new])
+
+    async def _take(self, store: Memories, card: RunInfo, later: Later) -> bool:
+        when = "now" if self._model is None else await self._when(card)
+        if when == "later":
+            return False
+        outcome = await attempt(self._look_through, store, card, later, passing=()) if when == "now" else True
+        if isinstance(outcome, Failure):  # one run that cannot be learnt from holds no other up; it is tried again
+            getLogger("kaname").warning("nothing was learnt from run %s: %s", card.run_id, outcome)
+            return False
+        await off_loop(store.mark_learned, card.run_id if outcome else _mark(card))
+        return True
 
     async def _when(self, card: RunInfo) -> Literal["now", "later", "never"]:
-        """When to ask the model about a run: never again after three processes that died of it, or a day of failures."""
+        """When to ask the model about a run: never again after three processes that died of it, or a hundred failures."""
         run_id = f"{card.run_id}.{LEARNING}"
         if not await self._journal.runs(run_id=run_id, limit=1):
             return "now"
-        before, now = await load(self._journal, run_id), time.time()
-        if (before.stop is None and before.attempt >= _TRIES) or now - card.created > _GIVEN_UP:
+        before = await load(self._journal, run_id)
+        if before.attempt >= (_TRIES if before.stop is None else _FAILURES):
             return "never"
         failed = before.stop is not None and before.stop.kind == "failed"
-        return "later" if failed and before.attempt > 1 and now - before.time < _A_WHILE else "now"
+        return "later" if failed and before.attempt > 1 and 0 <= time.time() - before.time < _A_WHILE else "now"
 
-    async def _look_through(self, store: Memories, card: RunInfo) -> None:
-        turn = (await load(self._journal, card.run_id)).turn
-        if not turn or turn[0].role != "user" or not turn[0].text.strip():
-            return
-        keep = partial(store.add, said=card.created, run=card.run_id)
+    async def _look_through(self, store: Memories, card: RunInfo, later: Later) -> bool:
+        """Learn from what the user said, if it was let in: False if it was blocked, or nobody has judged it."""
+        state = await load(self._journal, card.run_id)
+        if not state.let_in:
+            return False
+        turn = state.turn
+        if turn[0].role != "user" or not turn[0].text.strip():
+            return True
+        keep = partial(store.add, said=card.created, run=card.run_id, later=later)
         if self._model is None:
             forgetting = any(isinstance(part, ToolResult) and part.name == "forget" for one in turn for part in one.parts)
             for told in () if forgetting else statements(turn[0].text):  # "forget that my PIN is …" is not to be kept
                 await off_loop(partial(keep, told, "said"))
-            return
+            return True
         similar = await off_loop(store.search, turn[0].text, _SIMILAR)
         known = {one.memory.id: one.memory.text for one in similar if one.memory.kind != "profile"}
         for fact in (await self._written(known, card, turn[0].text))[:_MOST]:
@@ -114,6 +122,7 @@ class Learning:
             about = fact.about if kind == "profile" else ""
             if fact.text.strip():
                 await off_loop(partial(keep, fact.text[:_LONGEST], kind, about=about, replaces=replaces))
+        return True
 
     async def _written(self, known: Mapping[int, str], card: RunInfo, said: str) -> list[Fact]:
         """In a run of its own, whose id follows from the run that it is about: asked for twice, it is done once. It is that
@@ -126,3 +135,16 @@ class Learning:
         begin = partial(beginnings.either, run_id, [asked], "", card.user, {}, False, parent=(card.run_id, LEARNING))
         result: Result[Facts] = await Run(run_id, begin, lambda run, state: result_of(run, state, output.typed), self._journal)
         return result.output.facts if isinstance(result.output, Facts) else []
+
+
+def _mark(card: RunInfo) -> str:
+    """Return what is noted of a run that nothing may be learnt from as it is now: it may be resumed."""
+    return f"{card.run_id}#{card.seq}"
+
+
+def _is_later(places: Mapping[str, int], begun: Mapping[str, int], run_id: str, one: Remembered) -> bool:
+    """Return True if the memory is newer than what was said in the run: it comes from a run that was opened later or, where
+    the journal does not know its run, was written after this one began."""
+    if one.run in places and run_id in places:
+        return places[one.run] < places[run_id]
+    return one.id > begun.get(run_id, 0)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ...core.events import Compacted, Event
-from ...core.messages import Message, ToolResult
-from ...core.state import State, evolve
+from ...core.events import Event
+from ...core.messages import Message, ToolResult, is_withheld
+from ...core.state import what_was_said
 from ...core.values import plain_text
 from ...kernel.ports import ToolContext
 from ...tools.function import tool
@@ -37,14 +37,8 @@ class Said(NamedTuple):
 
 
 def conversation(events: Sequence[Event]) -> list[Said]:
-    """All messages that there ever were, whatever has been summed up since."""
-    state, said = State(), list[Said]()
-    for event in events:
-        if isinstance(event.body, Compacted):
-            continue
-        evolve(state, event)
-        said += [Said(event.time, event.agent, event.run_id, message) for message in state.messages[len(said) :]]
-    return said
+    """All messages that there ever were, whatever has been summed up since; what was blocked is a placeholder."""
+    return [Said(event.time, event.agent, event.run_id, message) for event, message in what_was_said(events)]
 
 
 @tool(effect="pure")
@@ -55,9 +49,9 @@ async def look_back(query: str, context: ToolContext) -> dict[str, Any]:
     Args:
         query: the words to look for
     """
-    lineage, state = await context.scope.journal.lineage(context.run_id), context.scope.state
-    asking = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
-    said = [one for one in conversation(lineage.events) if one.message.role != "system" and one.message != asking]
+    lineage, asking = await context.scope.journal.lineage(context.run_id), context.scope.state.question
+    every = [one for one in conversation(lineage.events) if one.message.role != "system" and one.message != asking]
+    said = [one for one in every if not is_withheld(one.message)]
     places = found(query, [one.text for one in said])
     near = sorted({near for place in places for near in range(max(0, place - _AROUND), min(len(said), place + _AROUND + 1))})
     passages = [_passage(said[place], query) for place in near if said[place].text]

@@ -78,6 +78,7 @@ class Memory(MemoryFiles):
         trouble: list[Failure] = []
 
         async def fetch() -> Any:
+            await attempt(off_loop, self._begin, state.user, view.run_id, passing=())  # if it fails, `ended` notes it
             found = await attempt(off_loop, self.lines, said, state.user, agent, passing=())
             if isinstance(found, Failure):  # an answer without memory is better than none
                 trouble.append(found)
@@ -95,8 +96,6 @@ class Memory(MemoryFiles):
 
     def lines(self, said: str, user_id: str, agent: str) -> list[str]:
         """What the model is told: the user's profile, and what fits what he says, as much as there is room for."""
-        if self._how != "nothing":
-            self.of(user_id)  # begun before the first run that is learnt from
         known = self.known(user_id, agent)
         profile = [one for store in known for one in store.all() if one.kind == "profile"]
         found = [one for store in known for one in store.search(said, self._most, least=_LEAST)]
@@ -109,9 +108,15 @@ class Memory(MemoryFiles):
                 lines.append(line)
         return lines
 
+    def _begin(self, user_id: str, run_id: str) -> None:
+        """Note that the run is to be learnt from, also if its process dies before it has ended."""
+        if self._how != "nothing":
+            self.of(user_id).begin(run_id)
+
     async def ended(self, scope: Scope) -> None:
         """A run is over: learn from it, and from those before it that nobody has learnt from. What is too old is forgotten."""
         if self._how != "nothing":
+            await off_loop(self._begin, scope.state.user, scope.run_id)
             from .learn import Learning  # pydantic is slow to load
 
             model = None if self._how == "rules" else self._model or scope.root.model

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError, nearest
 from ...core.events import Custom
+from ...core.messages import is_withheld
 from ...core.notices import notice
 from ...core.openai_shape import to_openai
 from ...core.runs import TITLE, RunInfo, titled
@@ -44,14 +45,14 @@ class Sessions:
         self._journal = journal
 
     async def all(self, *, agent: str = "", user: str | None = None, limit: int = 100) -> list[Session]:
-        """The one that was used last first."""
+        """The one whose last run was opened last first, in the journal's order: the clock may have been set."""
         by_session: dict[tuple[str, ...], list[RunInfo]] = {}
         for card in await self._journal.runs(limit=_ALL):
             if card.session and not card.parent:
                 whose = () if card.session.startswith(SHARED) else (card.agent, card.user)
                 by_session.setdefault((card.session, *whose), []).append(card)
         wanted = [cards for cards in by_session.values() if any(_is_of(card, agent, user) for card in cards)]  # shared: whole
-        return sorted(map(_session, wanted), key=lambda one: -one.updated)[:limit]
+        return [_session(cards) for cards in wanted[:limit]]
 
     async def get(self, session: str, *, agent: str = "", user: str | None = None) -> Session:
         """The one of that id, or of whose id or title that is the only beginning."""
@@ -69,7 +70,7 @@ class Sessions:
         return fitting[0]
 
     async def said(self, session: Session) -> list[Said]:
-        """All that was said in it, also what has been summed up since."""
+        """All that was said in it, also what has been summed up since. In the place of what was blocked is a placeholder."""
         lineage = await self._journal.lineage(session.runs[-1])
         return [one for one in conversation(lineage.events) if one.message.role != "system"]
 
@@ -77,7 +78,8 @@ class Sessions:
         """The sessions in which something like it was said, with the places; the best first."""
         sessions = await self.all(agent=agent, user=user, limit=_ALL)
         every = [await self.said(session) for session in sessions]
-        places = [(number, one) for number, said in enumerate(every) for one in said if one.text]
+        spoken = [(number, one) for number, said in enumerate(every) for one in said if one.text]
+        places = [(number, one) for number, one in spoken if not is_withheld(one.message)]
         best: dict[int, list[Said]] = {}
         for place in found(query, [one.text for _, one in places], most=_FEW * 20):
             number, one = places[place]

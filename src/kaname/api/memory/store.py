@@ -6,15 +6,18 @@ found; what is given is the chain, with what holds now and what held before.
 
 from __future__ import annotations
 
+import threading
 import time
-import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from logging import getLogger
+from math import nextafter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from ...tools.search import index_file as opening
 from ...tools.search.chunk import Chunk
 from ...tools.search.embed import Embeddings
 from ...tools.search.index import FileRow, Index
@@ -26,12 +29,15 @@ _LONGEST = 2_000  # characters
 _LATEST = 32_503_680_000.0  # the year 3000
 _TRIES, _PAUSE = 10, 0.1  # seconds
 _HUGE = 1 << 63
+_OPEN_TO_ALL = nullcontext()
+_BEGUN = 1_000  # runs that are still to be learnt from: older ones are given up
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS memories (id INTEGER PRIMARY KEY AUTOINCREMENT, chain INTEGER, text TEXT, kind TEXT, "
     "about TEXT, said REAL, ended REAL, run TEXT, same TEXT)",
     "CREATE INDEX IF NOT EXISTS memories_chain ON memories (chain)",
     "CREATE INDEX IF NOT EXISTS memories_same ON memories (same)",
     "CREATE TABLE IF NOT EXISTS learned (run TEXT PRIMARY KEY)",
+    "CREATE TABLE IF NOT EXISTS begun (run TEXT PRIMARY KEY, upto INTEGER)",  # and the last memory there was then
 )
 _COLUMNS = "id, chain, text, kind, about, said, ended, run"
 
@@ -61,21 +67,58 @@ class Recalled(NamedTuple):
     score: float = 0.0
 
 
-class Memories(Index):
-    """The file of one owner. `owner`: whose it is, in words; it is written into the file."""
+Later = Callable[[Remembered], bool]
 
-    def __init__(self, path: str | Path, owner: str = "", embeddings: Embeddings | str | None = None) -> None:
+
+class Memories(Index):
+    """The file of one owner. `owner`: whose it is, in words; it is written into the file. `gate`: held while the file is used,
+    so that only so many are in use at once."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        owner: str = "",
+        embeddings: Embeddings | str | None = None,
+        gate: AbstractContextManager[Any] = _OPEN_TO_ALL,
+    ) -> None:
+        self._gate, self._turning = gate, threading.Lock()  # the second: while it is opened or closed
+        self._inside, self._closed = 0, False
         super().__init__(path)
         with self._reading():
             if self._writable:
                 for statement in _TABLES:
                     self._db.execute(statement)
-                self._db.execute("PRAGMA secure_delete = ON")  # what is forgotten is gone from the file
-                for key, value in (("owner", owner), ("since", repr(time.time()))):
-                    self._db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, value))
-            self.owner, self.since = self._meta("owner"), float(self._meta("since") or 0)
+                self._db.execute("INSERT OR IGNORE INTO meta VALUES ('owner', ?)", (owner,))
+            self.owner = self._meta("owner")
         self._search = RAGPipeline(self, embeddings=embeddings)
-        weakref.finalize(self, self._db.close)
+
+    def _open(self) -> None:
+        super()._open()
+        if self._writable:
+            self._db.execute("PRAGMA secure_delete = ON")  # what is forgotten is gone from the file
+
+    def close(self) -> None:
+        """Close the file as soon as it is not in use. If it is used again, it is open for as long as that takes."""
+        with self._turning:
+            self._closed = True
+            if not self._inside:
+                self._closing()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, nullcontext() if self._inside else self._gate:
+            with self._turning, opening.told(self.path):
+                if not self._closing.alive:
+                    self._open()
+                self._inside += 1
+            try:
+                with super()._reading():
+                    yield
+            finally:
+                with self._turning:
+                    self._inside -= 1
+                    if self._closed and not self._inside:
+                        self._closing()
 
     # Writing
 
@@ -88,9 +131,13 @@ class Memories(Index):
         replaces: int = 0,
         said: float | None = None,
         run: str = "",
+        later: Later | None = None,
     ) -> Remembered:
         """Remember it. What says the same as something that holds is not written twice; what `replaces` another, or is `about`
-        the same thing, takes its place. A `profile` takes the place of none but its like."""
+        the same thing, takes its place. A `profile` takes the place of none but its like.
+
+        `later`: tells which memories are newer than this one, whatever the clock says. Without it the newer one is the one
+        with the later `said`, and what is added without `said` is the newest."""
         text, same = self._checked(text)
         about, when = " ".join(about.split()).casefold(), time.time() if said is None else said
         if kind not in KINDS:
@@ -109,11 +156,11 @@ class Memories(Index):
                 old = None
             if old is not None and kind == "profile" and run and not old.run:
                 return old  # what a person has set is not changed by what is learnt
+            if said is None or later is not None:
+                when = _in_order(when, [one for one in (known, old) if one is not None], later)
             if known is not None and (not about or known.about in ("", about)):
                 self._db.execute("UPDATE memories SET about = ? WHERE id = ?", (about or known.about, known.id))
                 return self._said_again(known, old, when)
-            if said is None and old is not None:
-                when = max(when, old.said)  # what is said now is the newest, wherever the clock was set
             ended = old.said if old is not None and old.said > when else 0.0  # older news than what is known
             made = self._db.execute(
                 "INSERT INTO memories (chain, text, kind, about, said, ended, run, same) VALUES (0, ?, ?, ?, ?, ?, ?, ?)",
@@ -154,17 +201,21 @@ class Memories(Index):
         return self.get(old.id)
 
     def forget(self, numbers: Iterable[int]) -> list[Remembered]:
-        """Delete them for good, each with its past; which they were."""
-        gone: list[Remembered] = []
+        """Delete these memories for good, and return all that were deleted.
+
+        A memory that holds is deleted with its past, which would be recalled in its place otherwise. A past one is deleted
+        alone: what replaced it, and what it had replaced, stay."""
+        gone: dict[int, Remembered] = {}
         with self._writing():
-            for chain in dict.fromkeys([self._numbered(number).chain for number in numbers]):
-                gone += self._many("chain = ?", chain)
-                self._db.execute("DELETE FROM memories WHERE chain = ?", (chain,))
-            for one in gone:
-                self._forget(_row(one.id).path)
+            for one in [self._numbered(number) for number in numbers]:
+                versions = [one] if one.ended else self._many("chain = ?", one.chain)
+                gone |= {version.id: version for version in versions}
+            for number in gone:
+                self._db.execute("DELETE FROM memories WHERE id = ?", (number,))
+                self._forget(_row(number).path)
             self._changed()
         self._scrub()
-        return gone
+        return list(gone.values())
 
     def _scrub(self) -> None:
         """Take what was deleted out of the file too: the words of the index are written anew, and the log is emptied. While
@@ -183,7 +234,8 @@ class Memories(Index):
         """Delete what nobody has said anything about since that time. What a person set (`profile`) stays."""
         with self._reading():
             rows = self._db.execute(
-                "SELECT max(id) FROM memories GROUP BY chain HAVING max(max(said, ended)) < ? AND max(kind = 'profile') = 0",
+                "SELECT id FROM memories WHERE chain IN (SELECT chain FROM memories GROUP BY chain "
+                "HAVING max(max(said, ended)) < ? AND max(kind = 'profile') = 0) ORDER BY said, id",
                 (when,),
             )
             old = [number for (number,) in rows]
@@ -222,15 +274,32 @@ class Memories(Index):
                     found[version.chain] = recalled
         return list(found.values())
 
-    def learned(self, runs: Sequence[str]) -> set[str]:
-        """Which of these runs were looked through already."""
+    # Runs that are learnt from
+
+    def begin(self, run: str) -> None:
+        """Note that this run has this memory: once it has ended, it is learnt from."""
+        with self._writing():
+            if not self._db.execute("SELECT 1 FROM learned WHERE run = ?", (run,)).fetchone():
+                newest = "SELECT ?, ifnull(max(id), 0) FROM memories"
+                self._db.execute(f"INSERT OR IGNORE INTO begun (run, upto) {newest}", (run,))
+                self._db.execute("DELETE FROM begun WHERE rowid <= (SELECT max(rowid) FROM begun) - ?", (_BEGUN,))
+
+    def begun(self) -> dict[str, int]:
+        """Return the runs that are still to be learnt from, each with the number of the last memory there was when it began."""
+        with self._reading():
+            return dict(self._db.execute("SELECT run, upto FROM begun"))
+
+    def learned(self, marks: Sequence[str]) -> set[str]:
+        """Return which of these marks were set with `mark_learned`."""
         with self._reading():
             known = "SELECT 1 FROM learned WHERE run = ?"
-            return {run for run in runs if self._db.execute(known, (run,)).fetchone()}
+            return {mark for mark in marks if self._db.execute(known, (mark,)).fetchone()}
 
-    def mark_learned(self, run: str) -> None:
+    def mark_learned(self, mark: str) -> None:
+        """Note that a run was looked through: `mark` is its id. Another mark leaves the run to be learnt from later."""
         with self._writing():
-            self._db.execute("INSERT OR IGNORE INTO learned VALUES (?)", (run,))
+            self._db.execute("INSERT OR IGNORE INTO learned VALUES (?)", (mark,))
+            self._db.execute("DELETE FROM begun WHERE run = ?", (mark,))
 
     def _as_of(self, chain: int, at: float | None, score: float) -> Recalled | None:
         with self._reading():
@@ -267,6 +336,13 @@ class Memories(Index):
             Remembered(*row)
             for row in self._db.execute(f"SELECT {_COLUMNS} FROM memories WHERE {where} ORDER BY said, id", values)
         ]
+
+
+def _in_order(when: float, others: Sequence[Remembered], later: Later | None) -> float:
+    """Return `when`, moved as far as its place in the order wants it: after what is older, before what is newer."""
+    newer = [one.said for one in others if later is not None and later(one)]
+    older = [one.said for one in others if later is None or not later(one)]
+    return min([max([when, *older]), *[nextafter(one, 0.0) for one in newer]])
 
 
 def _row(number: int) -> FileRow:

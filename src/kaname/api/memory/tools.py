@@ -43,7 +43,9 @@ def tools_of(files: MemoryFiles) -> tuple[Any, ...]:
 
     @tool(effect="irreversible")
     async def forget(id: int, context: ToolContext) -> list[dict[str, Any]]:
-        """Forget something about the user for good, with its past. Only if the user asks for it.
+        """Forget something about the user for good. Only if the user asks for it.
+
+        What holds now is forgotten with what held before it; of what held before, only the one that is named.
 
         Args:
             id: the number of the memory, as recall gives it

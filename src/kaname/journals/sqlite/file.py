@@ -53,9 +53,13 @@ class Place:
 
     def open_to_write(self) -> sqlite3.Connection:
         connection = self._open(self.max_bytes)
-        if self.owner is None or self.owner.process != os.getpid():
-            self.owner = Owner(self._owners)
-        connection.execute("PRAGMA busy_timeout = 0")  # the thread waits by itself
+        try:
+            if self.owner is None or self.owner.process != os.getpid():
+                self.owner = Owner(self._owners)
+            connection.execute("PRAGMA busy_timeout = 0")  # the thread waits by itself
+        except BaseException:
+            disconnect(connection, self.path)
+            raise
         return connection
 
     def open_to_read(self) -> sqlite3.Connection:

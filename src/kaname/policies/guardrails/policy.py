@@ -12,11 +12,22 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from ...core.errors import ConfigError, Halt
-from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult, Usage
+from ...core.messages import (
+    NOTHING,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolResult,
+    Usage,
+    is_withheld,
+    placeholder,
+    reason_of,
+)
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
-from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
+from ...kernel.ports import Action, Admission, ModelHandler, Policy, ToolHandler
 from ..names import known_tools
 from .escapes import spelt_out
 from .gate import Held
@@ -44,7 +55,6 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _REMEMBERED = 1_000  # questions
-_MASK = "[removed by a guardrail]"
 
 
 class Guardrails(Policy):
@@ -167,53 +177,49 @@ class Guardrails(Policy):
 
     # In a run
 
+    async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
+        """What is blocked ends the run. What was said before it, here or elsewhere, and is blocked is taken out of the
+        conversation. What follows the question in its own turn are kaname's notes, and not judged."""
+        state = view.state
+        verdicts, usage = await self._judge_input(question)
+        if (no := blocking(verdicts)) is not None:
+            masked = ModelReply(placeholder(role="assistant"), "end_turn", usage) if usage != NOTHING else None
+            raise Halt(Stop("blocked", no.reason, withheld="input"), masked)
+        for verdict in verdicts if not state.replies else ():  # once a turn
+            await view.warn("guardrails", verdict.reason)
+        earlier = [one for one in state.messages[: state.turn_start] if one.role == "user" and not is_withheld(one)]
+        refused: list[str] = []
+        for text, message in {one.text: one for one in earlier if one.text != question.text}.items():
+            verdicts, cost = await self._judge_input(message)
+            usage, no = usage + cost, blocking(verdicts)
+            if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
+                raise Halt(Stop("blocked", no.reason, withheld="nothing"))
+            refused += [] if no is None else [text]
+        if refused:
+            await view.withhold(refused)
+        return usage + await next(question)
+
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        messages, asked = await self._let_in(request.messages, view)
         held = Held(self, request.emit or view.emit, view)
         try:
-            reply = await next(replace(request, messages=messages, emit=held.take))
+            reply = await next(replace(request, emit=held.take))
             await held.finish(reply)
         except Withheld as stopped:
             cut_off = Usage(0, held.tokens, cost=None)  # nobody has told what it has cost so far
-            usage = (cut_off if stopped.reply is None else stopped.reply.usage) + asked + held.usage
-            masked = ModelReply(Message("assistant", (Text(_MASK),)), "end_turn", usage)
-            raise Halt(Stop("blocked", stopped.why.reason), masked) from None
-        extra = asked + held.usage
-        return reply if extra == NOTHING else replace(reply, usage=reply.usage + extra)
+            usage = (cut_off if stopped.reply is None else stopped.reply.usage) + held.usage
+            masked = ModelReply(placeholder(role="assistant"), "end_turn", usage)
+            raise Halt(Stop("blocked", stopped.why.reason, withheld="output"), masked) from None
+        return reply if held.usage == NOTHING else replace(reply, usage=reply.usage + held.usage)
 
-    async def _let_in(self, messages: tuple[Message, ...], view: RunView) -> tuple[tuple[Message, ...], Usage]:
-        """The messages as the model may see them. What is blocked now ends the run; what was blocked before is left out.
-
-        What follows the question in its own turn are kaname's notes, and not judged."""
-        state = view.state
-        asked_now = state.messages[state.turn_start] if state.turn_start < len(state.messages) else None
-        usage = NOTHING
-        if asked_now is not None:
-            verdicts, usage = await self._judge_input(asked_now.text)
-            if (no := blocking(verdicts)) is not None:
-                masked = ModelReply(Message("assistant", (Text(_MASK),)), "end_turn", usage) if usage != NOTHING else None
-                raise Halt(Stop("blocked", no.reason), masked)
-            for verdict in verdicts if not state.replies else ():  # once a turn
-                await view.warn("guardrails", verdict.reason)
-        before = {message.text for message in state.messages[: state.turn_start] if message.role == "user"}
-        seen = []
-        for message in messages:
-            if message.role == "user" and message.text in before and (asked_now is None or message.text != asked_now.text):
-                verdicts, cost = await self._judge_input(message.text)
-                usage, no = usage + cost, blocking(verdicts)
-                if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
-                    raise Halt(Stop("blocked", no.reason))
-                seen.append(message if no is None else Message("user", (Text(_MASK),)))
-            else:
-                seen.append(message)
-        return tuple(seen), usage
-
-    async def _judge_input(self, text: str) -> tuple[list[GuardrailResult], Usage]:
+    async def _judge_input(self, message: Message) -> tuple[list[GuardrailResult], Usage]:
         """What is said against it, and what saying so has cost now: a text is judged once as long as this policy lives."""
+        if is_withheld(message):  # a question of which only the reason has been written down
+            return [GuardrailResult(GuardrailAction.BLOCK, reason_of(message))], NOTHING
+        text = message.text
         known = hashlib.sha256(text.encode("utf-8", "replace")).digest()  # not the text: it may be long
         if known in self._verdicts:
             return self._verdicts[known], NOTHING
-        limit = _withheld(text) or over_limit(text, self.max_input_tokens, "input")
+        limit = over_limit(text, self.max_input_tokens, "input")
         verdicts = [limit] if limit is not None else await self.matched(text)
         if blocking(verdicts) is None:
             verdicts += await self.checked(text, self.input_checks)
@@ -250,14 +256,7 @@ class Guardrails(Policy):
     def received(self, message: Message) -> Message:
         """A question that matches a blocked pattern is written down as why, and not as it came."""
         found = self._matched(Scan(self.blocked), message.text)
-        return replace(message, parts=(Text(f"{_MASK[:-1]}: {found[0].reason}]"),)) if found else message
-
-
-def _withheld(text: str) -> GuardrailResult | None:
-    """A question of which only the reason has been written down."""
-    if text.startswith(f"{_MASK[:-1]}: ") and text.endswith("]"):
-        return GuardrailResult(GuardrailAction.BLOCK, text[len(_MASK) + 1 : -1])
-    return None
+        return placeholder(found[0].reason, message.role) if found else message
 
 
 def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 import unicodedata
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,7 @@ class Index:
             raise opening.no_index(path)
         try:
             with opening.told(self.path):
-                self._db, self._writable = opening.opened(self.path)
+                self._open()
                 self.made_with = self._meta("embeddings")
         except (sqlite3.DatabaseError, OSError) as problem:
             raise ConfigError(
@@ -66,6 +67,11 @@ class Index:
             ) from problem
         if embeddings:
             self._belong(embeddings)
+
+    def _open(self) -> None:
+        """Open the file. It is closed with `close`, or when nothing refers to this index any more."""
+        self._db, self._writable = opening.opened(self.path)
+        self._closing = weakref.finalize(self, self._db.close)
 
     def _belong(self, embeddings: str) -> None:
         if self.made_with and self.made_with != embeddings:
@@ -85,13 +91,13 @@ class Index:
 
     def use(self, embeddings: str) -> None:
         """From now on it belongs to these."""
-        with self._lock:
+        with self._reading():
             self._belong(embeddings)
             self.made_with = embeddings
 
     def close(self) -> None:
         with self._lock:
-            self._db.close()
+            self._closing()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -81,10 +81,17 @@ _ACTIONS = {
 }
 
 
+class _Closing(sqlite3.Connection):
+    """A connection that is closed when nothing refers to it any more: the cache that drops it does not."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 @lru_cache(maxsize=4)
 def _empty(tables: Sequence[Table]) -> sqlite3.Connection:
     """A database in memory with these tables. Each has the columns, too, by which full-text tables are searched."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, factory=_Closing)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     for table in tables:
         own = [column.name for column in table.columns]

@@ -36,11 +36,15 @@ class SqliteEngine:
     def _open(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(self._address(), uri=True, isolation_level=None, timeout=2.0)
+        except sqlite3.Error as problem:
+            raise QueryFailed(str(problem)) from problem
+        try:
             connection.text_factory = _text
             connection.execute("PRAGMA query_only = ON")
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA temp_store = MEMORY")
         except sqlite3.Error as problem:
+            connection.close()
             raise QueryFailed(str(problem)) from problem
         return connection
 
