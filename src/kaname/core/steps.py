@@ -29,9 +29,12 @@ StopKind = Literal[
 
 @record
 class Stop:
+    """`detail` can be shown to everybody; `said` is what a provider said in its own words, for owners and administrators."""
+
     kind: StopKind
     detail: str = ""
     error: str = ""
+    said: str = ""
 
 
 @record

@@ -202,6 +202,8 @@ class LiteLLM:
         kinds = litellm.exceptions
         if isinstance(problem, TimeoutError | kinds.Timeout):
             return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, self.who)
+        keys = [value for name, value in os.environ.items() if _SECRETS.search(name)]  # LiteLLM took one of them
+        who = self.who._replace(secrets=(*self.who.secrets, *keys))
         text = _provider_message(problem)
         for kind, ours in (
             (kinds.ContextWindowExceededError, ContextTooLong),
@@ -211,19 +213,19 @@ class LiteLLM:
             (kinds.APIResponseValidationError, ReplyGarbled),
         ):
             if isinstance(problem, kind):
-                return failure(ours, text, 0, self.who)
+                return failure(ours, text, 0, who)
         if "LLM Provider NOT provided" in text:
-            unknown = notice("model.litellm_no_provider", "LiteLLM knows no provider {provider!r}", provider=self.who.provider)
-            return failure(ModelNotFound, unknown, 0, self.who)
+            unknown = notice("model.litellm_no_provider", "LiteLLM knows no provider {provider!r}", provider=who.provider)
+            return failure(ModelNotFound, unknown, 0, who)
         if _NO_KEY.search(text):
-            return failure(ModelDenied, text, 0, self.who)
+            return failure(ModelDenied, text, 0, who)
         if _NOT_THERE.search(text):
-            return failure(ModelUnreachable, text, 0, self.who)
+            return failure(ModelUnreachable, text, 0, who)
         status = getattr(problem, "status_code", None)
         if not isinstance(status, int):  # LiteLLM stumbles over what Groq says in mid-stream: that is what counts
             words = _provider_message(problem.__context__) if problem.__context__ is not None else text
-            return failure(ReplyGarbled, words or text or type(problem).__name__, 0, self.who)
-        return from_status(status, getattr(problem, "litellm_response_headers", None) or {}, text.encode(), self.who)
+            return failure(ReplyGarbled, words or text or type(problem).__name__, 0, who)
+        return from_status(status, getattr(problem, "litellm_response_headers", None) or {}, text.encode(), who)
 
 
 class _Pieces(Pieces):
@@ -359,11 +361,7 @@ async def _closed() -> None:
 
 
 def _provider_message(problem: Any) -> str:
-    """What the provider said, without LiteLLM's own words around it and without a key."""
+    """What the provider said, without LiteLLM's own words around it."""
     text = str(problem).partition(" Original exception:")[0].partition(" Handle with `litellm.")[0]
     text = re.sub(r"^(litellm\.)?(\w+: )?(litellm\.)?(\w+: )*(\w+Exception - )?", "", text).strip()
-    text = re.sub(r"^b(['\"])(.*)\1$", r"\2", text, flags=re.S)  # some providers' bodies are shown as Python shows bytes
-    for name, value in os.environ.items():
-        if _SECRETS.search(name) and len(value) > 7:
-            text = text.replace(value, "***")
-    return text
+    return re.sub(r"^b(['\"])(.*)\1$", r"\2", text, flags=re.S)  # some providers' bodies are shown as Python shows bytes
