@@ -112,5 +112,5 @@ async def test_a_childs_failure_tells_neither_the_parents_model_nor_its_users():
 
 def test_a_plain_text_is_the_providers_words():
     error = errors.RateLimited("quota of org-CANARY is used up")
-    assert str(error) == "the provider's limit on requests is reached (wait, or raise the limit with the provider)"
-    assert error.said == "quota of org-CANARY is used up"
+    assert error.public == "the provider's limit on requests is reached (wait, or raise the limit with the provider)"
+    assert error.said == str(error) == "quota of org-CANARY is used up"

@@ -58,6 +58,11 @@ class AgentError(Exception):
     run_id: str = ""
     said: str = ""
 
+    @property
+    def public(self) -> str:
+        """What can be shown to everybody."""
+        return str(self)
+
 
 class ConfigError(AgentError):
     """`mistakes`: each line of a configuration that is wrong, if it came from a file."""
@@ -72,10 +77,10 @@ class AgentConnectionError(AgentError): ...
 
 
 class ModelError(AgentError):
-    """The model's provider failed. `str(error)` can be shown to everybody: what kind of failure it is, and what to do.
+    """The model's provider failed. `public` can be shown to everybody: what kind of failure it is, and what to do.
 
     Args:
-        message: A notice with words of our own. A plain text counts as the provider's words: it becomes `said`.
+        message: A notice with words of our own. A plain text counts as the provider's words, and is not `public`.
         said: The provider's own words. They may hold a part of a key or an account's id; a traceback shows them as a note.
         retryable: Whether trying the same again makes sense, after `retry_after` seconds where the provider says so.
     """
@@ -94,13 +99,16 @@ class ModelError(AgentError):
         retry_after: float | None = None,
         said: str = "",
     ) -> None:
-        if not isinstance(message, Notice):
-            message, said = joined("", (self.words, self.advice)), said or message
         super().__init__(message)
         self.provider, self.model, self.status, self.retry_after = provider, model, status, retry_after
-        self.said = str.__str__(said)
+        self.said = str.__str__(said if isinstance(message, Notice) else said or message)
         if said:
             self.add_note(f"Details: {self.said}")
+
+    @property
+    def public(self) -> str:
+        told = str(self)
+        return told if isinstance(told, Notice) else joined("", (self.words, self.advice))
 
 
 class ModelDenied(ModelError):

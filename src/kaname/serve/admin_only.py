@@ -20,7 +20,7 @@ def stop_for(stop: Stop, caller: Caller) -> Stop:
 
 def words_for(problem: AgentError, caller: Caller) -> str:
     """What an error says to the caller."""
-    return _words(str(problem), type(problem).__name__, problem.said, caller)
+    return _words(problem.public, type(problem).__name__, problem.said, caller)
 
 
 def chunks_for(chunks: list[Chunk], caller: Caller) -> list[Chunk]:

@@ -33,7 +33,7 @@ def translated(text: object) -> str:
 
     A provider's own words follow an exception: who sits at the terminal is the owner."""
     if isinstance(text, AgentError) and text.said:
-        return f"{translated(str(text))}{said_line(text.said)}"
+        return f"{translated(text.public)}{said_line(text.said)}"
     text = str(text)
     if not isinstance(text, Notice) or not japanese():
         return text
