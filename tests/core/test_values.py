@@ -303,8 +303,8 @@ def test_money():
         ("{'a': 'it''s'}", "two strings stand side by side"),
         ("{'sql': 'SELECT * FROM t WHERE name = ''Ken'''}", "two strings stand side by side"),
         ("{'a':\n 'x'\n 'y'}", "two strings stand side by side"),
-        ('{"n": 1} # {"n": 2}', "is no part of it"),
-        ("{'n': 1,  # one\n 'm': 2}", "is no part of it"),
+        ('{"n": 1} # {"n": 2}', "is not part of it"),
+        ("{'n': 1,  # one\n 'm': 2}", "is not part of it"),
     ],
 )
 def test_read_json_does_not_choose_between_two_readings(written, told):

@@ -31,7 +31,7 @@ from kaname import (
     per_tool,
     tool,
 )
-from kaname.core.errors import RunSuperseded, UnexpectedError
+from kaname.core.errors import AgentConnectionError, RunSuperseded, UnexpectedError
 from kaname.core.messages import Message, Text, assistant
 from kaname.core.steps import CallTools, Finish
 from kaname.strategies.react import React
@@ -356,7 +356,7 @@ async def test_repairs_that_raise_our_own_errors_lead_to_a_question():
         journal = MortalJournal()
 
         def broken(n: int):
-            raise ModelError("bank offline")
+            raise AgentConnectionError("bank offline")
 
         @tool(effect=effect, **{repairs: broken})
         async def act(n: int) -> str:

@@ -1,14 +1,17 @@
 """LiteLLM: loaded late, closed, quiet, and mapped to the same replies. What it shares with the others is in test_model_adapters."""
 
 import asyncio
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from kaname import Agent, ConfigError, ModelRequest
+from kaname import Agent, ConfigError, ModelRequest, deadline
 from kaname.core import errors
-from kaname.core.messages import Provided, Thinking, user
+from kaname.core.messages import Provided, Thinking, Usage, user
+from kaname.core.record import replace
 from kaname.models import LiteLLM, Price, Timeouts
 from kaname.models.providers import litellm as adapter
 from kaname.models.registry import resolve
@@ -91,11 +94,11 @@ async def test_a_price_and_thinking_without_a_signature():
 
 async def test_its_patience_and_keys_in_the_environment(monkeypatch):
     monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret-one")
-    async with WireServer([reply("hi"), status(401, "wrong key gsk-very-secret-one"), reply("late", delay=5)]) as server:
+    async with WireServer([reply("hi"), status(401, "wrong key gsk-very-secret-one"), reply("late", delay=30)]) as server:
         first = LiteLLM("groq/llama", base_url=server.url)
         await first.reply(ModelRequest((user("hi"),)), quiet)  # LiteLLM loads for seconds with the first reply
         await first.close()
-        model = LiteLLM("groq/llama", base_url=server.url, timeouts=Timeouts(first_byte=0.3))
+        model = LiteLLM("groq/llama", base_url=server.url, timeouts=Timeouts(first_byte=2))
         with pytest.raises(errors.ModelDenied, match=r"wrong key \*\*\*") as caught:
             await model.reply(ModelRequest((user("hi"),)), quiet)
         assert "gsk-very" not in str(caught.value)
@@ -119,3 +122,117 @@ async def test_closing_one_does_not_close_the_other():
         await two.close()
         assert (await one.reply(ModelRequest((user("hi"),)), quiet)).message.text == "hello", "and one opens again"
         await one.close()
+
+
+class BlockedStream:
+    """A stream of LiteLLM's that blocks its thread, as a tokenizer does that is being fetched."""
+
+    def __init__(self, stream, gate):
+        self._stream, self._gate = stream, gate
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        chunk = await anext(self._stream)
+        assert self._gate.wait(60)
+        return chunk
+
+    async def aclose(self):
+        await self._stream.aclose()
+
+
+@pytest.mark.parametrize("where", ["before the request", "in the stream"])
+async def test_what_blocks_in_litellm_blocks_neither_the_loop_nor_the_deadline(where, monkeypatch):
+    gate, blocked = threading.Event(), threading.Event()
+    async with WireServer(lambda _: reply("hello")) as server:
+        model = LiteLLM("openai/any", base_url=server.url, api_key="k")
+        await model.reply(ModelRequest((user("hi"),)), quiet)
+        import litellm
+
+        complete = litellm.acompletion
+
+        async def blocking(**arguments):
+            blocked.set()
+            if where == "before the request":
+                assert gate.wait(60)
+                await asyncio.sleep(0)  # where the cancellation arrives
+            return BlockedStream(await complete(**arguments), gate)
+
+        monkeypatch.setattr(litellm, "acompletion", blocking)
+        result = await Agent(model, journal="memory", stops=deadline(1)).run("hi")
+        assert (result.stop.kind, blocked.is_set(), gate.is_set()) == ("deadline", True, False), "it is still blocked"
+        gate.set()
+        monkeypatch.undo()
+        assert (await model.reply(ModelRequest((user("hi"),)), quiet)).message.text == "hello", "and it goes on afterwards"
+        await model.close()
+        assert not [one for one in threading.enumerate() if one.name == "kaname-litellm"]
+
+
+async def test_a_reply_that_is_cancelled_leaves_no_connection_behind():
+    async with WireServer(lambda _: reply("a long story " * 50, pieces=100, slice=200, pause=0.05)) as server:
+        model, begun = LiteLLM("openai/any", base_url=server.url, api_key="k"), asyncio.Event()
+
+        async def show(*_):
+            begun.set()
+
+        pending = asyncio.create_task(model.reply(ModelRequest((user("hi"),)), show))
+        await begun.wait()
+        pending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pending
+        await model.close()
+        async with asyncio.timeout(30):
+            while not server.closed_early:
+                await asyncio.sleep(0.01)
+
+
+_NAMES = ["openai/llama-3-8b", "openai/llama-2-7b", "openai/replicate-x", "openai/command-r", "anthropic/claude-2.1"]
+_ASK = """
+import asyncio, sys
+from kaname import ModelRequest
+from kaname.core.messages import user
+from kaname.models import LiteLLM, Price
+async def quiet(*_): pass
+async def main():
+    for name in sys.argv[2:]:
+        url = sys.argv[1].removesuffix("/v1") if name.startswith("anthropic") else sys.argv[1]
+        model = LiteLLM(name, base_url=url, api_key="k", price=Price(1, 1))
+        said = await model.reply(ModelRequest((user("hi"),)), quiet)
+        print(name, said.message.text, said.usage.input, said.usage.output, said.usage.cost)
+        await model.close()
+asyncio.run(main())
+"""
+
+
+async def test_it_fetches_nothing_and_counts_nothing_that_was_not_reported():
+    fetched = []
+
+    async def record(reader, writer):
+        fetched.append(await reader.readline())
+        writer.close()
+
+    def script(body):
+        if body["model"].startswith("claude"):
+            return anthropic_reply("hello")
+        said = reply("hello")
+        return replace(said, events=tuple([event for event in said.events if b'"usage"' not in event]))
+
+    async with WireServer(script) as server, await asyncio.start_server(record, "127.0.0.1") as elsewhere:
+        proxy = f"http://127.0.0.1:{elsewhere.sockets[0].getsockname()[1]}"
+        outside = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), proxy) | {"NO_PROXY": "127.0.0.1"}
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+            outside[name.lower()] = outside[name]
+        made = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _ASK, server.url, *_NAMES), env={**os.environ, **outside}, stdout=subprocess.PIPE
+        )
+        told, _ = await made.communicate()
+    lines = told.decode().splitlines()
+    assert lines[:-1] == [f"{name} hello 0 0 None" for name in _NAMES[:-1]], "unknown is not zero dollars"
+    assert lines[-1].startswith("anthropic/claude-2.1 hello 10 5 ")
+    assert fetched == []
+
+
+def test_usage_of_zeros_is_not_known():
+    pieces = adapter._Pieces(LiteLLM("openai/any").who, Price(1, 1), charged=True)
+    assert pieces.count({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}) == Usage(cost=None)

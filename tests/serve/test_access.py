@@ -491,6 +491,41 @@ def test_inside_of_a_failure_is_told_to_the_owner_only(guarded, tokens):
         assert "SECRET" in guarded.log.read_text()
 
 
+async def test_words_of_a_provider_are_told_to_the_owner_only(guarded, tokens):
+    from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+    from a2a.types import a2a_pb2 as pb
+    from fastmcp import Client
+    from fastmcp.client.transports import StreamableHttpTransport
+
+    own = {"authorization": f"Bearer {tokens['ann']}"}
+    with client(guarded, tokens["ann"]) as ann, client(guarded, tokens["boss"]) as boss:
+        run = ann.post("/api/runs", json={"input": "fail"}).json()
+        name = run["run_id"]
+        told = [
+            json.dumps(run),
+            *[ann.get(f"/api/runs/{name}/{what}").text for what in ("story", "events", "facts")],
+            ann.get(f"/v1/responses/resp_{name}").text,
+            ann.post("/v1/chat/completions", json={"model": "desk", "messages": [{"role": "user", "content": "fail"}]}).text,
+            ann.post("/v1/responses", json={"model": "desk", "input": "fail"}).text,
+            ann.post("/ag-ui/desk", json={"messages": [{"id": "1", "role": "user", "content": "fail"}]}).text,
+            ann.post("/vercel/desk", json={"messages": [{"role": "user", "parts": [{"type": "text", "text": "fail"}]}]}).text,
+        ]
+        async with Client(StreamableHttpTransport(f"{guarded.url}/mcp", headers=own)) as mcp:
+            told.append(str(await mcp.call_tool("desk", {"task": "fail"}, raise_on_error=False)))
+        async with httpx.AsyncClient(trust_env=False, timeout=30, headers=own) as http:
+            card = await A2ACardResolver(http, f"{guarded.url}/a2a/desk").get_agent_card()
+            config = ClientConfig(httpx_client=http, streaming=False, supported_protocol_bindings=["JSONRPC"])
+            message = pb.Message(message_id="m1", role=pb.Role.ROLE_USER, parts=[pb.Part(text="fail")])
+            asked = ClientFactory(config).create(card).send_message(pb.SendMessageRequest(message=message))
+            told += [str([one async for one in asked])]
+        for one in told:
+            assert "the key is wrong" not in one
+            assert "the provider denied access" in one
+        assert "the key is wrong" not in ann.get(f"/api/runs/{name}/messages").text + ann.get(f"/api/runs/{name}/state").text
+        for what in ("", "/story", "/events", "/facts"):
+            assert "the key is wrong" in boss.get(f"/api/runs/{name}{what}").text
+
+
 def test_approval_is_not_used_again_by_a_fork_of_one_who_may_not_approve(tmp_path):
     users = Users(tmp_path / "users.json")
     eve, boss = users.add("eve", ["read", "talk"]), users.add("boss", ["admin"])

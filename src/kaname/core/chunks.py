@@ -175,7 +175,8 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
         case Custom(name, data):
             return [(name, dict(data) if isinstance(data, Mapping) else {"value": data})]
         case Stopped(stop) if stop.kind == "failed":
-            return [("error", {"message": stop.detail, "type": stop.error or "AgentError"})]
+            own = {"said": stop.said} if stop.said else {}
+            return [("error", {"message": stop.detail, "type": stop.error or "AgentError", **own})]
         case _:
             name, data = _STATUS[type(body)]
             return [("status", {"status": name, **data(body)})]

@@ -4,7 +4,7 @@ AgentError                      everything that is raised for the caller
 ├── ConfigError                 something is set up wrongly; nothing has run
 │   └── DuplicateToolError      two tools of one name
 ├── AgentConnectionError        a tool server cannot be reached
-├── ModelError (= LLMError)     the model's provider failed; `.retryable`, `.retry_after`, `.status`, `.provider`, `.model`
+├── ModelError (= LLMError)     the provider failed; `.retryable`, `.retry_after`, `.status`, `.provider`, `.model`, `.said`
 │   ├── ModelDenied             401, 403: the key, or what it may do
 │   ├── ModelNotFound           404: no such model, or a wrong address
 │   ├── RequestRefused          400 and the like: the provider does not accept what was sent
@@ -46,14 +46,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .messages import ModelReply, ToolCall
-from .notices import notice
+from .notices import Notice, joined, notice
 from .steps import Stop
 
 
 class AgentError(Exception):
-    """`run_id`: the run it happened in, if there was one. `agent.resume(error.run_id)` goes on."""
+    """`run_id`: the run it happened in, if there was one. `agent.resume(error.run_id)` goes on.
+
+    `said`: what a provider said about it in its own words, for the owner, administrators and the log; never for users."""
 
     run_id: str = ""
+    said: str = ""
+
+    @property
+    def public(self) -> str:
+        """What can be shown to everybody."""
+        return str(self)
 
 
 class ConfigError(AgentError):
@@ -69,50 +77,89 @@ class AgentConnectionError(AgentError): ...
 
 
 class ModelError(AgentError):
-    """`retryable`: whether trying the same again makes sense, after `retry_after` seconds where the provider says so."""
+    """The model's provider failed. `public` can be shown to everybody: what kind of failure it is, and what to do.
+
+    Args:
+        message: A notice with words of our own. A plain text counts as the provider's words, and is not `public`.
+        said: The provider's own words. They may hold a part of a key or an account's id; a traceback shows them as a note.
+        retryable: Whether trying the same again makes sense, after `retry_after` seconds where the provider says so.
+    """
 
     retryable = False
+    words: Notice = notice("model.kind_failed", "the model could not answer")
+    advice: str = ""
 
     def __init__(
-        self, message: str, *, provider: str = "", model: str = "", status: int = 0, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        model: str = "",
+        status: int = 0,
+        retry_after: float | None = None,
+        said: str = "",
     ) -> None:
         super().__init__(message)
         self.provider, self.model, self.status, self.retry_after = provider, model, status, retry_after
+        self.said = str.__str__(said if isinstance(message, Notice) else said or message)
+        if said:
+            self.add_note(f"Details: {self.said}")
+
+    @property
+    def public(self) -> str:
+        told = str(self)
+        return told if isinstance(told, Notice) else joined("", (self.words, self.advice))
 
 
-class ModelDenied(ModelError): ...
+class ModelDenied(ModelError):
+    words = notice("model.kind_denied", "the provider denied access")
+    advice = notice("model.advice_denied", " (check the API key and what it may be used for)")
 
 
-class ModelNotFound(ModelError): ...
+class ModelNotFound(ModelError):
+    words = notice("model.kind_not_found", "the provider does not know this model")
+    advice = notice("model.advice_not_found", " (check the model's name and base_url)")
 
 
-class RequestRefused(ModelError): ...
+class RequestRefused(ModelError):
+    words = notice("model.kind_refused", "the provider did not accept the request")
 
 
-class ContextTooLong(ModelError): ...
+class ContextTooLong(ModelError):
+    words = notice("model.kind_too_long", "the conversation is too long for this model")
+    advice = notice("model.advice_context_too_long", " (shorten the conversation, or use a model that reads more)")
 
 
-class ContentFiltered(ModelError): ...
+class ContentFiltered(ModelError):
+    words = notice("model.filtered", "the provider's filter withheld the answer")
+    advice = notice("model.advice_filtered", " (rephrase the request)")
 
 
 class RateLimited(ModelError):
     retryable = True
+    words = notice("model.kind_rate_limited", "the provider's limit on requests is reached")
+    advice = notice("model.advice_rate_limited", " (wait, or raise the limit with the provider)")
 
 
 class ModelUnavailable(ModelError):
     retryable = True
+    words = notice("model.kind_unavailable", "the provider is down or overloaded")
+    advice = notice("model.advice_unavailable", " (try again later)")
 
 
 class ModelUnreachable(ModelError):
     retryable = True
+    words = notice("model.kind_unreachable", "the provider cannot be reached")
 
 
 class ModelTimeout(ModelError):
     retryable = True
+    words = notice("model.timeout", "no answer in time")
 
 
 class ReplyGarbled(ModelError):
     retryable = True
+    words = notice("model.kind_garbled", "the provider's answer could not be read")
 
 
 class ToolNotFoundError(AgentError):

@@ -8,6 +8,7 @@ from typing import Any
 
 from .errors import ConfigError
 from .messages import Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from .reading.lenient_json import strict_json
 from .values import plain_text
 
 
@@ -58,7 +59,7 @@ def _parsed(arguments: Any) -> Any:
     if not isinstance(arguments, str):
         return arguments
     try:
-        value = json.loads(arguments or "{}")
+        value = strict_json(arguments or "{}")
     except ValueError:
         return arguments
     return value if isinstance(value, dict) else arguments

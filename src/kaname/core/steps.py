@@ -29,12 +29,14 @@ StopKind = Literal[
 
 @record
 class Stop:
-    """`withheld`: what a policy that ends a run as `blocked` objects to. If it does not say, the user's message counts as
+    """`detail` can be shown to everybody; `said` is what a provider said in its own words, for owners and administrators.
+    `withheld`: what a policy that ends a run as `blocked` objects to. If it does not say, the user's message counts as
     blocked."""
 
     kind: StopKind
     detail: str = ""
     error: str = ""
+    said: str = ""
     withheld: Literal["", "input", "output", "nothing"] = ""
 
     @property

@@ -27,7 +27,7 @@ class Failure:
     def __str__(self) -> str:
         text = "(its message cannot be shown)"
         with Border():
-            text = str(self.error)
+            text = self.error.public if isinstance(self.error, AgentError) else str(self.error)
         return shorten(f"{type(self.error).__name__}: {text}" if text else type(self.error).__name__, _LONGEST)
 
     @property

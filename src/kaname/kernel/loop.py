@@ -39,7 +39,7 @@ async def advance(scope: Scope) -> None:
         raise
     except AgentError as failure:
         scope.failure = failure
-        await scope.record(Stopped(Stop("failed", str(failure), type(failure).__name__)))
+        await scope.record(Stopped(Stop("failed", failure.public, type(failure).__name__, failure.said)))
 
 
 def decide(scope: Scope) -> Step:

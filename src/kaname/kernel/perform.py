@@ -122,7 +122,7 @@ async def ask_for_last_words(step: CallModel, limit: Stop, scope: Scope) -> None
     except JournalError:
         raise
     except AgentError as failure:
-        told = notice("warning.last_words", "the model could not be asked for a last answer: {problem}", problem=failure)
+        told = notice("warning.last_words", "the model could not be asked for a last answer: {problem}", problem=failure.public)
         await scope.record(Warned("limit", told), Stopped(limit, decided=True))
 
 

@@ -65,7 +65,7 @@ def _announcement(error: ModelError, wait: float, attempt: int, tries: int) -> s
     return notice(
         "model.retry",
         "{error}; trying again in {wait:.1f} s (try {attempt} of {tries})",
-        error=str(error),
+        error=error.public,
         wait=wait,
         attempt=attempt,
         tries=tries,

@@ -1,26 +1,39 @@
-"""What only an administrator is told: the inside of a failure that is nobody's fault but the program's. The log has it."""
+"""What only an administrator is told: a provider's own words, and the inside of a failure of our own. The log has both."""
 
 from __future__ import annotations
 
 from ..core.chunks import Chunk
+from ..core.errors import AgentError, UnexpectedError
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.steps import Stop
 from .users import Caller
 
-_OURS = "UnexpectedError"
+_OURS = UnexpectedError.__name__
 HIDDEN = notice("serve.failure", "the agent failed by a fault of its own; the server's log says which")
 
 
 def stop_for(stop: Stop, caller: Caller) -> Stop:
-    return replace(stop, detail=HIDDEN) if stop.error == _OURS and not caller.is_admin else stop
+    """How a run ended, as the caller may know it. `said` is emptied: an administrator finds it in `detail`."""
+    return replace(stop, detail=_words(stop.detail, stop.error, stop.said, caller), said="")
+
+
+def words_for(problem: AgentError, caller: Caller) -> str:
+    """What an error says to the caller."""
+    return _words(problem.public, type(problem).__name__, problem.said, caller)
 
 
 def chunks_for(chunks: list[Chunk], caller: Caller) -> list[Chunk]:
-    if caller.is_admin or not any(chunk.type == "error" for chunk in chunks):
-        return chunks
-    return [_told(chunk) if chunk.type == "error" and chunk.data.get("type") == _OURS else chunk for chunk in chunks]
+    return [_told(chunk, caller) if chunk.type == "error" else chunk for chunk in chunks]
 
 
-def _told(chunk: Chunk) -> Chunk:
-    return Chunk(chunk.stamp, chunk.agent, chunk.type, {**chunk.data, "message": HIDDEN}, chunk.seq)
+def _told(chunk: Chunk, caller: Caller) -> Chunk:
+    data = {name: value for name, value in chunk.data.items() if name != "said"}
+    told = _words(data.get("message", ""), data.get("type", ""), chunk.data.get("said", ""), caller)
+    return Chunk(chunk.stamp, chunk.agent, chunk.type, {**data, "message": told}, chunk.seq)
+
+
+def _words(detail: str, error: str, said: str, caller: Caller) -> str:
+    if not caller.is_admin:
+        return HIDDEN if error == _OURS else detail
+    return notice("model.said", "{detail}\nDetails: {said}", detail=detail, said=said) if said else detail

@@ -29,7 +29,9 @@ from ..core.errors import (
     ToolNotFoundError,
 )
 from ..core.notices import Notice, notice, to_json
+from .admin_only import words_for
 from .encoding import Json
+from .users import Caller
 
 _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
     (RunNotFound, 404),
@@ -51,6 +53,7 @@ _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
 
 
 log = getLogger("kaname.serve")
+_NOBODY = Caller("", frozenset())
 
 
 class Refused(AgentError):
@@ -74,9 +77,9 @@ def headers_of(problem: AgentError) -> dict[str, str]:
     return {} if wait is None else {"retry-after": str(max(1, round(wait)))}
 
 
-def as_problem(problem: AgentError) -> dict[str, Any]:
+def as_problem(problem: AgentError, caller: Caller | None = None) -> dict[str, Any]:
     """`notice`: the same as a template's code and values, for an edge that speaks another language."""
-    told = str(problem)
+    told = words_for(problem, caller or _NOBODY)
     kind = HTTPStatus(problem.status).phrase if isinstance(problem, Refused) else type(problem).__name__
     body: dict[str, Any] = {
         "type": f"urn:kaname:error:{kind.replace(' ', '')}",
@@ -91,9 +94,9 @@ def as_problem(problem: AgentError) -> dict[str, Any]:
     return body
 
 
-def answer(problem: AgentError, path: str = "") -> Response:
+def answer(problem: AgentError, path: str = "", caller: Caller | None = None) -> Response:
     """Under `/v1` it also holds the `error` that OpenAI's clients look for; Vercel's show the body to the user as it is."""
-    body = as_problem(problem)
+    body = as_problem(problem, caller)
     if path.startswith("/vercel"):
         return PlainTextResponse(body["detail"], body["status"], headers_of(problem))
     if path.startswith("/v1/"):
@@ -125,7 +128,7 @@ async def told(request: Request, problem: Exception) -> Response:
             status_of(problem), notice("serve.journal", "the journal cannot do it now; the server's log says why")
         )
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
-    return answer(problem if isinstance(problem, AgentError) else UnknownAddress(request, problem), path)
+    return answer(problem if isinstance(problem, AgentError) else UnknownAddress(request, problem), path, caller)
 
 
 class UnknownAddress(Refused):

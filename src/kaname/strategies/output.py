@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codec import dump
 from ..core.errors import ConfigError, OutputDecodingFailed
+from ..core.reading.lenient_json import TwoReadings
 from ..core.steps import Stop
 from ..core.values import fenced_blocks, read_json
 from ..kernel.boundary import Border
@@ -78,6 +79,8 @@ class Output:
     def _read(self, text: str) -> Any:
         try:
             data = read_json(text)
+        except TwoReadings:
+            raise
         except ValueError:
             if len(blocks := fenced_blocks(text)) == 1:  # an answer with words around it
                 data = read_json(blocks[0])

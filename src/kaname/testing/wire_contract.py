@@ -122,7 +122,7 @@ class WireContract(ABC):
                 continue
             problem = asyncio.run(self._fails(name, answer))
             assert name in self.hidden or type(problem) is kind, f"{name}: {problem!r} and not {kind.__name__}"
-            assert self.key not in str(problem), f"{name}: the key is in the message"
+            assert self.key not in f"{problem} {problem.said}", f"{name}: the key is in the message"
             if kind is errors.RateLimited:
                 assert problem.retryable
                 assert problem.retry_after == 3.0

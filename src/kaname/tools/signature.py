@@ -54,7 +54,12 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
             field = f"p{len(fields)}"
             names[field] = parameter.name
             fields[field] = (_hint(parameter, hint), _field(parameter, hint, described.get(parameter.name)))
-    config = ConfigDict(extra="allow" if extra else "forbid", arbitrary_types_allowed=False, protected_namespaces=())
+    config = ConfigDict(
+        extra="allow" if extra else "forbid",
+        arbitrary_types_allowed=False,
+        protected_namespaces=(),
+        allow_inf_nan=False,  # JSON has neither, and no condition of an approval catches a NaN
+    )
     try:
         model = create_model(f"{name}_arguments", __config__=config, **fields)
         adapter: TypeAdapter[Any] = TypeAdapter(model)

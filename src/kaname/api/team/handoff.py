@@ -240,7 +240,7 @@ class Delegate(_Handing):
             result = await context.run_child(self.team.by_name[to], prepared["task"])
         except ModelError as problem:  # the child has ended with it
             instead = await self._returned(to, problem)
-            return ToolResult(error=f"{to} failed: {problem}") if instead is None else ToolResult(instead)
+            return ToolResult(error=f"{to} failed: {problem.public}") if instead is None else ToolResult(instead)
         if (instead := await self._returned(to, result)) is not None:
             return ToolResult(instead)
         if result.stop.kind in ("completed", "degraded"):

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...core.errors import AgentError
 from ...core.notices import Notice
 
 
@@ -28,7 +29,11 @@ def say(english: str, nihongo: str) -> str:
 
 
 def translated(text: object) -> str:
-    """Say a text, or an exception's, in the user's language where the catalogue knows it; otherwise as it is."""
+    """Say a text, or an exception's, in the user's language where the catalogue knows it; otherwise as it is.
+
+    A provider's own words follow an exception: who sits at the terminal is the owner."""
+    if isinstance(text, AgentError) and text.said:
+        return f"{translated(text.public)}{said_line(text.said)}"
     text = str(text)
     if not isinstance(text, Notice) or not japanese():
         return text
@@ -38,6 +43,11 @@ def translated(text: object) -> str:
         return catalogue()[text.code].format(**{name: _value(one) for name, one in text.values.items()})
     except (LookupError, ValueError, TypeError):  # not known here, or recorded by a kaname that had other values for it
         return text
+
+
+def said_line(said: str) -> str:
+    """A provider's own words, on a line of their own; nothing without any."""
+    return f"\n  {say('details', '詳細')}: {said}" if said else ""
 
 
 def _value(value: Any) -> Any:

@@ -28,7 +28,7 @@ from ...core.openai_shape import result_text
 from ...core.runs import RunInfo
 from ...kernel.load import read_run, read_whole
 from ...kernel.ports import Journal
-from ..messages import say, translated
+from ..messages import said_line, say, translated
 from ..messages.stops import told_status
 from ..terminal.chunks import call_text
 from ..terminal.screen import Screen, cut
@@ -110,7 +110,8 @@ def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, 
             case Warned(source, text):
                 yield event, f"! {source}: {translated(text)}"
             case Stopped(stop) if stop.kind != "completed":
-                yield event, f"— {told_status(stop.kind)}{': ' if stop.detail else ''}{translated(stop.detail)}"
+                detail = f": {translated(stop.detail)}" if stop.detail else ""
+                yield event, f"— {told_status(stop.kind)}{detail}{said_line(stop.said)}"
 
 
 def _calls(event: Event, reply: ModelReply, results: dict[str, tuple[Event, str]]) -> Iterator[tuple[Event, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.chunks import RESERVED, Chunk
 from ...core.people.visible import visible
-from ..messages import say, translated
+from ..messages import said_line, say, translated
 from .children import Children
 from .markdown import Markdown
 from .screen import Screen, columns, cut
@@ -124,7 +124,8 @@ class Show:
 
     def _error(self, data: dict[str, Any]) -> None:
         self.failed = True
-        self._line(f"{say('failed', '失敗')}: {translated(data['message'])}", "red", whole=True, always=True)
+        told = f"{translated(data['message'])}{said_line(data.get('said', ''))}"
+        self._line(f"{say('failed', '失敗')}: {told}", "red", whole=True, always=True)
 
     def _status(self, data: dict[str, Any]) -> None:
         match data.get("status"):

@@ -266,7 +266,7 @@ def _explained(problem: OSError, url: str, route: Route, who: Who) -> ModelError
         return timed_out("connect", problem.seconds, 0.0, who)
     if isinstance(problem, TimeoutError):  # by the system
         return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, who)
-    return failure(ModelUnreachable, _unreachable(url, route, problem), 0, who)
+    return failure(ModelUnreachable, _unreachable(url, route, problem), 0, who, inside=True)
 
 
 def _unreachable(url: str, route: Route, problem: OSError) -> str:

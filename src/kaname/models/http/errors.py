@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from logging import NullHandler, getLogger
 from math import isfinite
 from time import time
 from typing import Any, NamedTuple
@@ -32,6 +33,10 @@ _FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|respo
 _MODELS_FAULT = re.compile(r"tool_use_failed|json_validate_failed|output_parse_failed|malformed_function_call", re.I)
 _LONGEST = 600
 _SECRET = 6  # characters; a server of one's own is often given a key such as "none"
+_LONG_SECRET, _MIDDLE = 12, 8  # of a key that long no beginning or end, and no longer part, is shown
+_WORD = re.compile(r"[\w-]{4,}")
+log = getLogger("kaname.models")
+log.addHandler(NullHandler())  # a program that has set up no log is not written to
 
 
 class Who(NamedTuple):
@@ -45,10 +50,16 @@ class Who(NamedTuple):
         return f"Who({self.provider}/{self.model})"
 
     def masked(self, text: str) -> str:
-        for secret in self.secrets:
-            if len(secret) >= _SECRET:
-                text = text.replace(secret, "***")
-        return text
+        """Replace the keys in a text, and what can be recognised as a part of one, such as `sk-pr…****abcd`."""
+        known = [secret for secret in self.secrets if len(secret) >= _SECRET]
+        for secret in known:
+            text = text.replace(secret, "***")
+        long = [secret for secret in known if len(secret) >= _LONG_SECRET]
+        return _WORD.sub(lambda found: "***" if _is_part(found[0], long) else found[0], text) if long else text
+
+
+def _is_part(word: str, secrets: list[str]) -> bool:
+    return any(one.startswith(word) or one.endswith(word) or (len(word) >= _MIDDLE and word in one) for one in secrets)
 
 
 def secrets_in(headers: Mapping[str, str]) -> list[str]:
@@ -63,7 +74,7 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) 
     if 300 <= status < 400:  # not followed: the key would go with the request
         place = headers.get("location", "")
         moved = notice("model.redirected", "redirected to {place!r}: set base_url to where the API is", place=place)
-        return failure(RequestRefused, moved, status, who)
+        return failure(RequestRefused, moved, status, who, inside=True)
     if text.lstrip()[:1] == "<":
         page = notice("model.web_page", "a web page instead of JSON")
         return failure(_kind(status, ""), page, status, who, after)
@@ -129,23 +140,21 @@ def _kind(status: int, message: str) -> type[ModelError]:
     return ContentFiltered if _FILTERED.search(message) else RequestRefused
 
 
-_ADVICE: dict[type[ModelError], Notice] = {
-    ModelDenied: notice("model.advice_denied", " (check the API key and what it may be used for)"),
-    ModelNotFound: notice("model.advice_not_found", " (check the model's name and base_url)"),
-    ContextTooLong: notice("model.advice_context_too_long", " (shorten the conversation, or use a model that reads more)"),
-    RateLimited: notice("model.advice_rate_limited", " (wait, or raise the limit with the provider)"),
-    ModelUnavailable: notice("model.advice_unavailable", " (try again later)"),
-    ContentFiltered: notice("model.advice_filtered", " (rephrase the request)"),
-}
+def failure(
+    kind: type[ModelError], text: str, status: int, who: Who, after: float | None = None, *, inside: bool = False
+) -> ModelError:
+    """Make an error that says to everybody what kind of failure it is, with which model, and what can be done.
 
-
-def failure(kind: type[ModelError], text: str, status: int, who: Who, after: float | None = None) -> ModelError:
-    """An error that says what happened, with which model, and what can be done. The key is never in it."""
-    shown = who.masked(text)[:_LONGEST]
+    A notice is our own words. A plain text is the provider's: it goes to the log and into `said`, without keys, and so does a
+    notice that is `inside`, because it names our addresses.
+    """
+    ours = isinstance(text, Notice) and not inside
+    said = "" if ours else who.masked(text)[:_LONGEST]
     number = f"{status}: " if status not in (0, 200) else ""
-    parts = (f"{who.provider}/{who.model}: {number}", text if shown == text else shown, _ADVICE.get(kind, ""))
-    message = joined("", parts)
-    return kind(message, provider=who.provider, model=who.model, status=status, retry_after=after)
+    message = joined("", (f"{who.provider}/{who.model}: {number}", text if ours else kind.words, kind.advice))
+    if said:
+        log.warning("%s/%s: %s%s: %s", who.provider, who.model, number, kind.__name__, " ".join(said.split()))
+    return kind(message, provider=who.provider, model=who.model, status=status, retry_after=after, said=said)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

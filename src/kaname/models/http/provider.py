@@ -11,6 +11,7 @@ import msgspec
 
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
+from ...core.reading.lenient_json import strict_json
 from ...core.tracing import current
 from ...kernel.ports import Emit
 from ..prices import Price, price_of
@@ -159,10 +160,11 @@ _decode = msgspec.json.Decoder().decode
 
 
 def parsed_arguments(text: str) -> Any:
-    """The object that a model's arguments spell; the text itself where they spell none."""
+    """Return the object that a model's arguments spell; the text itself where they spell none, or give a key twice."""
     try:
-        value = _decode(text.encode()) if text else {}
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        _decode(text.encode() or b"{}")  # also refuses halves of characters, which no journal takes
+        value = strict_json(text or "{}")
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text
 

@@ -78,7 +78,7 @@ def _is_half(digits: str, lowest: str, highest: str) -> bool:
 
 def _unescaped(escape: str) -> str:
     if escape[1] != "u":
-        return _ESCAPES.get(escape[1], escape[1])
+        return _ESCAPES.get(escape[1], escape)  # what is no escape keeps its backslash
     try:
         units = bytes.fromhex(escape[2:6] + escape[8:12])
         return units.decode("utf-16-be", "replace")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from ...core.messages import ModelReply, ToolCall, ToolSpec
+from ...core.reading.lenient_json import TwoReadings
 from ...core.values import read_json
 from ...kernel.ports import Emit
 from .react.arguments import unfenced
@@ -19,6 +20,7 @@ _TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _KEYS = "name|tool|tool_name|function|action|type|id|arguments|args|parameters"
 # What a call can still become of: `{"name…`, a list of that, a code block of JSON, the tag
 _MAY_BE = re.compile(r"`{0,3}|```[a-z_]*|(?:```(?:json|tool_call|tool_code)?[ \t]*\n\s*)?\[?\s*(?:\{.*)?", re.DOTALL)
+_NAME = re.compile(r"[\"'](?:name|tool|tool_name|function|action)[\"']\s*:\s*[\"']([\w.-]+)[\"']")
 _FIRST_KEY = re.compile(r"\{\s*\"(\w*)(\")?")
 
 
@@ -33,6 +35,10 @@ def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | No
         return None
     try:
         value = read_json(body)
+    except TwoReadings:  # the tool's own check says so to the model; it runs nothing
+        named = _NAME.search(body)
+        offered = named is not None and any(tool.name == named[1] for tool in tools)
+        return ToolCall("", named[1], body) if named is not None and offered else None
     except ValueError:
         return None
     if isinstance(value, list) and len(value) != 1:  # several at once: only the first would be run

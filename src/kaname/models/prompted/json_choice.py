@@ -14,6 +14,7 @@ from typing import Any
 from ...core.codec import dump
 from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, ToolCall, Usage, assistant, user
 from ...core.openai_shape import result_text
+from ...core.reading.lenient_json import TwoReadings
 from ...core.record import replace
 from ...core.values import identity, read_json
 from ...kernel.ports import Emit
@@ -129,7 +130,7 @@ def chosen(said: ModelReply, turn: Turn, offer: Offer, *, asked_back: bool = Fal
         words = shown or ("" if text.lstrip().startswith("{") else text)  # the beginning of a call is not for the user
         if cut:
             return Text(words), "" if words else CUT_OFF
-        return Text(words), "" if shown else _form(offer)
+        return Text(words), "" if shown else _unread(text, offer)
     args = value.get("args")
     if value["tool"] == offer.name:
         given = value.get("text") or (args.get("text") if isinstance(args, Mapping) else args) or ""
@@ -159,6 +160,17 @@ def _sound(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_sound(key): _sound(held) for key, held in value.items()}
     return [_sound(held) for held in value] if isinstance(value, list) else value
+
+
+def _unread(text: str, offer: Offer) -> str:
+    """The form to write in; with the reason, if what was written can be read in two ways."""
+    try:
+        read_json(text)
+    except TwoReadings as problem:
+        return f"The reply is {problem}. {_form(offer)}"
+    except ValueError:
+        pass
+    return _form(offer)
 
 
 def _form(offer: Offer) -> str:

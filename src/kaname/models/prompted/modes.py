@@ -31,9 +31,9 @@ _CANNOT = {
 _IN_WORDS = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n"
 
 
-def refuses(mode: str, problem: ModelError, name: str) -> bool:
-    """Whether the server says that it cannot do this mode. The model's own name may hold any word, and does not count."""
-    return bool(_CANNOT[mode].search(str(problem).removeprefix(f"{name}: ")))
+def refuses(mode: str, problem: ModelError) -> bool:
+    """Return True if the server says that it cannot do this mode."""
+    return bool(_CANNOT[mode].search(problem.said))
 
 
 class Shown:

@@ -1,7 +1,8 @@
 """Every other provider, through LiteLLM: `PROVIDER/NAME`. It is an extra, and is loaded when the first reply is asked for.
 
-LiteLLM has habits of its own that are switched off here: retries, a price list from the network, a `.env` file that it reads,
-advice that it prints.
+LiteLLM has habits of its own that are switched off here: retries, a price list, headers and tokenizers from the network, tokens
+that it counts where the provider reports none, a `.env` file that it reads, advice that it prints. What is left of it may still
+block (credentials of a cloud, a callback, a tokenizer), so all of it runs in a thread with an event loop of its own.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from copy import deepcopy
 from importlib import import_module
 from importlib.util import find_spec
+from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
@@ -39,16 +42,31 @@ from ..http.connection import PUNCTUAL
 from ..http.errors import Who, failure, from_status, garbled, secrets_in
 from ..http.provider import mapping
 from ..prices import Price, price_of
+from .loop_thread import Handover, LoopThread
 from .openai import response_format, shape, shown_after, tool_shapes, with_pictures
 from .openai_stream import Pieces
 
-_QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
+_QUIET = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_MODE": "PRODUCTION",
+}
+_FLAGS = {
+    "suppress_debug_info": True,
+    "telemetry": False,
+    "disable_hf_tokenizer_download": True,
+    "disable_token_counter": True,  # it counts what the provider did not report, with a tokenizer that it may have to fetch
+}
 _NO_KEY = re.compile(r"missing credentials|api_key client option must be set|api key not found|missing .{0,20}api.key", re.I)
 _NOT_THERE = re.compile(
     r"^Connection error|^Cannot connect to host|name resolution|nodename nor servname|Name or service", re.I
 )
 _SECRETS = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
+_OPENED, _ENDED = object(), object()
+_CLOSING = 5.0  # seconds for its connections
 _users: WeakSet[LiteLLM] = WeakSet()  # the models that have used LiteLLM's shared clients since these were last closed
+_threads: list[LoopThread] = []  # the one in which all of LiteLLM runs; none before the first reply
+_starting = Lock()
 
 
 class LiteLLM:
@@ -88,24 +106,40 @@ class LiteLLM:
         return f"<LiteLLM {self.model}>"
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        litellm = await _loaded()
+        thread = _thread()
+        await thread.run(_loaded())
         _users.add(self)
         usual = "service_tier" not in {**self.settings, **request.settings}
         pieces = _Pieces(
             self.who, self._price or (price_of(self.name) if usual else None), charged=usual or self._price is not None
         )
-        async with self._explained(litellm):
-            async with self._within("first_byte"):
-                stream = await litellm.acompletion(**self.arguments(request))
-            async with aclosing(stream):
-                chunks = aiter(stream)
-                while (chunk := await self._next(chunks)) is not None:
-                    await pieces.take(_as_json(chunk), emit)
+        received = Handover()
+        work = thread.start(self._receive(self.arguments(request), received.put))
+        work.add_done_callback(lambda _: received.put(_ENDED))
+        try:
+            chunk = await self._next(received, "first_byte")
+            while chunk is not _ENDED:
+                if chunk is not _OPENED:
+                    await pieces.take(chunk, emit)
+                chunk = await self._next(received, "between")
+            work.result()
+        finally:
+            work.cancel()
         return pieces.reply(ended=True)
 
-    async def _next(self, chunks: AsyncIterator[Any]) -> Any:
-        async with self._within("between"):
-            return await anext(chunks, None)
+    async def _receive(self, arguments: dict[str, Any], put: Callable[[Any], None]) -> None:
+        """Read the stream, in LiteLLM's thread."""
+        litellm = await _loaded()
+        async with self._explained(litellm):
+            stream = await litellm.acompletion(**arguments)
+            put(_OPENED)
+            async with aclosing(stream):
+                async for chunk in stream:
+                    put(_as_json(chunk))
+
+    async def _next(self, received: Handover, limit: str) -> Any:
+        async with self._within(limit):
+            return await received.next()
 
     @asynccontextmanager
     async def _within(self, limit: str) -> AsyncIterator[None]:
@@ -145,13 +179,12 @@ class LiteLLM:
         if self not in _users:
             return
         _users.discard(self)
-        if not _users:
-            litellm = await _loaded()
-            await litellm.close_litellm_async_clients()
-            litellm.in_memory_llm_clients_cache.flush_cache()  # or the closed ones would be used again
-            shared = vars(litellm).get("module_level_aclient")  # is in no cache after that
-            if shared is not None:
-                await shared.close()
+        if not _users and _threads:
+            thread = _threads.pop()
+            with suppress(TimeoutError):  # it is blocked: its connections end with it
+                async with asyncio.timeout(_CLOSING):
+                    await thread.run(_closed())
+            await thread.stop()
 
     @asynccontextmanager
     async def _explained(self, litellm: Any) -> AsyncIterator[None]:
@@ -169,6 +202,8 @@ class LiteLLM:
         kinds = litellm.exceptions
         if isinstance(problem, TimeoutError | kinds.Timeout):
             return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, self.who)
+        keys = [value for name, value in os.environ.items() if _SECRETS.search(name)]  # LiteLLM took one of them
+        who = self.who._replace(secrets=(*self.who.secrets, *keys))
         text = _provider_message(problem)
         for kind, ours in (
             (kinds.ContextWindowExceededError, ContextTooLong),
@@ -178,19 +213,19 @@ class LiteLLM:
             (kinds.APIResponseValidationError, ReplyGarbled),
         ):
             if isinstance(problem, kind):
-                return failure(ours, text, 0, self.who)
+                return failure(ours, text, 0, who)
         if "LLM Provider NOT provided" in text:
-            unknown = notice("model.litellm_no_provider", "LiteLLM knows no provider {provider!r}", provider=self.who.provider)
-            return failure(ModelNotFound, unknown, 0, self.who)
+            unknown = notice("model.litellm_no_provider", "LiteLLM knows no provider {provider!r}", provider=who.provider)
+            return failure(ModelNotFound, unknown, 0, who)
         if _NO_KEY.search(text):
-            return failure(ModelDenied, text, 0, self.who)
+            return failure(ModelDenied, text, 0, who)
         if _NOT_THERE.search(text):
-            return failure(ModelUnreachable, text, 0, self.who)
+            return failure(ModelUnreachable, text, 0, who)
         status = getattr(problem, "status_code", None)
         if not isinstance(status, int):  # LiteLLM stumbles over what Groq says in mid-stream: that is what counts
             words = _provider_message(problem.__context__) if problem.__context__ is not None else text
-            return failure(ReplyGarbled, words or text or type(problem).__name__, 0, self.who)
-        return from_status(status, getattr(problem, "litellm_response_headers", None) or {}, text.encode(), self.who)
+            return failure(ReplyGarbled, words or text or type(problem).__name__, 0, who)
+        return from_status(status, getattr(problem, "litellm_response_headers", None) or {}, text.encode(), who)
 
 
 class _Pieces(Pieces):
@@ -204,7 +239,7 @@ class _Pieces(Pieces):
         self._counted = False
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
-        self._counted = self._counted or bool(chunk.get("usage"))
+        self._counted = self._counted or any(mapping(chunk.get("usage")).values())
         for choice in chunk["choices"]:
             for block in choice["delta"].get("thinking_blocks") or ():
                 self._think(block)
@@ -221,6 +256,9 @@ class _Pieces(Pieces):
             self._thought = []
 
     def count(self, usage: Mapping[str, Any]) -> Usage:
+        """What LiteLLM makes up where the provider reports nothing is all zeros: that is not known."""
+        if not usage.get("total_tokens"):
+            return Usage(cost=None)
         seen = super().count(usage)
         tools = mapping(usage.get("server_tool_use"))
         return seen if self._charged and not any(tools.values()) else replace(seen, cost=None)
@@ -290,21 +328,40 @@ def _signed(held: Any) -> dict[str, Any] | None:
     return {"thought_signature": fields["thought_signature"]} if fields.get("thought_signature") else None
 
 
+def _thread() -> LoopThread:
+    with _starting:
+        if not _threads or not _threads[0].alive:
+            _threads[:] = [LoopThread("kaname-litellm")]
+        return _threads[0]
+
+
 async def _loaded() -> Any:
-    """Four seconds of work, in which the loop must not stand still."""
+    """LiteLLM, with its habits switched off. The first time takes four seconds, in which nothing else goes on in its thread."""
+    if (known := sys.modules.get("litellm")) is not None and vars(known).get("kaname_loaded"):
+        return known
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    litellm: Any = await asyncio.to_thread(import_module, "litellm")
-    litellm.suppress_debug_info, litellm.telemetry = True, False
+    litellm: Any = import_module("litellm")
+    for name, flag in {**_FLAGS, "kaname_loaded": True}.items():  # once: what a program sets afterwards counts
+        setattr(litellm, name, flag)
     return litellm
 
 
+async def _closed() -> None:
+    """Close LiteLLM's connections, in its thread, after what was cancelled has ended."""
+    litellm = await _loaded()
+    own = {task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__name__", "") == LiteLLM._receive.__name__}
+    if own:
+        await asyncio.wait(own, timeout=_CLOSING)
+    await litellm.close_litellm_async_clients()
+    litellm.in_memory_llm_clients_cache.flush_cache()  # or the closed ones would be used again
+    shared = vars(litellm).get("module_level_aclient")  # is in no cache after that
+    if shared is not None:
+        await shared.close()
+
+
 def _provider_message(problem: Any) -> str:
-    """What the provider said, without LiteLLM's own words around it and without a key."""
+    """What the provider said, without LiteLLM's own words around it."""
     text = str(problem).partition(" Original exception:")[0].partition(" Handle with `litellm.")[0]
     text = re.sub(r"^(litellm\.)?(\w+: )?(litellm\.)?(\w+: )*(\w+Exception - )?", "", text).strip()
-    text = re.sub(r"^b(['\"])(.*)\1$", r"\2", text, flags=re.S)  # some providers' bodies are shown as Python shows bytes
-    for name, value in os.environ.items():
-        if _SECRETS.search(name) and len(value) > 7:
-            text = text.replace(value, "***")
-    return text
+    return re.sub(r"^b(['\"])(.*)\1$", r"\2", text, flags=re.S)  # some providers' bodies are shown as Python shows bytes

@@ -85,7 +85,7 @@ class OpenAI(ServedModel):
             try:
                 said = await self._reply_in(mode, request, emit if modes == ("native",) else shown)
             except (RequestRefused, ModelNotFound, ModelUnavailable) as problem:
-                if shown.anything or mode == modes[-1] or not refuses(mode, problem, self.name):
+                if shown.anything or mode == modes[-1] or not refuses(mode, problem):
                     raise
             else:
                 if mode != "native":
@@ -102,7 +102,7 @@ class OpenAI(ServedModel):
         try:
             return await super().reply(request, shown)
         except (RequestRefused, ModelNotFound, ModelUnavailable) as problem:
-            if shown.anything or not refuses("constrained", problem, self.name):
+            if shown.anything or not refuses("constrained", problem):
                 raise
         said = await super().reply(in_words(request), emit)
         self._schemas = False

@@ -73,7 +73,7 @@ class OpenAIResponses(ServedModel):
         try:
             return await super().reply(request, emit)
         except RequestRefused as problem:
-            if not self._sealed or "ncrypted" not in str(problem):
+            if not self._sealed or "ncrypted" not in problem.said:
                 raise
         self._sealed = False
         return await super().reply(request, emit)

@@ -40,7 +40,7 @@ from ...core.messages import Message
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
-from ..admin_only import HIDDEN, stop_for
+from ..admin_only import HIDDEN, stop_for, words_for
 from ..encoding import Json
 from ..service import Service, log
 from ..users import Caller
@@ -149,7 +149,7 @@ class Tasks(RequestHandler):
         try:
             begun = await attempt(self._service.begin, run, passing=(AgentError,))
         except AgentError as problem:
-            raise InvalidParamsError(message=str(problem)) from None
+            raise InvalidParamsError(message=words_for(problem, caller)) from None
         if isinstance(begun, Failure):  # the SDK would tell all of it
             log.warning("a run of %s did not begin: %s", self._agent.name, begun)
             raise InternalError(message=HIDDEN)

@@ -21,7 +21,7 @@ from ...core.events import Asked
 from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
-from ..admin_only import stop_for
+from ..admin_only import stop_for, words_for
 from ..forms import require
 from ..problems import Refused
 from ..service import Service, not_waiting
@@ -99,7 +99,7 @@ def _asking(service: Service, agent: Agent[Any]) -> Any:
                 run = agent.run(task, session_id=session_id or None, user_id=who.name)
             return await _result(service, run, ctx, who)
         except AgentError as problem:
-            raise ToolError(str(problem)) from None
+            raise ToolError(words_for(problem, who)) from None
 
     ask.__annotations__ = {"task": str, "session_id": str, "ctx": Context, "return": Any}
     return ask

@@ -127,7 +127,7 @@ def _shown(chunk: Chunk) -> bytes:
 
 def as_json(fact: Event, caller: Caller) -> bytes:
     """A fact as it is recorded, as far as the caller may know it."""
-    text = encode(fact if caller.is_admin else _discreet(fact, caller))
+    text = encode(_discreet(fact, caller))
     if "NaN" in text or "Infinity" in text:  # which Python writes, and no browser reads
         return to_json(json.loads(text, parse_constant=lambda name: name))
     return text.encode()
@@ -135,12 +135,14 @@ def as_json(fact: Event, caller: Caller) -> bytes:
 
 def _discreet(fact: Event, caller: Caller) -> Event:
     body: Any = fact.body
+    if isinstance(body, Stopped):
+        return fact._replace(body=replace(body, stop=stop_for(body.stop, caller)))
+    if caller.is_admin:
+        return fact
     if isinstance(body, Opened):
         body = replace(body, recipe={name: body.recipe[name] for name in _TOLD if name in body.recipe}, trace="")
     elif isinstance(body, ModelReplied):
         body = replace(body, step=CallModel())
-    elif isinstance(body, Stopped):
-        body = replace(body, stop=stop_for(body.stop, caller))
     elif isinstance(body, Unknown) or (isinstance(body, Custom) and not body.shown):
         body = replace(body, data=None)
     return fact._replace(body=body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.reading.lenient_json import TwoReadings
 from ...core.values import read_json
 from .schema import item_schemas, mapping, problems, resolve, type_names
 
@@ -12,7 +13,9 @@ _DEEPEST, _MOST_WORK = 20, 20_000
 
 
 def mended(args: dict[str, Any], schema: Any) -> dict[str, Any]:
-    """The arguments with such texts unpacked and such nulls left out, wherever they stand; the same object without any."""
+    """The arguments with such texts unpacked and such nulls left out, wherever they stand; the same object without any.
+
+    `TwoReadings` if such a text can mean two things."""
     work = [_MOST_WORK]
 
     def mend(value: Any, schema: Any, depth: int) -> Any:
@@ -66,5 +69,7 @@ def _unpacked(text: str) -> Any:
         return text
     try:
         return read_json(text)
+    except TwoReadings:
+        raise
     except ValueError:
         return text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadArguments
 from ...core.messages import ToolCall
+from ...core.reading.lenient_json import TwoReadings
 from ...core.values import read_json
 
 if TYPE_CHECKING:
@@ -18,12 +19,11 @@ _MOST_LINES = 20
 
 def fitting_arguments(call: ToolCall, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments, if they fit a JSON Schema; else `BadArguments` with all that is wrong."""
-    from .mend import mended
     from .schema import problems
 
     args = read_arguments(call)
     mistakes = problems(args, schema)
-    if mistakes and (again := mended(args, schema)) is not args:
+    if mistakes and (again := _mended(args, name, schema)) is not args:
         args, mistakes = again, problems(again, schema)
     if mistakes:
         raise BadArguments(listed(name, mistakes))
@@ -49,17 +49,24 @@ def validate(adapter: TypeAdapter[Any], name: str, args: dict[str, Any], schema:
     """Check against the types; what does not fit is mended by the schema, where there is one reading, and checked again."""
     from pydantic import ValidationError
 
-    from .mend import mended
-
     try:
         return adapter.validate_python(args)
     except ValidationError as error:
-        if (again := mended(args, schema)) is args:
+        if (again := _mended(args, name, schema)) is args:
             raise BadArguments(describe(name, error)) from None
     try:
         return adapter.validate_python(again)
     except ValidationError as error:
         raise BadArguments(describe(name, error)) from None
+
+
+def _mended(args: dict[str, Any], name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    from .mend import mended
+
+    try:
+        return mended(args, schema)
+    except TwoReadings as problem:
+        raise BadArguments(f"the arguments of {name} do not fit: a text in them is {problem}") from None
 
 
 def describe(name: str, error: ValidationError) -> str:

@@ -81,12 +81,13 @@ class ServedEmbeddings:
                 return self._answered(texts)
             except HTTPError as refused:
                 if pause is None or (refused.code != 429 and refused.code < 500):
-                    told = f"{self.name}: HTTP {refused.code}{self._reason(refused)}"
-                    raise ModelError(told, model=self.model, status=refused.code) from None
+                    told = notice("search.embed_refused", "{name}: HTTP {code}", name=self.name, code=refused.code)
+                    raise ModelError(told, model=self.model, status=refused.code, said=self._reason(refused)) from None
                 time.sleep(_asked_to_wait(refused, pause))
                 refused.close()
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-                raise ModelError(f"{self.name}: {problem}", model=self.model) from problem
+                told = notice("search.embed_failed", "{name} did not give vectors", name=self.name)
+                raise ModelError(told, model=self.model, said=str(problem)) from problem
         return []
 
     def _answered(self, texts: list[str]) -> list[Any]:
@@ -106,8 +107,7 @@ class ServedEmbeddings:
         with suppress(OSError):
             refused.close()
         text = " ".join(str(text).split())[:300]
-        text = text.replace(self._key, "…") if self._key else text
-        return f": {text}" if text else ""
+        return text.replace(self._key, "…") if self._key else text
 
 
 def _asked_to_wait(refused: HTTPError, pause: float) -> float:

@@ -8,16 +8,17 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
-from ....core.values import check_one_reading, plain_text, read_json
+from ....core.reading.lenient_json import ESCAPE, TwoReadings, lenient_json, strict_json
+from ....core.values import plain_text, read_json
 
 ONE_TEXT = "input"
 """The parameter's name of a tool that takes one text, as it is written."""
 _QUOTES = {'"': '"', "'": "'", "「": "」", "『": "』", "“": "”", "`": "`"}
 _TRUTH = {"true": True, "false": False, "yes": True, "no": False, "はい": True, "いいえ": False}
 _EMPTY = ("", "none", "null", "n/a", "なし", "無し", "{}", "()")
-_SMART = str.maketrans("“”", '""')
 _BROKEN = re.compile(r"[{｛]\s{0,8}[\"'“]?[\w ]{1,40}[\"'”]?\s{0,8}[:：]")
 _FENCE = re.compile(r"(```|~~~)[\w-]*[ \t]*\n?")
 _LONGEST_CODE = 50_000  # characters that Python's parser is given
@@ -47,16 +48,17 @@ def first_block(text: str) -> str:
 
 
 def json_value(text: str) -> Any:
-    """The JSON value, also with trailing commas, single quotes or newlines in strings; else `ValueError`."""
-    text = unfenced(text)
+    """Read JSON in a code block or without one; `ValueError` or `TwoReadings` says why it cannot be read."""
+    return read_json(unfenced(text))
+
+
+def why_unreadable(text: str) -> str:
+    """Return what is wrong with a text that is not the JSON it should be, in words for the model."""
     try:
-        return read_json(text)
-    except ValueError:
-        pass
-    try:
-        return json.loads(text.translate(_SMART), strict=False)
-    except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
+        json_value(text)
+    except ValueError as problem:
+        return str(problem)
+    return "not one JSON object"
 
 
 def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool = False) -> Mapping[str, Any] | str:
@@ -108,13 +110,16 @@ def _object(text: str) -> dict[str, Any] | None:
         return None
     try:
         value = json_value(text)
+    except TwoReadings:
+        raise
     except ValueError:
         try:
-            value, end = json.JSONDecoder(strict=False).raw_decode(text)
+            _, end = json.JSONDecoder(strict=False).raw_decode(text)
         except (ValueError, RecursionError):
             return None
         if text[end:].lstrip(" \t")[:1] != "\n":
             return None
+        value = json_value(text[:end])
     return value if isinstance(value, dict) else None
 
 
@@ -139,8 +144,7 @@ def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
         return None
     try:
         with warnings.catch_warnings(action="ignore"):
-            call = ast.parse(f"call({text})", mode="eval").body
-        check_one_reading(text)
+            call = ast.parse(code := f"call({text})", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if not isinstance(call, ast.Call) or len(call.args) > len(names or ()):
@@ -150,9 +154,19 @@ def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
         return None
     if not call.keywords and len(call.args) < 2 and not text.startswith(('"""', "'''")):
         return None  # one value: plain text
+    written = [ast.get_source_segment(code, value) or "" for _, value in pairs]
+    between = reduce(lambda rest, one: rest.replace(one, "", 1), written, text)
+    values = None if "#" in between else _values(written)
+    return None if values is None else dict(zip([str(name) for name, _ in pairs], values, strict=True))
+
+
+def _values(written: list[str]) -> list[Any] | None:
+    """Read values by the rules of JSON, all together: where one shows that backslashes are not escaped, others are unclear."""
     try:
-        return {str(name): ast.literal_eval(value) for name, value in pairs}
-    except (ValueError, SyntaxError, RecursionError):
+        return list(lenient_json(f"[{','.join(written)}]"))
+    except TwoReadings:
+        raise
+    except ValueError:
         return None
 
 
@@ -176,6 +190,8 @@ def typed(text: str, schema: Any) -> Any:
     for attempt in (f"[{text}]",) * ("array" in kinds and text[:1] != "[") + (text, narrow):
         try:
             return json_value(attempt)
+        except TwoReadings:
+            raise
         except ValueError:
             continue
     if "array" in kinds and text[:1] != "{":
@@ -185,14 +201,17 @@ def typed(text: str, schema: Any) -> Any:
 
 
 def unquoted(text: str) -> str:
-    """Without the quotes around the whole of it."""
+    """Remove the quotes around the whole text. `TwoReadings` where its backslashes may or may not be escapes."""
     text = text.strip()
     closing = _QUOTES.get(text[:1])
     if closing is None or len(text) < 2 or not text.endswith(closing) or closing in text[1:-1].replace("\\" + closing, ""):
         return text
-    if text[0] == '"':
-        try:
-            return str(json.loads(text, strict=False))
-        except ValueError:
-            return text[1:-1]
-    return text[1:-1].replace("\\" + closing, closing)
+    plain = text[1:-1].replace("\\" + closing, closing)
+    if "\\" not in plain or text[0] not in "\"'":
+        return plain
+    try:
+        return str(strict_json(text))
+    except ValueError:  # plain text, which stands for itself, unless a part of it may be meant as an escape
+        if not ESCAPE.search(plain):
+            return plain
+    raise TwoReadings(f"not clear: the backslashes in {text[:60]} have two readings; write a JSON object, a backslash as \\\\")

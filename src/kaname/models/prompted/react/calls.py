@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ....core.reading.lenient_json import TwoReadings
 from ....core.values import plain_text
 from .arguments import arguments_for, fitted, json_value, unfenced
 
@@ -89,12 +90,19 @@ def _is_schema(given: Any) -> bool:
 
 
 def arguments_of(given: Any, name: str, tools: Tools, *, called: bool = False) -> Mapping[str, Any] | str:
-    """The arguments for the tool of this name; for `finish` the answer: plain, quoted, or under a name."""
+    """The arguments for the tool of this name; for `finish` the answer: plain, quoted, or under a name.
+
+    `TwoReadings` only for a tool that there is: nothing else is run."""
     text, schema = "" if given is None else plain_text(given), tools.get(tool_named(name, tools))
-    if is_end(name, tools):
-        named = arguments_for(text, _ONE_TEXT, called=True)
-        return str(next(iter(named.values()), "")) if isinstance(named, Mapping) else text.strip()
-    return fitted(given, schema) if isinstance(given, Mapping) else arguments_for(text, schema, called=called)
+    try:
+        if is_end(name, tools):
+            named = arguments_for(text, _ONE_TEXT, called=True)
+            return str(next(iter(named.values()), "")) if isinstance(named, Mapping) else text.strip()
+        return fitted(given, schema) if isinstance(given, Mapping) else arguments_for(text, schema, called=called)
+    except TwoReadings:
+        if schema is not None:
+            raise
+        return text.strip()
 
 
 def tagged_call(text: str, tools: Tools) -> Call | None:

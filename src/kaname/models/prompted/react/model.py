@@ -154,7 +154,7 @@ async def _ask(ask: Any, request: ModelRequest, sections: Sections, emit: Emit, 
     try:
         return await ask(sent, show)  # type: ignore[no-any-return]
     except RequestRefused as problem:
-        if heard or settings == plain or not _STOP_REFUSED.search(str(problem)):
+        if heard or settings == plain or not _STOP_REFUSED.search(problem.said):
             raise
     said = await ask(replace(sent, settings=plain), show)
     stops.refused = True  # it was that: from now on none of ours are sent

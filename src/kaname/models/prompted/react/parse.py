@@ -12,9 +12,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ....core.reading.lenient_json import TwoReadings
 from ....core.record import record, replace
 from ....core.values import plain_text
-from .arguments import is_broken, unfenced
+from .arguments import is_broken, unfenced, why_unreadable
 from .calls import Call, Tools, arguments_of, bracket_call, has_call_tag, is_end, json_call, tagged_call, tool_named
 from .labels import label_of
 from .sections import Section, Sections
@@ -49,6 +50,13 @@ def read(text: str, tools: Tools, careful: Collection[str] = ()) -> Reading:
 
 
 def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) -> Reading:
+    try:
+        return _reading_of(sections, tools, careful)
+    except TwoReadings as problem:
+        return Reading(_thoughts(sections.found), problem=f"the input was {problem}")
+
+
+def _reading_of(sections: Sections, tools: Tools, careful: Collection[str]) -> Reading:
     found = [section for section in sections.found if section.text]
     found = [section for section in found if section.kind != "bare" or section.text.strip("`")]  # but the edge of a code block
     labelled = any(section.kind in ("action", "answer") for section in found)
@@ -90,7 +98,8 @@ def _labelled(found: list[Section], first: Section, raw: str, tools: Tools, care
             return _read_prose(raw, tools)  # the word has another meaning here
         if call is None:
             broken = is_broken(unfenced(first.text))
-            return Reading(thoughts, problem="the JSON was not valid" if broken else "the action named no tool")
+            why = f"the action was {why_unreadable(first.text)}" if broken else "the action named no tool"
+            return Reading(thoughts, problem=why)
     if prose and known and (following is None or not following.strong):
         return Reading(raw, problem="it is not clear whether this call is to be made: write a thought before the action")
     rest = found[place + (1 if given is None else 2) :]
@@ -137,7 +146,7 @@ def _read_unlabelled(text: str, raw: str, tools: Tools, careful: Collection[str]
         if call is not None and (call.certain or tool_named(call.name, tools) or is_end(call.name, tools)):
             return _run(call, tools, careful)
         if call is None and is_broken(whole) and _CALL_KEY.search(whole) and not _objects(whole):
-            return Reading(problem="the JSON was broken off or not valid")
+            return Reading(problem=f"the reply was {why_unreadable(whole)}")
     if has_call_tag(text):
         call = tagged_call(text, tools)
         return Reading(problem="the tool call was not readable JSON") if call is None else _run(call, tools, careful)
@@ -188,7 +197,7 @@ def _run(call: Call, tools: Tools, careful: Collection[str]) -> Reading:
         return Reading(call.thought, answer=answer.strip())
     name = tool_named(call.name, tools) or call.name
     if isinstance(call.args, str) and is_broken(call.args):
-        return Reading(call.thought, problem="the input was not valid JSON")
+        return Reading(call.thought, problem=f"the input was {why_unreadable(call.args)}")
     if name in careful and not (call.alone and _fits(call.args, tools.get(name) or {})):
         return Reading(call.thought, problem=_UNCLEAR)
     return Reading(call.thought, name, call.args)

@@ -1,0 +1,1 @@
+"""Read what others write, by one rule each: JSON from models."""
