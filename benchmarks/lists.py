@@ -68,7 +68,7 @@ async def measure(path: Path, runs: int) -> None:
     print(f"opened in {time.perf_counter() - begun:.2f} s")
     if not there:
         await fill(journal, runs)
-        print(f"{runs:,} runs written in {time.perf_counter() - begun:.0f} s, {path.stat().st_size / 1e6:.0f} MB")
+        print(f"{runs:,} runs written in {time.perf_counter() - begun:.0f} s")
     sessions, month = Sessions(journal), time.time() - 30 * 86_400
     one = (await sessions.all(limit=1))[0]
     await timed("runs()", lambda: journal.runs())
@@ -95,10 +95,8 @@ async def measure(path: Path, runs: int) -> None:
 
 async def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
-    if len(sys.argv) > 2:
-        return await measure(Path(sys.argv[2]), runs)
     with tempfile.TemporaryDirectory() as folder:
-        await measure(Path(folder) / "journal.db", runs)
+        await measure(Path(sys.argv[2]) if len(sys.argv) > 2 else Path(folder) / "journal.db", runs)
 
 
 if __name__ == "__main__":

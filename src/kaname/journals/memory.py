@@ -150,6 +150,7 @@ class MemoryJournal:
         agent: str = "",
         user: str | None = None,
         parent: str = "",
+        starting: str = "",
         since: float = 0.0,
         until: float = 0.0,
         before: int = 0,
@@ -161,6 +162,7 @@ class MemoryJournal:
             record
             for record in looked_at
             if record.card.seq
+            and record.card.run_id.startswith(starting)
             and user in (None, record.card.user)
             and record.card.updated >= since
             and (not until or record.card.updated < until)
@@ -196,7 +198,9 @@ class MemoryJournal:
         cards = await self.runs(session=session, agent=agent, user=user, limit=len(self._records))
         outer = [card for card in cards if not card.parent and card.created >= since]
         return [
-            Tally(one.status, int((one.created - shift) // 86_400), 1, one.input + one.output, one.cost or 0.0, one.cost is None)
+            Tally(
+                one.status, int((one.created - shift) // 86_400), 1, one.input + one.output, one.cost or 0.0, one.cost is None
+            )
             for one in outer
         ]
 
@@ -237,6 +241,10 @@ class MemoryJournal:
         for one in found if trial is None else ():
             del self._records[one]
         return found
+
+    async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
+        """There is no file."""
+        return 0, 0
 
     async def close(self) -> None:
         """Nothing to close."""

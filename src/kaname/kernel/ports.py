@@ -106,9 +106,11 @@ class Journal(Protocol):
     `follow` gives a run's facts as they come, from any process, until one ends it; `changes` those of all runs, in the order in
     which they were appended. Lists are read a page at a time: `runs(before=place)` lists the runs that were opened before that
     place, `sessions(before=place)` the sessions whose last change came before it. `since` and `until` select by the time of the
-    last fact. `count` counts runs by status and day of opening, days beginning `shift` seconds after UTC's. `prune` deletes
-    those of the ended runs that have not changed since their cards were read and that no other run goes on from, with their
-    children, and returns their ids. With `trial` it deletes nothing: it treats those ids as deleted, and adds to them.
+    last fact, `starting` by the beginning of the run's id. `count` counts runs by status and day of opening; days begin `shift`
+    seconds after those of UTC. `prune` deletes those of the ended runs that have not changed since their cards were read and
+    that no other run goes on from, with their children, and returns their ids. With `trial` it deletes nothing: it treats those
+    ids as deleted, and adds to them. `tidy` gives space that deleted runs left back to the disk; it returns the bytes given
+    back and those that are still free.
     `ask_to_stop` asks whoever executes the run, and says whether there is somebody; that one waits in
     `asked_to_stop`, which gives the reason.
     """
@@ -132,6 +134,7 @@ class Journal(Protocol):
         agent: str = "",
         user: str | None = None,
         parent: str = "",
+        starting: str = "",
         since: float = 0.0,
         until: float = 0.0,
         before: int = 0,
@@ -145,6 +148,7 @@ class Journal(Protocol):
     ) -> list[Tally]: ...
     async def delete(self, run_id: str, *, cascade: bool = False) -> None: ...
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]: ...
+    async def tidy(self, *, whole: bool = False) -> tuple[int, int]: ...
     async def close(self) -> None: ...
 
 

@@ -21,7 +21,7 @@ from ..refusals import busy, gap, superseded
 from . import lists, reading, removal
 from .errors import explain
 from .file import Place, copy
-from .reading import CARD, CARD_ROW, SELECT_CARD, card_of
+from .reading import CARD, SELECT_CARD, card_of
 from .schema import fact_sum, row_sum
 from .thread import SqliteThread, Work
 
@@ -31,7 +31,8 @@ _NEXT = "SELECT ifnull(max(place), 0) + 1 FROM moves"
 _OPEN = f"INSERT INTO runs ({', '.join(CARD)}, place, moved, sum, epoch, owner) VALUES ({'?, ' * len(CARD)}?, ?, ?, ?, ?)"
 _WHERE = "WHERE run = ? AND epoch = ? AND seq = ?"
 _GO_ON = f"UPDATE runs SET updated = ?, seq = ?, input = ?, output = ?, cost = ?, sum = ? {_WHERE}"  # no index is touched
-_CHANGE = f"UPDATE runs SET {', '.join(f'{name} = ?' for name in CARD)}, sum = ?, moved = ({_NEXT}), owner = iif(?, NULL, owner) {_WHERE}"
+_SET = ", ".join([f"{name} = ?" for name in CARD])
+_CHANGE = f"UPDATE runs SET {_SET}, sum = ?, moved = ({_NEXT}), owner = iif(?, NULL, owner) {_WHERE}"
 _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
 _PAGE = 500
@@ -153,7 +154,9 @@ class SqliteJournal:
         short = (card.updated, card.seq, card.input, card.output, card.cost)
 
         def work(connection: sqlite3.Connection) -> None:
-            total = row_sum(*values, hold.card.place)  # not before: the first facts, which give it its place, may be on their way
+            total = row_sum(
+                *values, hold.card.place
+            )  # now: the first facts, which give it its place, may have been on their way
             given = (*short, total, *key) if goes_on else (*values, total, ends, *key)
             if connection.execute(_GO_ON if goes_on else _CHANGE, given).rowcount != 1:
                 raise reading.refusal(connection, *key)
@@ -299,13 +302,14 @@ class SqliteJournal:
         agent: str = "",
         user: str | None = None,
         parent: str = "",
+        starting: str = "",
         since: float = 0.0,
         until: float = 0.0,
         before: int = 0,
         limit: int = 100,
     ) -> list[RunInfo]:
         open_ones = status in ("running", "interrupted")  # the file does not tell them apart, only who is alive
-        wanted = {"run": run_id, "session": session, "agent": agent, "user": user, "parent": parent}
+        wanted = {"run": run_id, "starting": starting, "session": session, "agent": agent, "user": user, "parent": parent}
         wanted["status"] = "running" if open_ones else status
         most = -1 if open_ones else int(limit)
         rows = await self._reader.transact(lambda c: lists.runs(c, wanted, float(since), float(until), before, most))
@@ -316,19 +320,15 @@ class SqliteJournal:
         self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
     ) -> list[SessionInfo]:
         wanted = {"session": session, "agent": agent, "user": user}
-        found: list[SessionInfo] = await self._reader.transact(
-            lambda c: lists.sessions(c, wanted, before, int(limit), self._with_status, self.path)
-        )
-        return found
+        work = partial(lists.sessions, wanted=wanted, before=before, limit=int(limit), told=self._with_status, path=self.path)
+        return list(await self._reader.transact(work))
 
     async def count(
         self, *, session: str = "", agent: str = "", user: str | None = None, since: float = 0.0, shift: float = 0.0
     ) -> list[Tally]:
         wanted = {"session": session, "agent": agent, "user": user}
-        found: list[Tally] = await self._reader.transact(
-            lambda c: lists.count(c, wanted, float(since), float(shift), self._with_status)
-        )
-        return found
+        work = partial(lists.count, wanted=wanted, since=float(since), shift=float(shift), told=self._with_status)
+        return list(await self._reader.transact(work))
 
     def _with_status(self, card: RunInfo, owner: str | None) -> RunInfo:
         if card.status == "running" and not self._holder(card.run_id, (0, owner)):
@@ -336,7 +336,7 @@ class SqliteJournal:
         return card
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
-        """Delete a run with its children. What it said is overwritten, in the write-ahead log too unless somebody reads there."""
+        """Delete a run with its children. Its text is overwritten; in the write-ahead log, too, unless somebody reads it."""
         await self._writer.transact(lambda c: removal.remove(c, removal.family(c, run_id, cascade, self._holder)))
         await self.tidy()
 
@@ -347,8 +347,7 @@ class SqliteJournal:
                 removal.remove(connection, found)
             return found
 
-        done: list[str] = await (self._writer if trial is None else self._reader).transact(work)
-        return done
+        return list(await (self._writer if trial is None else self._reader).transact(work))
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
         """Give space that deleted runs left back to the disk, some megabytes at a time, or all with `whole`, for which writers
@@ -364,8 +363,8 @@ class SqliteJournal:
 
     async def verify(self) -> list[str]:
         """Read the whole file and say everything that is wrong with it; nothing, if it is as it was written."""
-        problems: list[str] = await self._reader.transact(lambda connection: reading.verify(connection, self.path))
-        return problems
+        found: list[str] = await self._reader.transact(partial(reading.verify, path=self.path))
+        return found
 
     async def close(self) -> None:
         """Finish what is queued and let go of the file. A journal that is closed cannot be used again."""

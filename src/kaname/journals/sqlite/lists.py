@@ -21,7 +21,9 @@ def _conditions(wanted: Mapping[str, Any]) -> list[str]:
     given = [name for name, value in wanted.items() if value or (name == "user" and value is not None)]
     few = ["status"] if wanted.get("status") in _FEW else []
     named = ["user"] if wanted.get("user") else []  # where there are no users, all runs have the same
-    leading = next((name for name in ("run", "session", "parent", *few, *named, "agent", "status", "user") if name in given), "")
+    leading = next(
+        (name for name in ("run", "session", "parent", *few, *named, "agent", "status", "user") if name in given), ""
+    )
     partial = [f"{leading} <> ''"] if leading in ("session", "parent") else []  # as their indexes have it
     return partial + [f"{name} = :{name}" if name == leading else f"+{name} = :{name}" for name in given]
 
@@ -33,12 +35,14 @@ def runs(
     conditions, order = _conditions(wanted), "place"
     if since:
         conditions.append("+updated >= :since")
-        if not any(wanted[name] for name in ("run", "session", "parent")):
-            found = f"SELECT run FROM runs WHERE updated >= :since AND {_ENDED} UNION ALL SELECT run FROM runs WHERE status IN {_FEW}"
+        if not any(wanted[name] for name in ("run", "starting", "session", "parent")):
+            found = f"SELECT run FROM runs WHERE updated >= :since AND {_ENDED}"
+            found += f" UNION ALL SELECT run FROM runs WHERE status IN {_FEW}"
             conditions = [one if one.startswith("+") else f"+{one}" for one in conditions] + [f"run IN ({found})"]
             order = "+place"
     conditions += ["+updated < :until"] if until else []
     conditions += ["place < :before"] if before else []
+    order = "+place" if wanted["starting"] else order
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     query = f"SELECT {CARD_ROW}, owner FROM runs {where} ORDER BY {order} DESC LIMIT :limit"
     values = {**wanted, "since": since, "until": until, "before": before, "limit": limit}
@@ -81,7 +85,7 @@ def count(connection: sqlite3.Connection, wanted: dict[str, Any], since: float, 
     query = (
         "SELECT status, cast((created - :shift) / 86400 AS INTEGER), count(*), sum(input + output), total(cost), "
         f"count(*) - count(cost), min(run), min(owner) FROM runs WHERE {' AND '.join(conditions)} "
-        "GROUP BY 1, 2, iif(status = 'running', run, '')"
+        "GROUP BY +status, 2, iif(status = 'running', run, '')"
     )
     rows = connection.execute(query, {**wanted, "since": since, "shift": shift}).fetchall()
     return [Tally(told(RunInfo(run, status=status), owner).status, *more) for status, *more, run, owner in rows]
