@@ -14,6 +14,8 @@ Told = Callable[[RunInfo, str | None], RunInfo]  # gives a card the status that 
 _FEW = ("running", "waiting")  # statuses that few runs have at a time
 _ENDED = "status NOT IN ('running', 'waiting')"  # as the index `runs_by_end` has it
 
+_BEGINS = "run >= :starting AND run < :starting || char(1114111)"  # a stretch of the table itself
+
 
 def _conditions(wanted: Mapping[str, Any]) -> list[str]:
     """Conditions for the values that are given. The most selective one is left to its index; `+` keeps the planner, which
@@ -21,30 +23,28 @@ def _conditions(wanted: Mapping[str, Any]) -> list[str]:
     given = [name for name, value in wanted.items() if value or (name == "user" and value is not None)]
     few = ["status"] if wanted.get("status") in _FEW else []
     named = ["user"] if wanted.get("user") else []  # where there are no users, all runs have the same
-    leading = next(
-        (name for name in ("run", "session", "parent", *few, *named, "agent", "status", "user") if name in given), ""
-    )
+    order = ("run", "starting", "session", "parent", *few, *named, "agent", "status", "user")
+    leading = next((name for name in order if name in given), "")
     partial = [f"{leading} <> ''"] if leading in ("session", "parent") else []  # as their indexes have it
-    return partial + [f"{name} = :{name}" if name == leading else f"+{name} = :{name}" for name in given]
+    return partial + [_BEGINS if name == "starting" else f"{'' if name == leading else '+'}{name} = :{name}" for name in given]
 
 
 def runs(
     connection: sqlite3.Connection, wanted: dict[str, Any], since: float, until: float, before: int, limit: int
 ) -> list[tuple[Any, ...]]:
     """Return the rows of one page of runs, with their owners, the run that was opened last first."""
-    conditions, order = _conditions(wanted), "place"
-    if since:
-        conditions.append("+updated >= :since")
-        if not any(wanted[name] for name in ("run", "starting", "session", "parent")):
-            found = f"SELECT run FROM runs WHERE updated >= :since AND {_ENDED}"
-            found += f" UNION ALL SELECT run FROM runs WHERE status IN {_FEW}"
-            conditions = [one if one.startswith("+") else f"+{one}" for one in conditions] + [f"run IN ({found})"]
-            order = "+place"
+    conditions, place = _conditions(wanted), "place"
+    if wanted["starting"]:
+        place = "+place"
+    elif since and not wanted["run"]:  # few have changed: they are found first
+        place, conditions = "+place", [f"+({one})" for one in conditions]
+        ended = f"SELECT run FROM runs WHERE updated >= :since AND {_ENDED}"
+        conditions.append(f"run IN ({ended} UNION ALL SELECT run FROM runs WHERE status IN {_FEW})")
+    conditions += ["+updated >= :since"] if since else []
     conditions += ["+updated < :until"] if until else []
-    conditions += ["place < :before"] if before else []
-    order = "+place" if wanted["starting"] else order
+    conditions += [f"{place} < :before"] if before else []
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    query = f"SELECT {CARD_ROW}, owner FROM runs {where} ORDER BY {order} DESC LIMIT :limit"
+    query = f"SELECT {CARD_ROW}, owner FROM runs {where} ORDER BY {place} DESC LIMIT :limit"
     values = {**wanted, "since": since, "until": until, "before": before, "limit": limit}
     return connection.execute(query, values).fetchall()
 
