@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, get_args
 from ...core.durations import seconds
 from ...core.errors import ConfigError, JournalError, nearest
 from ...core.notices import notice
-from ...core.record import field, record
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.steps import StopKind
 from ...kernel.ports import Journal
@@ -28,7 +27,6 @@ Time = str | float
 FOR_EVER = "forever"
 
 
-@record
 class Keep:
     """How long ended runs are kept, counted from their last fact. A run that is under way or waiting is always kept.
 
@@ -38,16 +36,15 @@ class Keep:
         by_agent: Other times by the name of the agent. What such a `Keep` leaves out is as in this one.
     """
 
-    runs: Time | None = None
-    by_status: Mapping[str, Time] = field(factory=dict)
-    by_agent: Mapping[str, Keep] = field(factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, runs: Time | None = None, by_status: Mapping[str, Time] | None = None, by_agent: Mapping[str, Keep] | None = None
+    ) -> None:
+        self.runs, self.by_status, self.by_agent = runs, dict(by_status or {}), dict(by_agent or {})
         for status in self.by_status:
             if status not in STATUSES:
                 told = notice("keep.status", "no run ends as {status!r}", status=status)
                 raise ConfigError(told + nearest(status, STATUSES))
-        for given in (self.runs, *self.by_status.values()):
+        for given in (runs, *self.by_status.values()):
             if given is not None:
                 lasting(given)
 
