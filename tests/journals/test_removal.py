@@ -6,6 +6,7 @@ from contextlib import closing
 
 from kaname import Agent, Approve, ScriptedModel, SqliteJournal, call
 from kaname.journals.sqlite import removal
+from kaname.journals.sqlite.file import connect
 from kaname.testing.journal_lists import write
 from tests.parts import add
 
@@ -36,6 +37,19 @@ async def test_deleted_text_is_nowhere_in_the_files(tmp_path):
     assert await journal.verify() == []
     await journal.close()
     assert SECRET.encode() not in stored(path)
+
+
+async def test_deleted_text_is_overwritten_between_rows_that_stay(tmp_path):
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path)
+    agent = Agent(ScriptedModel(lambda r: "fine"), journal=journal)
+    for number in range(30):
+        await agent.run(SECRET if number == 15 else "short", run_id=f"r{number:02}")
+    await journal.delete("r15")
+    assert SECRET.encode() not in stored(path)
+    await journal.close()
+    with closing(connect(path, patience=1.0)) as connection:  # some builds of SQLite do so by themselves
+        assert connection.execute("PRAGMA secure_delete").fetchone() == (1,)
 
 
 async def test_deletion_leaves_no_rows_of_the_run_in_any_table(tmp_path):

@@ -7,7 +7,7 @@ import argparse
 from ...api.memory.retention import Keep, Pruned, prune
 from ...core.errors import ConfigError
 from ...kernel.ports import Journal
-from ..agent import config_for
+from ..agent import agent_name, config_for
 from ..main import DONE, FAILED
 from ..messages import say
 from ..messages.stops import told_status
@@ -17,7 +17,7 @@ from ..terminal.screen import Screen
 
 async def main(journal: Journal, given: argparse.Namespace, screen: Screen) -> int:
     """Show what would go, ask, and delete it."""
-    found = await prune(journal, _keep(given), agent=given.agent or "", dry_run=True)
+    found = await prune(journal, _keep(given), agent=agent_name(given), dry_run=True)
     for (agent, status), count in sorted(found.by_kind.items()):
         screen.say(f"{count:>8}  {told_status(status)}  {agent}")
     count = sum(found.by_kind.values())
@@ -34,7 +34,7 @@ async def main(journal: Journal, given: argparse.Namespace, screen: Screen) -> i
         return DONE
     if count and not given.yes and not confirmed(say(f"delete {whole} for good?", f"{whole}を完全に削除しますか?"), screen):
         return FAILED
-    done = await prune(journal, _keep(given), agent=given.agent or "")
+    done = await prune(journal, _keep(given), agent=agent_name(given))
     screen.note(say(f"deleted {len(done.runs)} runs", f"{len(done.runs)} 件を削除しました"))
     await _tell_space(journal, done, given, screen)
     return DONE
