@@ -14,6 +14,7 @@ _HOMES = {
     "api.memory.compact": ("Compact",),
     "api.memory.project": ("ProjectContext",),
     "api.memory.memory": ("Memory",),
+    "api.memory.retention": ("Keep", "prune"),
     "api.result": ("Result",),
     "api.run": ("Run",),
     "api.memory.sessions": ("Sessions",),
@@ -136,6 +137,8 @@ if TYPE_CHECKING:
     from .api.memory.compact import Compact as Compact
     from .api.memory.memory import Memory as Memory
     from .api.memory.project import ProjectContext as ProjectContext
+    from .api.memory.retention import Keep as Keep
+    from .api.memory.retention import prune as prune
     from .api.memory.sessions import Sessions as Sessions
     from .api.result import Result as Result
     from .api.run import Run as Run

@@ -184,3 +184,23 @@ async def test_what_is_learnt_of_a_person_is_not_in_the_stream(tmp_path):
         shown = [one async for one in room.follow("bob", after, wait=False)]
         assert shown
         assert "SECRET" not in json.dumps([one.chunk for one in shown])
+
+
+async def test_meeting_is_followed_from_a_place_on_without_reading_the_whole_journal(tmp_path, monkeypatch):
+    room = meeting(tmp_path / "j.db")
+    other = Agent(ScriptedModel(lambda request: "fine"), name="other", journal=room.journal)
+    for number in range(30):
+        await other.run("hello", session_id=f"s{number}")
+    asked = await room.speak("ken", "Please pay 500.")
+    place = max([change.place async for change in room.journal.changes(wait=False)])
+    await other.run("in between")
+    await room.answer("mika", asked.run_id, dict.fromkeys(asked.questions, "yes"))
+    looked_at, runs = [], room.journal.runs
+    monkeypatch.setattr(room.journal, "runs", lambda **wanted: looked_at.append(wanted) or runs(**wanted))
+    told = [one async for one in room.follow("bob", after=place, wait=False)]
+    assert {(one.run_id, one.person) for one in told} == {(asked.run_id, "ken")}
+    assert told[-1].chunk.data["status"] == "stopped"
+    assert len(looked_at) == 2, "each run that went on is looked at once"
+    session = await room.record()
+    assert session.runs == (asked.run_id,)
+    assert all(wanted["run_id"] for wanted in looked_at)

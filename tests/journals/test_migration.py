@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,42 @@ async def test_a_journal_from_the_future_is_not_touched(tmp_path):
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("dreams",)]
     connection.close()
+
+
+def file_of_schema_3(folder, monkeypatch):
+    """The old file as version 3 had it, with the moves of a run that was deleted then."""
+    path = old_file(folder)
+    with monkeypatch.context() as patched, closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:3])
+        schema.migrate(connection, path)
+        connection.execute("INSERT INTO moves (run, first, last) VALUES ('deleted', 1, 2), ('turn-1', 9, 9), ('gone', 1, 1)")
+    return path
+
+
+async def test_places_become_those_of_the_moves_and_moves_of_deleted_runs_go(tmp_path, monkeypatch):
+    path = file_of_schema_3(tmp_path, monkeypatch)
+    journal = SqliteJournal(path)
+    assert [card.run_id for card in await journal.runs(session="s")] == ["turn-3", "turn-2", "turn-1"]
+    (session,) = [one for one in await journal.sessions() if one.first.session == "s"]
+    assert session.runs == ("turn-1", "turn-2", "turn-3")
+    assert await journal.verify() == []
+    before = max([change.place async for change in journal.changes(wait=False)])
+    agent = Agent(adding(), [add], journal=journal, instructions="Be brief.")
+    await agent.run("and again", session_id="s", user_id="u", run_id="next")
+    assert (await journal.runs(limit=1))[0].place > before
+    await journal.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM moves WHERE run IN ('deleted', 'gone')").fetchone() == (0,)
+        first = "SELECT count(*) FROM runs WHERE place <> (SELECT min(place) FROM moves WHERE moves.run = runs.run)"
+        assert connection.execute(first).fetchone() == (0,)
+
+
+async def test_damaged_entry_stays_damaged(tmp_path, monkeypatch):
+    path = file_of_schema_3(tmp_path, monkeypatch)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE runs SET title = 'another' WHERE run = 'turn-2'")
+    journal = SqliteJournal(path)
+    with pytest.raises(JournalError, match="turn-2.*does not match"):
+        await journal.runs(run_id="turn-2")
+    assert any("turn-2" in problem for problem in await journal.verify())
+    await journal.close()

@@ -85,3 +85,21 @@ def test_card_says_where_and_how(served):
         assert [one["protocolBinding"] for one in told["supportedInterfaces"]] == ["JSONRPC", "HTTP+JSON"]
         assert told["supportedInterfaces"][0]["url"] == f"{served.url}/a2a/desk"
         assert told["capabilities"]["streaming"] is True
+
+
+async def test_tasks_are_listed_a_page_at_a_time_and_counted(served):
+    async with _talking(served, "desk", "JSONRPC", False) as talking:
+        for number in range(5):
+            await _all(talking, _said(f"page {number}", context_id="paged"))
+        for state in (0, pb.TaskState.TASK_STATE_COMPLETED):
+            found, token = [], ""
+            while True:
+                asked = pb.ListTasksRequest(context_id="paged", page_size=2, page_token=token, status=state)
+                page = await talking.list_tasks(asked)
+                assert page.total_size == 5
+                found += [task.id for task in page.tasks]
+                if not (token := page.next_page_token):
+                    break
+            assert len(set(found)) == len(found) == 5
+        none = await talking.list_tasks(pb.ListTasksRequest(context_id="paged", status=pb.TaskState.TASK_STATE_WORKING))
+        assert (none.total_size, list(none.tasks)) == (0, [])

@@ -311,3 +311,36 @@ def test_story_is_json_whatever_is_in_it(http):
         raise AssertionError(word)
 
     json.loads(http.get(f"/api/runs/{run}/story").text, parse_constant=refuse)
+
+
+def test_lists_are_read_a_page_at_a_time(served, http):
+    for number in range(7):
+        answer = http.post("/api/runs", json={"input": f"page {number}", "agent": "desk", "session_id": f"paged-{number % 4}"})
+        assert answer.status_code == 201
+    for path, name, of in (("/api/runs", "runs", "run_id"), ("/api/sessions", "sessions", "id")):
+        for wanted in (
+            {},
+            {"agent": "desk"},
+            {"user_id": "nobody"},
+            *([{"q": "page"}, {"status": "completed"}] if of == "run_id" else []),
+        ):
+            whole = http.get(path, params={**wanted, "limit": 1000}).json()
+            assert whole["next"] is None
+            pages, answer = [], {"next": ""}
+            while answer["next"] is not None:
+                answer = http.get(path, params={**wanted, "limit": 2, "before": answer["next"]}).json()
+                assert len(answer[name]) == 2 or answer["next"] is None
+                pages += answer[name]
+            assert [one[of] for one in pages] == [one[of] for one in whole[name]], (path, wanted)
+    assert http.get("/api/runs", params={"before": "soon"}).status_code == 400
+
+
+def test_figures_count_all_runs(http):
+    http.post("/api/runs", json={"input": "please add", "agent": "desk"})
+    listed = http.get("/api/runs", params={"limit": 10_000, "agent": "desk"}).json()["runs"]
+    outer = [one for one in listed if not one["parent"]]
+    told = http.get("/api/figures", params={"agent": "desk"}).json()
+    assert told["all"]["runs"] == len(outer) == sum(one["runs"] for one in told["days"])
+    assert told["all"]["tokens"] == sum(one["usage"]["input_tokens"] + one["usage"]["output_tokens"] for one in outer)
+    assert told["all"]["by_status"]["completed"] == sum(one["status"] == "completed" for one in outer)
+    assert told["timed"] == len(listed)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from ..core.errors import ConfigError
 from ..core.events import Asked, Custom, Event, ModelReplied, Stopped, ToolFinished
 from ..core.messages import NOTHING, Usage
 from ..core.record import field, mutable
+from ..core.runs import Tally
 from ..kernel.load import add_fact, read_run
 from ..kernel.ports import Journal
 
@@ -18,8 +20,13 @@ _PLAN = "steps"  # what the form of a plan has, and no other
 
 @mutable
 class Figures:
-    """`revisions`: plans after the first, of the runs that plan. `satisfaction`: of the rated runs, the part that was good."""
+    """`revisions`: plans after the first, of the runs that plan. `satisfaction`: of the rated runs, the part that was good.
 
+    `recorded` counts all runs of the journal that are in no other run; everything else counts the last runs, whose facts were
+    read.
+    """
+
+    recorded: list[Tally] = field(factory=list)
     runs: int = 0
     by_status: Counter[str] = field(factory=Counter)
     model_calls: int = 0
@@ -61,12 +68,27 @@ class Figures:
         )
         rates = ("completion_rate", "error_rate", "satisfaction", "seconds")
         told = {name: getattr(self, name) for name in (*plain, *rates)}
-        return {**told, "by_status": dict(self.by_status), "tokens": self.usage.total, "cost": self.usage.cost}
+        told |= {"by_status": dict(self.by_status), "tokens": self.usage.total, "cost": self.usage.cost}
+        return {**told, "recorded": summed(self.recorded)}
+
+
+def summed(tallies: Iterable[Tally]) -> dict[str, Any]:
+    """Return the sums of counted runs. The cost is that of the runs whose cost is known; None if no cost is."""
+    listed, by_status = list(tallies), Counter[str]()
+    for one in listed:
+        by_status[one.status] += one.runs
+    runs, unpriced = by_status.total(), sum([one.unpriced for one in listed])
+    cost = None if runs and runs == unpriced else sum([one.cost for one in listed])
+    tokens = sum([one.tokens for one in listed])
+    return {"runs": runs, "by_status": dict(by_status), "tokens": tokens, "cost": cost, "unpriced": unpriced}
 
 
 async def figures(journal: Journal, *, agent: str = "", limit: int = 1000) -> Figures:
-    """Of the last runs, those of one agent if it is named. Runs inside others count for themselves, too, but not their cost."""
-    made = Figures()
+    """Count all runs, of one agent if it is named, and read the last `limit` for everything that only their facts say.
+
+    Runs inside others count for themselves among the last, too, but not their cost.
+    """
+    made = Figures(await journal.count(agent=agent))
     for card in await journal.runs(agent=agent, limit=limit):
         made.runs += 1
         made.by_status[card.status] += 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..core.errors import ConfigError
 from ..core.notices import notice
-
-SHARED = "shared/"
+from ..core.runs import SHARED
 
 
 class SharedSession(str):

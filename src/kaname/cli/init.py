@@ -39,6 +39,7 @@ agents:
 #   web: {url: "http://127.0.0.1:8000/mcp"}
 
 # journal: runs.db                  # where runs are recorded; the default is in .kaname/, beside this file
+# keep: 90d                         # ended runs are deleted after that time (default: forever)
 # trace: {console: info, file: logs/trace.jsonl}     # what runs do; otel: http://localhost:4318
 # serve: {port: 8000}              # for `kaname serve`
 """
@@ -71,6 +72,7 @@ agents:
 #   web: {url: "http://127.0.0.1:8000/mcp"}
 
 # journal: runs.db                  # 実行の記録先。既定はこのファイルの隣の .kaname/ の中
+# keep: 90d                         # 終了した実行をこの期間のあと削除します (既定: 削除しない)
 # trace: {console: info, file: logs/trace.jsonl}     # 実行の様子。otel: http://localhost:4318
 # serve: {port: 8000}              # `kaname serve` のため
 """

@@ -81,7 +81,13 @@ def parser() -> argparse.ArgumentParser:
     _docs(commands)
     _config(commands)
     stats = _command(commands, "stats", say("figures of the recorded runs", "記録された実行の集計"))
-    stats.add_argument("-n", "--number", type=int, default=1000, help=say("of the last so many", "最近の件数"))
+    stats.add_argument(
+        "-n",
+        "--number",
+        type=_count,
+        default=1000,
+        help=say("read the facts of the last so many runs (default: 1000)", "詳細を読む最近の実行の件数 (既定 1000)"),
+    )
     stats.add_argument("--json", action="store_true", help=say("as JSON", "JSON で"))
     _agent_options(stats)
     doctor = _command(commands, "doctor", say("check everything, and say how to mend it", "すべてを調べ、直し方を示す"))
@@ -183,11 +189,11 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         commands,
         "runs",
         say(
-            "what was done: list, show, follow, stop, resume, fork, …",
-            "記録: 一覧・表示・追跡・停止・再開・分岐など",
+            "what was done: list, show, follow, stop, resume, fork, prune, …",
+            "記録: 一覧・表示・追跡・停止・再開・分岐・整理など",
         ),
     )
-    actions = ["list", "show", "follow", "stop", "resume", "fork", "replay", "diff", "rate", "delete"]
+    actions = ["list", "show", "follow", "stop", "resume", "fork", "replay", "diff", "rate", "delete", "prune"]
     runs.add_argument("action", nargs="?", default="list", choices=actions)
     runs.add_argument(
         "run",
@@ -213,6 +219,19 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar="[KEY=]ANSWER",
         help=say('resume: the answer to what it asked; {"args": …} runs a call with other arguments', "再開時、質問への答え"),
     )
+    runs.add_argument("--before", metavar="RUN", help=say("list: only runs before this one", "一覧: この実行より前のもの"))
+    runs.add_argument(
+        "--keep",
+        metavar=say("TIME", "期間"),
+        help=say('prune: delete ended runs that are older, "90d"', '整理: これより古い終了済みの実行を削除 "90d"'),
+    )
+    runs.add_argument("--dry-run", action="store_true", help=say("prune: only say what would go", "整理: 対象の表示だけ"))
+    runs.add_argument("-y", "--yes", action="store_true", help=say("prune without asking", "確認せずに整理する"))
+    runs.add_argument(
+        "--vacuum",
+        action="store_true",
+        help=say("prune: rewrite the file to make it smaller; writers wait", "整理: ファイルを作り直して縮小 (書き込みは待機)"),
+    )
     runs.add_argument("--takeover", action="store_true", help=say("resume: even if it seems to be running", "実行中でも再開"))
     runs.add_argument("--cascade", action="store_true", help=say("delete: also what went on from it", "続きの実行も削除"))
     runs.add_argument(
@@ -232,6 +251,9 @@ def _sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     sessions.add_argument("--user", help=say("only of this user", "この利用者のものだけ"))
     sessions.add_argument("-n", "--number", type=_count, default=20, help=say("how many to list", "一覧の数"))
+    sessions.add_argument(
+        "--before", metavar="SESSION", help=say("list: only sessions used before this one", "一覧: この会話より前のもの")
+    )
     sessions.add_argument("-y", "--yes", action="store_true", help=say("delete without asking", "確認せずに削除する"))
     sessions.add_argument("--json", action="store_true", help=say("as JSON", "JSON で"))
     _agent_options(sessions)

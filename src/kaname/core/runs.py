@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .events import (
     Answered,
@@ -24,12 +24,16 @@ from .record import mutable
 
 _TITLE = 80
 TITLE = "title"  # the name of the fact that gives a run another
+SHARED = "shared/"  # how the name of a session of several agents or users begins
 UNDER_WAY = ("running", "interrupted", "waiting")  # every other status is an end
 
 
 @mutable
 class RunInfo:
-    """`status` is `running`; `interrupted`, if nobody executes it and it can be resumed; `waiting`; or how it ended."""
+    """`status` is `running`; `interrupted`, if nobody executes it and it can be resumed; `waiting`; or how it ended.
+
+    `place`: where its opening stands in the order of all changes. Pass it to `runs(before=…)` to list the runs before it.
+    """
 
     run_id: str
     agent: str = ""
@@ -46,6 +50,33 @@ class RunInfo:
     base: str = ""
     questions: int = 0
     parent: str = ""
+    place: int = 0
+
+
+class SessionInfo(NamedTuple):
+    """A session as a list shows it. `place`: where its last change stands in the order of all changes; `runs`: the ids of its
+    runs, oldest first; `cost`: of all runs, `None` if the cost of one is unknown."""
+
+    place: int
+    first: RunInfo
+    last: RunInfo
+    runs: tuple[str, ...]
+    updated: float
+    cost: float | None
+
+
+class Tally(NamedTuple):
+    """The runs of one status that were opened on one day: their number, and the sums of their tokens and known costs.
+
+    `day` counts days since 1970; `unpriced` counts the runs whose cost is unknown. Runs inside other runs are left out.
+    """
+
+    status: str
+    day: int
+    runs: int
+    tokens: int
+    cost: float
+    unpriced: int
 
 
 def index(card: RunInfo, event: Event) -> RunInfo:

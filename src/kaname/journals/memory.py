@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from operator import attrgetter
 
 from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ..core.events import Event, Opened, Stopped
 from ..core.record import field, mutable, replace
-from ..core.runs import UNDER_WAY, RunInfo, index
+from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage, Turn
 from .news import News
@@ -20,7 +21,7 @@ class _Record:
     events: list[Event] = field(factory=list)
     epoch: int = 0
     held: bool = False
-    place: int = 0  # in the order of opening
+    moved: int = 0  # the place of the last change of its card, apart from its numbers
     turn: Turn | None = None
 
     @property
@@ -28,10 +29,12 @@ class _Record:
         return "interrupted" if self.card.status == "running" and not self.held else self.card.status
 
 
+_constant = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
+
+
 class MemoryJournal:
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
-        self._opened = 0
         self._moves: list[tuple[str, int, int]] = []
         self._stops: dict[str, str] = {}
         self._news = News()
@@ -58,14 +61,16 @@ class MemoryJournal:
         opened = events[0].body
         if isinstance(opened, Opened) and opened.base is not None and opened.base[0] not in self._records:
             raise RunNotFound(opened.base[0])  # deleted meanwhile
-        if not record.place:
+        before = _constant(record.card)
+        if not record.card.place:
             if record.turn is not None and (other := self._other(record.turn, opened)):
                 raise SessionBusy(other)
-            self._opened += 1
-            record.place = self._opened
+            record.card.place = len(self._moves) + 1
         for event in events:
             record.events.append(event)
             index(record.card, event)
+        if _constant(record.card) != before or isinstance(events[-1].body, Stopped):
+            record.moved = len(self._moves) + 1
         record.held = keep or not isinstance(events[-1].body, Stopped)
         self._moves.append((run, events[0].seq, events[-1].seq))
         self._news.tell()
@@ -73,9 +78,9 @@ class MemoryJournal:
     def _other(self, turn: Turn, opened: object) -> str:
         """A run of the session that is being executed, or was opened after the one that this one goes on from."""
         base = opened.base[0] if isinstance(opened, Opened) and opened.base is not None else ""
-        found = [one for one in self._records.values() if one.place and one.card.session == turn.session]
+        found = [one for one in self._records.values() if one.card.place and one.card.session == turn.session]
         found = [one for one in found if turn.agent in ("", one.card.agent) and turn.user in (None, one.card.user)]
-        last = max(found, key=lambda one: one.place, default=None)
+        last = max(found, key=lambda one: one.card.place, default=None)
         return last.card.run_id if last is not None and (last.card.run_id != base or last.status == "running") else ""
 
     async def release(self, run_id: str, epoch: int) -> None:
@@ -144,22 +149,60 @@ class MemoryJournal:
         status: str = "",
         agent: str = "",
         user: str | None = None,
+        parent: str = "",
+        starting: str = "",
         since: float = 0.0,
+        until: float = 0.0,
+        before: int = 0,
         limit: int = 100,
     ) -> list[RunInfo]:
-        wanted = [("session", session), ("agent", agent)]
+        wanted = [("session", session), ("agent", agent), ("parent", parent)]
         looked_at = [self._records[run_id]] if run_id in self._records else [] if run_id else self._records.values()
         found = [
             record
             for record in looked_at
             if record.card.seq
+            and record.card.run_id.startswith(starting)
             and user in (None, record.card.user)
             and record.card.updated >= since
+            and (not until or record.card.updated < until)
+            and (not before or record.card.place < before)
             and status in ("", record.status)
             and all(not value or getattr(record.card, name) == value for name, value in wanted)
         ]
-        found.sort(key=lambda record: record.place, reverse=True)
+        found.sort(key=lambda record: record.card.place, reverse=True)
         return [replace(record.card, status=record.status) for record in found[:limit]]
+
+    async def sessions(
+        self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
+    ) -> list[SessionInfo]:
+        threads: dict[tuple[str, ...], list[_Record]] = {}
+        for one in sorted(self._records.values(), key=lambda record: record.card.place):
+            if (card := one.card).session and card.seq and not card.parent and session in ("", card.session):
+                whose = () if card.session.startswith(SHARED) else (card.agent, card.user)
+                threads.setdefault((card.session, *whose), []).append(one)
+        found: list[SessionInfo] = []
+        for held in threads.values():
+            fitting = [one.moved for one in held if agent in ("", one.card.agent) and user in (None, one.card.user)]
+            if fitting and (not before or max(fitting) < before):
+                cards = [replace(one.card, status=one.status) for one in held]
+                costs = [card.cost for card in cards if card.cost is not None]
+                cost = sum(costs) if len(costs) == len(cards) else None
+                ids, updated = tuple([card.run_id for card in cards]), max([card.updated for card in cards])
+                found.append(SessionInfo(max(fitting), cards[0], cards[-1], ids, updated, cost))
+        return sorted(found, key=lambda one: -one.place)[:limit]
+
+    async def count(
+        self, *, session: str = "", agent: str = "", user: str | None = None, since: float = 0.0, shift: float = 0.0
+    ) -> list[Tally]:
+        cards = await self.runs(session=session, agent=agent, user=user, limit=len(self._records))
+        outer = [card for card in cards if not card.parent and card.created >= since]
+        return [
+            Tally(
+                one.status, int((one.created - shift) // 86_400), 1, one.input + one.output, one.cost or 0.0, one.cost is None
+            )
+            for one in outer
+        ]
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         children: dict[str, list[str]] = {}
@@ -177,6 +220,31 @@ class MemoryJournal:
             doomed += [*dependants, *[other for other, record in self._records.items() if record.card.parent == one]]
         for one in doomed:
             del self._records[one]
+
+    async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
+        found: list[str] = []
+        gone = set() if trial is None else trial
+        for card in cards:
+            doomed = [card.run_id]
+            for one in doomed:
+                record = self._records.get(one)
+                if record is None or one in gone or record.held:
+                    break
+                if one == card.run_id and (record.card.seq != card.seq or record.status in UNDER_WAY):
+                    break
+                if any(run not in gone and run not in doomed for run, other in self._records.items() if other.card.base == one):
+                    break
+                doomed += [run for run, other in self._records.items() if other.card.parent == one and run not in gone]
+            else:
+                found += doomed
+                gone.update(doomed)
+        for one in found if trial is None else ():
+            del self._records[one]
+        return found
+
+    async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
+        """There is no file."""
+        return 0, 0
 
     async def close(self) -> None:
         """Nothing to close."""

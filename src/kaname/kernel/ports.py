@@ -9,7 +9,7 @@ from ..core.errors import ConfigError
 from ..core.events import Event
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.record import field, record, replace
-from ..core.runs import RunInfo
+from ..core.runs import RunInfo, SessionInfo, Tally
 from ..core.state import State
 from ..core.steps import Step, Stop
 from .memo import Described, Memo
@@ -112,7 +112,14 @@ class Journal(Protocol):
     run that was opened last first, by the order of opening and not by the clock. A journal need not keep snapshots.
 
     `follow` gives a run's facts as they come, from any process, until one ends it; `changes` those of all runs, in the order in
-    which they were appended. `ask_to_stop` asks whoever executes the run, and says whether there is somebody; that one waits in
+    which they were appended. Lists are read a page at a time: `runs(before=place)` lists the runs that were opened before that
+    place, `sessions(before=place)` the sessions whose last change came before it. `since` and `until` select by the time of the
+    last fact, `starting` by the beginning of the run's id. `count` counts runs by status and day of opening; days begin `shift`
+    seconds after those of UTC. `prune` deletes those of the ended runs that have not changed since their cards were read and
+    that no other run goes on from, with their children, and returns their ids. With `trial` it deletes nothing: it treats those
+    ids as deleted, and adds to them. `tidy` gives space that deleted runs left back to the disk; it returns the bytes given
+    back and those that are still free.
+    `ask_to_stop` asks whoever executes the run, and says whether there is somebody; that one waits in
     `asked_to_stop`, which gives the reason.
     """
 
@@ -134,10 +141,22 @@ class Journal(Protocol):
         status: str = "",
         agent: str = "",
         user: str | None = None,
+        parent: str = "",
+        starting: str = "",
         since: float = 0.0,
+        until: float = 0.0,
+        before: int = 0,
         limit: int = 100,
     ) -> list[RunInfo]: ...
+    async def sessions(
+        self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
+    ) -> list[SessionInfo]: ...
+    async def count(
+        self, *, session: str = "", agent: str = "", user: str | None = None, since: float = 0.0, shift: float = 0.0
+    ) -> list[Tally]: ...
     async def delete(self, run_id: str, *, cascade: bool = False) -> None: ...
+    async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]: ...
+    async def tidy(self, *, whole: bool = False) -> tuple[int, int]: ...
     async def close(self) -> None: ...
 
 

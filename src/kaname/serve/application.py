@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..api.agent import Agent
 from ..api.config.build import Config, load_config
+from ..api.memory.retention import Keep, keep_pruning
 from ..api.workflow.workflow import Workflow
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
@@ -78,6 +79,7 @@ def app(
     limits: Limits | None = None,
     sinks: Iterable[Sink] = (),
     recover: bool = True,
+    keep: Keep | None = None,
     mcp: bool | None = None,
     a2a: bool | None = None,
 ) -> Application:
@@ -85,16 +87,22 @@ def app(
 
     `users`: who may use it; without them it answers only its own machine. `who(scope)`: instead of them, your own way to tell a
     `Caller`. `hosts`, `origins`: the names under which it is reached, and the pages that may use it. `recover`: go on with runs
-    that a crash left. `mcp`, `a2a`: whether these protocols are spoken; by default, if their packages are there.
+    that a crash left. `keep`: how long ended runs are kept; by default as the file says, else for ever. `mcp`, `a2a`: whether
+    these protocols are spoken; by default, if their packages are there.
     """
     listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
     workflows = [one for one in (listed if isinstance(listed, list) else [listed]) if isinstance(one, Workflow)]
+    if isinstance(listed, str | Path):
+        listed = load_config(listed)
     service = Service(_agents(listed, tuple(sinks)), workflows)
     streams = Streams()
+    runs = Runs(service, streams)
+    kept = listed.keep if keep is None and isinstance(listed, Config) else keep
+    background = [] if kept is None else [lambda: keep_pruning(service.journal, kept, runs.changes.gone)]
     inner = Starlette(
-        routes=[*_routes(service, streams), *_mounted(service, mcp, a2a)],
+        routes=[*_routes(service, streams, runs), *_mounted(service, mcp, a2a)],
         exception_handlers={AgentError: told, HTTPException: told, Exception: told},
-        lifespan=_lifespan(service, recover),
+        lifespan=_lifespan(service, recover, background),
     )
     inner.router.redirect_slashes = False
     known = Users(users) if isinstance(users, str | Path) else users
@@ -103,8 +111,6 @@ def app(
 
 
 def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
-    if isinstance(given, str | Path):
-        given = load_config(given)
     if isinstance(given, Config):
         journal = choose(given.agent().journal_path or None)
         made = [Agent.from_config(given, agent=name, journal=journal) for name in given.agents]
@@ -122,8 +128,7 @@ def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
     return served
 
 
-def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
-    runs = Runs(service, streams)
+def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
     sessions = Sessions(service, runs.changes)
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
@@ -216,11 +221,14 @@ class Later(BaseRoute):
         return Router(self._make(), redirect_slashes=False)
 
 
-def _lifespan(service: Service, recover: bool) -> Callable[[Starlette], Any]:
+def _lifespan(
+    service: Service, recover: bool, background: list[Callable[[], Coroutine[Any, Any, None]]]
+) -> Callable[[Starlette], Any]:
     @asynccontextmanager
     async def living(inner: Starlette) -> AsyncIterator[None]:
         recovery = Recovery(service)
-        looking = asyncio.create_task(recovery.keep_looking()) if recover else None
+        works = [*([recovery.keep_looking] if recover else []), *background]
+        going = [asyncio.create_task(work()) for work in works]
         async with AsyncExitStack() as stack:
             for mounted in [route.app for route in inner.routes if isinstance(route, Mount)]:
                 if (living := getattr(mounted, "living", None)) is not None:
@@ -229,10 +237,10 @@ def _lifespan(service: Service, recover: bool) -> Callable[[Starlette], Any]:
                 yield
             finally:
                 recovery.close()
-                if looking is not None:
-                    looking.cancel()
+                for task in going:
+                    task.cancel()
                     with suppress(asyncio.CancelledError):
-                        await looking
+                        await task
                 await service.close()
 
     return living

@@ -15,6 +15,7 @@ from ..core.notices import notice
 from .problems import Refused
 from .users import Caller
 
+LAST = 10**15  # beyond every place in a journal
 FormT = TypeVar("FormT")
 Name = Annotated[str, Meta(max_length=500)]
 RunId = Annotated[
@@ -133,7 +134,7 @@ def number(request: Request, name: str, usual: int, least: int = 0, most: int = 
     text = request.query_params.get(name, "")
     if not text:
         return usual
-    if not text.isdecimal() or len(text) > 9 or not least <= int(text) <= most:
+    if not text.isdecimal() or len(text) > 15 or not least <= int(text) <= most:
         told = notice("serve.number", "{name} is a number from {least} to {most}, not {text!r}", name=name, least=least,
                       most=most, text=text[:50])  # fmt: skip
         raise ConfigError(told)

@@ -16,7 +16,7 @@ _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"ty
 
 
 def _query(*names: str) -> list[dict[str, Any]]:
-    whole = dict.fromkeys(("limit", "after", "at", "upto", "days"), "integer")
+    whole = dict.fromkeys(("limit", "before", "after", "at", "upto", "days"), "integer")
     kinds = {**whole, "cascade": "boolean", "whole": "boolean", "past": "boolean"}
     return [{"name": name, "in": "query", "schema": {"type": kinds.get(name, "string")}} for name in names]
 
@@ -28,7 +28,7 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/readyz", "get", "Whether it can take work", None, [], (_JSON,)),
     ("/api/agents", "get", "The agents that are served", None, [], (_JSON,)),
     ("/api/runs", "get", "List and search runs", None,
-     _query("agent", "session_id", "status", "user_id", "q", "limit"), (_JSON, _EVENTS)),
+     _query("agent", "session_id", "status", "user_id", "q", "before", "limit"), (_JSON, _EVENTS)),
     ("/api/runs", "post", "Start a run: wait for it, stream it, or detach", StartRun, [], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}", "get", "A run: how it stands, what came of it", None, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}", "delete", "Delete a run", None, [_RUN, *_query("cascade")], ()),
@@ -55,7 +55,8 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/memory/{number}", "delete", "Forget a memory, with its past", None,
      [_NUMBER, *_query("agent", "of", "user_id")], ()),
     ("/api/questions", "get", "All that waits for an answer", None, _query("limit"), (_JSON,)),
-    ("/api/sessions", "get", "List and search sessions", None, _query("agent", "user_id", "q", "limit"), (_JSON,)),
+    ("/api/sessions", "get", "List and search sessions", None,
+     _query("agent", "user_id", "q", "before", "limit"), (_JSON,)),
     ("/api/sessions/{session_id}", "get", "A session, with all that was said", None, [_SESSION, *_query("agent")], (_JSON,)),
     ("/api/sessions/{session_id}", "patch", "Rename a session", Rename, [_SESSION, *_query("agent")], (_JSON,)),
     ("/api/sessions/{session_id}", "delete", "Delete a session and its runs", None, [_SESSION, *_query("agent")], ()),

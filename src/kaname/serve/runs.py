@@ -26,13 +26,13 @@ from ..kernel.load import load
 from .admin_only import chunks_for, stop_for
 from .changes import Changes
 from .encoding import Json
-from .forms import Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
+from .forms import LAST, Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
 from .service import Service, not_waiting
 from .stream import Frames, Stream, Streams, event
 from .users import Caller
 
-_LOOK = 10_000  # runs that a search looks through
+_LOOK, _PAGE = 10_000, 1_000  # runs that one search looks through, and reads at a time
 
 
 class Runs:
@@ -95,16 +95,30 @@ class Runs:
         user = asked.get("user_id") if caller.is_admin else caller.name
         if request.headers.get("accept", "").startswith("text/event-stream"):
             return Stream(self._streams, caller, _changing(self.changes, user))
-        limit, words = number(request, "limit", 100, 1), asked.get("q", "").casefold()
-        cards = await self._service.journal.runs(
-            session=asked.get("session_id", ""),
-            status=asked.get("status", ""),
-            agent=asked.get("agent", ""),
-            user=user,
-            limit=_LOOK if words else limit,
-        )
-        found = [card for card in cards if words in card.title.casefold() or words in card.run_id]
-        return Json({"runs": [summary(card) for card in found[:limit]]})
+        limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
+        filters: dict[str, Any] = {name: asked.get(name, "") for name in ("status", "agent")}
+        filters |= {"session": asked.get("session_id", ""), "user": user}
+        if words := asked.get("q", "").casefold():
+            found, following = await self._search(words, before, limit, **filters)
+        else:
+            found = await self._service.journal.runs(**filters, before=before, limit=limit + 1)
+            following, found = found[limit - 1].place if len(found) > limit else None, found[:limit]
+        return Json({"runs": [summary(card) for card in found], "next": following})
+
+    async def _search(self, words: str, before: int, limit: int, **filters: Any) -> tuple[list[RunInfo], int | None]:
+        """Look for the words in titles and ids, through so many runs at most; return where the next search goes on."""
+        found: list[RunInfo] = []
+        for _ in range(_LOOK // _PAGE):
+            cards = await self._service.journal.runs(**filters, before=before, limit=_PAGE)
+            for card in cards:
+                if words in card.title.casefold() or words in card.run_id:
+                    found.append(card)
+                if len(found) == limit:
+                    return found, card.place
+            if len(cards) < _PAGE:
+                return found, None
+            before = cards[-1].place
+        return found, before
 
     async def get(self, request: Request) -> Response:
         card = await self._mine(request, "read")

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from .. import __version__
 from ..api.agent import Agent
 from ..api.memory.files import MemoryFiles
-from ..api.memory.sessions import Session
+from ..api.memory.sessions import SEARCHED, Session
 from ..api.memory.sessions import Sessions as Journaled
 from ..core.errors import ConfigError
 from ..core.notices import notice
 from .changes import Changes
 from .encoding import Json
-from .forms import Rename, caller_of, number, read
+from .forms import LAST, Rename, caller_of, number, read
 from .problems import Refused
 from .runs import question, summary
 from .service import Service
@@ -34,13 +34,16 @@ class Sessions:
         whose, asked = self._whose(request), request.query_params
         if words := asked.get("q", ""):
             found = await self._sessions.search(words, agent=asked.get("agent", ""), user=whose)
-            titled = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=10_000)
+            titled = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=SEARCHED)
             known = [one for one, _ in found]
+            searched = len(titled)
             titled = [one for one in titled if words.casefold() in one.title.casefold() and one not in known]
             said = [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]
-            return Json({"sessions": [*[{**one.as_json(), "found": []} for one in titled], *said]})
-        every = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=number(request, "limit", 100, 1))
-        return Json({"sessions": [one.as_json() for one in every]})
+            return Json({"sessions": [*[{**one.as_json(), "found": []} for one in titled], *said], "searched": searched})
+        limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
+        every = await self._sessions.all(agent=asked.get("agent", ""), user=whose, before=before, limit=limit + 1)
+        following = every[limit - 1].place if len(every) > limit else None
+        return Json({"sessions": [one.as_json() for one in every[:limit]], "next": following})
 
     async def get(self, request: Request) -> Response:
         return Json(await self._sessions.export(await self._mine(request, "read")))
@@ -91,10 +94,10 @@ class Sessions:
         caller_of(request, role)
         wanted, asked = request.path_params["session_id"], request.query_params
         try:
-            found = await self._sessions.get(wanted, agent=asked.get("agent", ""), user=self._whose(request))
+            found = await self._sessions.named(wanted, agent=asked.get("agent", ""), user=self._whose(request))
         except ConfigError as problem:
             raise Refused(404, str(problem)) from None
-        if found.id != wanted:  # the beginning of a name is for people at a terminal
+        if found is None:
             raise Refused(404, notice("session.none", "there is no session {session!r}", session=wanted))
         return found
 

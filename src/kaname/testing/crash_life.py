@@ -16,7 +16,7 @@ from typing import Any
 from ..core.events import Event
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
-from ..core.runs import RunInfo
+from ..core.runs import RunInfo, SessionInfo, Tally
 from ..journals.sqlite import SqliteJournal
 from ..kernel.arguments import shown_arguments
 from ..kernel.load import load
@@ -78,8 +78,20 @@ class WrappedJournal:
     async def runs(self, **wanted: Any) -> list[RunInfo]:
         return await self._journal.runs(**wanted)
 
+    async def sessions(self, **wanted: Any) -> list[SessionInfo]:
+        return await self._journal.sessions(**wanted)
+
+    async def count(self, **wanted: Any) -> list[Tally]:
+        return await self._journal.count(**wanted)
+
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         await self._journal.delete(run_id, cascade=cascade)
+
+    async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
+        return await self._journal.prune(cards, trial=trial)
+
+    async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
+        return await self._journal.tidy(whole=whole)
 
     async def close(self) -> None:
         await self._journal.close()

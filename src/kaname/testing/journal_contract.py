@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from ..core.messages import ModelReply, Usage, assistant, user
 from ..core.steps import CallModel, Stop
 from ..kernel.ports import Journal, Turn
 from . import samples
+from .journal_lists import JournalLists
 
 
 def _raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaitable[None]:
@@ -35,24 +35,10 @@ def _note(run_id: str, seq: int) -> Event:
     return Event(run_id, seq, float(seq), "agent", Noted(user(f"note {seq} of {run_id}")))
 
 
-class JournalContract(ABC):
-    @abstractmethod
-    def make(self) -> Journal:
-        """A new, empty journal."""
-
+class JournalContract(JournalLists):
     def reopen(self, journal: Journal) -> Journal | None:
         """For a journal that outlives its object: another one on the same place. `None`: it does not."""
         return None
-
-    def _with(self, test: Callable[[Journal], Awaitable[None]]) -> None:
-        async def go() -> None:
-            journal = self.make()
-            try:
-                await test(journal)
-            finally:
-                await journal.close()
-
-        asyncio.run(go())
 
     def test_turn_of_a_session_that_another_run_has_taken_is_refused_when_it_is_written(self) -> None:
         async def test(journal: Journal) -> None:

@@ -15,6 +15,7 @@ from ...core.project import FOLDER
 from ...core.record import field, record
 from ...models.registry import LITELLM, PROVIDERS, resolve
 from ...strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
+from ..memory.retention import Keep, lasting
 from ..team.handoff import Named
 from .load import Reading, check, mistaken
 from .schema import SCHEMA
@@ -163,6 +164,11 @@ class Config:
         agent = self.agent(name)
         return {**agent.parts(), "team": Named(agent.team, self.parts) if agent.team else ()}
 
+    @property
+    def keep(self) -> Keep | None:
+        """How long runs are kept; None if the files do not say."""
+        return _keep(self.value)
+
     def check(self) -> None:
         """Beyond what the files say: do the tools, policies and models exist that they name? All mistakes are told at once."""
         told: list[str] = []
@@ -241,10 +247,12 @@ def _check(reading: Reading) -> None:
         _check_model(f"{_SYNONYMS.get(name, name)}/x", ("models", name), reading)
         _check_block(name, _mapping(block), ("models", name), reading)
     _check_llm(_mapping(value.get("llm")), reading)
+    _check_keep(value.get("keep"), (), reading)
 
 
 def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mapping[str, Any], reading: Reading) -> None:
     _check_model(agent.get("model"), (*where, "model"), reading)
+    _check_keep(agent.get("keep"), where, reading)
     for name, limit in _mapping(agent.get("stops")).items():
         if name in _RULES and not (isinstance(limit, str) and name not in ("cost", "deadline")):
             _tried(_RULES[name], limit, (*where, "stops", name), reading)
@@ -304,6 +312,17 @@ def _check_model(model: Any, where: tuple[str, ...], reading: Reading) -> None:
         )
 
 
+def _keep(value: Mapping[str, Any]) -> Keep | None:
+    own = {name: _mapping(agent).get("keep") for name, agent in _mapping(value.get("agents")).items()}
+    given = value.get("keep")
+    return Keep.from_config(given, own) if given is not None or any(held is not None for held in own.values()) else None
+
+
+def _check_keep(kept: Any, where: tuple[str, ...], reading: Reading) -> None:
+    for name, given in kept.items() if isinstance(kept, dict) else [("", kept)]:
+        _tried(lasting, given, (*where, "keep", name) if name else (*where, "keep"), reading)
+
+
 def _tried(make: Any, value: Any, where: tuple[str, ...], reading: Reading) -> None:
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         try:
@@ -332,7 +351,7 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     models = {_SYNONYMS.get(name, name): block for name, block in models.items()}
     made = {}
     for name, agent in (value.get("agents") or {}).items():
-        given = dict(agent or {})
+        given = {key: held for key, held in (agent or {}).items() if key != "keep"}
         for listed in _LISTS:
             given[listed] = tuple(given.get(listed) or ())
         own = given.get("mcp_servers") or {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ..memory.retention import STATUSES
+
 _PLAIN = {"integer", "number", "boolean"}
 
 
@@ -128,6 +130,14 @@ _FALLBACK = _mapping(
         "tools": _a("object", "which tool to try in the place of which", additionalProperties={"type": "string"}),
     },
 )
+_KEPT = {
+    "description": "how long ended runs are kept: a time such as 90d, forever (default), or times by how they ended",
+    "anyOf": [
+        _a("string"),
+        _a("number"),
+        _mapping("`runs` for all that are not named.", {name: _a(_TIME) for name in ("runs", *STATUSES)}),
+    ],
+}
 _AGENT = _mapping(
     "An agent.",
     {
@@ -152,6 +162,7 @@ _AGENT = _mapping(
         "compact": _a("integer", "tokens; a conversation that is longer is summed up"),
         "project": _a(["boolean", "string"], "a folder whose AGENTS.md and skills the agent is told of; true: this one"),
         "team": {**_TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
+        "keep": _KEPT,
     },
 )
 _LEVEL = _a("string", "debug, info, warning, error", enum=["debug", "info", "warning", "error"])
@@ -225,6 +236,7 @@ SCHEMA: dict[str, Any] = {
         },
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
+        "keep": _KEPT,
         "serve": _SERVE,
         "trace": _TRACE,
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError, nearest
@@ -10,19 +10,19 @@ from ...core.events import Custom
 from ...core.messages import is_withheld
 from ...core.notices import notice
 from ...core.openai_shape import to_openai
-from ...core.runs import TITLE, RunInfo, titled
+from ...core.runs import TITLE, SessionInfo, titled
 from ...kernel.load import add_fact
 from ...kernel.ports import Journal
-from ..ids import SHARED
 from .look_back import Said, conversation, found
 
-_ALL = 1_000_000
+SEARCHED = 1_000  # sessions whose texts a search reads
+_PAGE, _SEVERAL = 500, 6
 _FEW = 3  # places that are shown of one session
 
 
 class Session(NamedTuple):
     """`runs`: the ids, the oldest first. `status`: of the last one. A session belongs to one agent and one user, unless it is
-    shared: then both are those of its last run."""
+    shared: then both are those of its last run. `place`: where its last change stands in the order of the journal."""
 
     id: str
     agent: str
@@ -33,6 +33,7 @@ class Session(NamedTuple):
     updated: float
     status: str
     cost: float | None
+    place: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return {**self._asdict(), "runs": list(self.runs)}
@@ -44,30 +45,40 @@ class Sessions:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    async def all(self, *, agent: str = "", user: str | None = None, limit: int = 100) -> list[Session]:
-        """The one whose last run was opened last first, in the journal's order: the clock may have been set."""
-        by_session: dict[tuple[str, ...], list[RunInfo]] = {}
-        for card in await self._journal.runs(limit=_ALL):
-            if card.session and not card.parent:
-                whose = () if card.session.startswith(SHARED) else (card.agent, card.user)
-                by_session.setdefault((card.session, *whose), []).append(card)
-        wanted = [cards for cards in by_session.values() if any(_is_of(card, agent, user) for card in cards)]  # shared: whole
-        return [_session(cards) for cards in wanted[:limit]]
+    async def all(self, *, agent: str = "", user: str | None = None, before: int = 0, limit: int = 100) -> list[Session]:
+        """List sessions, the one that changed last first, by the order of the journal.
+
+        Args:
+            agent: Only sessions of this agent.
+            user: Only sessions of this user.
+            before: Only sessions that changed before this place: the `place` of the last session of the page before.
+            limit: At most so many.
+        """
+        return [_session(one) for one in await self._journal.sessions(agent=agent, user=user, before=before, limit=limit)]
+
+    async def pages(self, *, agent: str = "", user: str | None = None) -> AsyncIterator[Session]:
+        """Go through all sessions, reading a page at a time."""
+        before = 0
+        while found := await self.all(agent=agent, user=user, before=before, limit=_PAGE):
+            for one in found:
+                yield one
+            before = found[-1].place
+
+    async def named(self, session: str, *, agent: str = "", user: str | None = None) -> Session | None:
+        """Return the session with exactly this id, or None. Raises `ConfigError` if several agents or users have one."""
+        found = await self._journal.sessions(session=session, agent=agent, user=user, limit=_SEVERAL) if session else []
+        return _only(session, [_session(one) for one in found]) if found else None
 
     async def get(self, session: str, *, agent: str = "", user: str | None = None) -> Session:
-        """The one of that id, or of whose id or title that is the only beginning."""
-        every = await self.all(agent=agent, user=user, limit=_ALL)
-        exact = [one for one in every if one.id == session]
-        fitting = exact or [one for one in every if session and (one.id.startswith(session) or one.title.startswith(session))]
+        """Return the session with this id, or the only one whose id or title begins so."""
+        if (exact := await self.named(session, agent=agent, user=user)) is not None:
+            return exact
+        every = [one async for one in self.pages(agent=agent, user=user)]
+        fitting = [one for one in every if session and (one.id.startswith(session) or one.title.startswith(session))]
         if not fitting:
             hint = nearest(session, [one.id for one in every])
             raise ConfigError(notice("session.none", "there is no session {session!r}", session=session) + hint)
-        if len(fitting) > 1:
-            told = ", ".join([f"{one.id} ({one.agent}, {one.user or '–'})" for one in fitting[:5]])
-            raise ConfigError(
-                notice("session.several", "{session!r} may be {told}: name the agent and the user", session=session, told=told)
-            )
-        return fitting[0]
+        return _only(session, fitting)
 
     async def said(self, session: Session) -> list[Said]:
         """All that was said in it, also what has been summed up since. In the place of what was blocked is a placeholder."""
@@ -75,8 +86,8 @@ class Sessions:
         return [one for one in conversation(lineage.events) if one.message.role != "system"]
 
     async def search(self, query: str, *, agent: str = "", user: str | None = None) -> list[tuple[Session, Sequence[Said]]]:
-        """The sessions in which something like it was said, with the places; the best first."""
-        sessions = await self.all(agent=agent, user=user, limit=_ALL)
+        """Search the last `SEARCHED` sessions for something like it; return them with the places, the best first."""
+        sessions = await self.all(agent=agent, user=user, limit=SEARCHED)
         every = [await self.said(session) for session in sessions]
         spoken = [(number, one) for number, said in enumerate(every) for one in said if one.text]
         places = [(number, one) for number, one in spoken if not is_withheld(one.message)]
@@ -104,14 +115,15 @@ class Sessions:
                 await self._journal.delete(run, cascade=True)
 
 
-def _is_of(card: RunInfo, agent: str, user: str | None) -> bool:
-    return (not agent or card.agent == agent) and (user is None or card.user == user)
+def _only(session: str, fitting: list[Session]) -> Session:
+    if len(fitting) > 1:
+        told = ", ".join([f"{one.id} ({one.agent}, {one.user or '–'})" for one in fitting[: _SEVERAL - 1]])
+        raise ConfigError(
+            notice("session.several", "{session!r} may be {told}: name the agent and the user", session=session, told=told)
+        )
+    return fitting[0]
 
 
-def _session(cards: list[RunInfo]) -> Session:
-    last, first = cards[0], cards[-1]
-    costs = [card.cost for card in cards if card.cost is not None]
-    cost = sum(costs) if len(costs) == len(cards) else None
-    runs = tuple([card.run_id for card in reversed(cards)])
-    updated = max([card.updated for card in cards])
-    return Session(last.session, last.agent, last.user, first.title, runs, first.created, updated, last.status, cost)
+def _session(one: SessionInfo) -> Session:
+    place, first, last, runs, updated, cost = one
+    return Session(last.session, last.agent, last.user, first.title, runs, first.created, updated, last.status, cost, place)

@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 from ...core.chunks import Chunk, chunks_of
 from ...core.errors import AgentError, ConfigError, nearest
-from ...core.events import Opened
+from ...core.events import Stopped
 from ...core.notices import notice
+from ...core.runs import RunInfo
 from ...kernel.ports import Journal
 from ..ids import SharedSession
 from ..memory.files import LEARNING
@@ -89,32 +90,27 @@ class Meeting:
         """All that happens in the meeting, in the order in which it was recorded, from any process. A fact may be several
         chunks of one place: to go on after it, take them all."""
         self._check(person, "read")
-        known = await self._runs() if after else {}
+        known: dict[str, str | None] = {}
         async for place, event in self.journal.changes(after, wait=wait):
-            body = event.body
-            if isinstance(body, Opened):
-                if body.session == self.session:
-                    known[event.run_id] = body.user
-                elif body.parent is not None and body.parent[0] in known and body.parent[1] != LEARNING:
-                    known[event.run_id] = known[body.parent[0]]
-            if event.run_id in known:
+            speaker = await self._speaker(event.run_id, known)
+            if speaker is not None:
                 for chunk in chunks_of(event):
-                    yield Shown(place, event.run_id, known[event.run_id], chunk)
+                    yield Shown(place, event.run_id, speaker, chunk)
+            elif isinstance(event.body, Stopped):
+                known.pop(event.run_id, None)  # of another session: nothing more is expected of it
 
-    async def _runs(self) -> dict[str, str]:
-        """Those of the meeting, with their children, and whose message they answer."""
-        known: dict[str, str] = {}
-        for card in reversed(await self.journal.runs(limit=1_000_000)):  # parents are opened before their children
-            if card.session == self.session:
-                known[card.run_id] = card.user
-            elif card.parent in known and card.run_id != f"{card.parent}.{LEARNING}":
-                known[card.run_id] = known[card.parent]
-        return known
+    async def _speaker(self, run_id: str, known: dict[str, str | None]) -> str | None:
+        """Return whose message a run of this meeting, or the run it is in, answers; None for other runs."""
+        if run_id not in known:
+            cards = await self.journal.runs(run_id=run_id, limit=1)
+            card = cards[0] if cards else RunInfo(run_id)
+            inner = card.parent if run_id != f"{card.parent}.{LEARNING}" else ""
+            known[run_id] = card.user if card.session == self.session else await self._speaker(inner, known) if inner else None
+        return known[run_id]
 
     async def record(self) -> Session | None:
         """The meeting as a session, to be exported or deleted with `Sessions`; none if nobody has spoken yet."""
-        every = await Sessions(self.journal).all(limit=1_000_000)
-        return next((one for one in every if one.id == self.session), None)
+        return await Sessions(self.journal).named(self.session)
 
     def _agent(self, name: str) -> Any:
         if not name:

@@ -29,6 +29,7 @@ from ..terminal.chunks import Show
 from ..terminal.questions import given_answers
 from ..terminal.screen import Screen, columns, padded
 from ..terminal.signals import to_the_end
+from .prune import main as prune
 from .transcript import stories, tell
 
 
@@ -50,6 +51,8 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
     try:
         if given.action == "list":
             return await _list(journal, given, screen)
+        if given.action == "prune":
+            return await prune(journal, given, screen)
         run = await find(journal, given.run, given.action)
         if given.action == "show":
             await tell(journal, run, screen, as_json=given.json)
@@ -80,7 +83,9 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
 async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> int:
     if given.number < 1:
         raise ConfigError(say("-n is a number from 1 up", "-n は 1 以上の数です"))
-    runs = await journal.runs(limit=given.number)
+    before = (await find(journal, given.before, "list --before")).place if given.before else 0
+    runs = await journal.runs(before=before, limit=given.number + 1)
+    more, runs = len(runs) > given.number, runs[: given.number]
     if given.json:
         for one in runs:
             screen.say(json.dumps({name: getattr(one, name) for name in one.__match_args__}, ensure_ascii=False))
@@ -98,6 +103,9 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - len(left) - 1
         screen.say(left + (padded(one.title or _fork_of(one), room).rstrip() if room > 8 else ""))
+    if more:
+        command = f"{this_command()} runs --before {runs[-1].run_id[:12]}{where_it_is(given)}"
+        screen.note(say(f"… and more: {command}", f"… 続きがあります: {command}"))
     await _how_to_go_on(journal, runs, given, screen)
     return DONE
 
@@ -124,6 +132,7 @@ async def _how_to_go_on(journal: Journal, runs: list[RunInfo], given: argparse.N
 
 
 async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
+    """Return the run that is meant by its id, by the only beginning of one, or by "last"."""
     if not wanted:
         raise ConfigError(
             say(f"which run? for example: kaname runs {action} last", f"どの実行ですか? 例: kaname runs {action} last")
@@ -131,10 +140,9 @@ async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     exact = await journal.runs(run_id=wanted)
     if exact:
         return exact[0]
-    recent = await journal.runs(limit=1000)
-    if wanted == "last" and recent:
+    if wanted == "last" and (recent := await journal.runs(limit=1000)):
         return next((one for one in recent if not one.parent), recent[0])
-    like = [one for one in recent if one.run_id.startswith(wanted)]
+    like = await journal.runs(starting=wanted, limit=1000)
     whole = [one for one in like if "/" not in one.run_id]  # and not the runs inside it
     like = whole if len(whole) == 1 else like
     if len(like) > 1:

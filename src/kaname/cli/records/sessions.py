@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
 from ...api.memory.look_back import Said
-from ...api.memory.sessions import Session, Sessions
+from ...api.memory.sessions import SEARCHED, Session, Sessions
 from ...core.errors import ConfigError
+from ...core.install import this_command
 from ...journals.default import choose
-from ..agent import agent_name, journal_place
+from ..agent import agent_name, journal_place, where_it_is
 from ..main import DONE, FAILED
 from ..messages import say
 from ..messages.stops import told_status
@@ -40,7 +42,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
     words = " ".join(given.what)
     try:
         if given.action == "list":
-            return _list(await sessions.all(agent=agent_name(given), user=given.user, limit=given.number), given, screen)
+            return await _list(sessions, given, screen)
         if not words:
             raise ConfigError(
                 say(f"sessions {given.action}: say which one", f"sessions {given.action}: 会話を指定してください")
@@ -75,7 +77,11 @@ async def _act(given: argparse.Namespace, sessions: Sessions, session: Session, 
     return DONE
 
 
-def _list(sessions: list[Session], given: argparse.Namespace, screen: Screen) -> int:
+async def _list(journaled: Sessions, given: argparse.Namespace, screen: Screen) -> int:
+    wanted = {"agent": agent_name(given), "user": given.user}
+    before = (await journaled.get(given.before, **wanted)).place if given.before else 0
+    sessions = await journaled.all(**wanted, before=before, limit=given.number + 1)
+    more, sessions = len(sessions) > given.number, sessions[: given.number]
     if given.json:
         for one in sessions:
             screen.say(json.dumps(one.as_json(), ensure_ascii=False))
@@ -84,14 +90,17 @@ def _list(sessions: list[Session], given: argparse.Namespace, screen: Screen) ->
         screen.note(say("no sessions yet: run -s NAME begins one", "まだ会話がありません。run -s 名前 で始められます"))
         return DONE
     wide = columns() >= _WIDE
-    more = f"{padded(say('status', '状態'), 11)} {padded(say('agent, user', 'エージェント、利用者'), 20)} " if wide else ""
+    wider = f"{padded(say('status', '状態'), 11)} {padded(say('agent, user', 'エージェント、利用者'), 20)} " if wide else ""
     head = f"{padded(say('session', '会話'), 18)}  {padded(say('last used', '最終利用'), 11)}  "
-    screen.note(f"{head}{padded(say('runs', '実行'), 4)} {more}…")
+    screen.note(f"{head}{padded(say('runs', '実行'), 4)} {wider}…")
     for one in sessions:
         whose = ", ".join([name for name in (one.agent, one.user) if name])
         left = f"{padded(cut(one.id, 18), 18)}  {_time(one.updated)}  {len(one.runs):>4} "
         left += f"{padded(told_status(one.status), 11)} {padded(cut(whose, 20), 20)} " if wide else ""
         screen.say(left + cut(one.title, max(8, columns() - width(left) - 1)))
+    if more:
+        command = f"{this_command()} sessions --before {shlex.quote(sessions[-1].id)}{where_it_is(given)}"
+        screen.note(say(f"… and more: {command}", f"… 続きがあります: {command}"))
     return DONE
 
 
@@ -104,7 +113,8 @@ def _found(found: Sequence[tuple[Session, Sequence[Said]]], screen: Screen, give
         for one in places:
             _say(one, screen, "    ")
     if not found:
-        screen.note(say("nothing was found", "見つかりませんでした"))
+        looked = say(f"nothing was found in the last {SEARCHED} sessions", f"最近の会話 {SEARCHED} 件には見つかりませんでした")
+        screen.note(looked)
     return DONE if found else FAILED
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 
-from ...api.figures import Figures, figures
+from ...api.figures import Figures, figures, summed
 from ...journals.default import choose
 from ..agent import journal_for
 from ..main import DONE
@@ -33,12 +34,13 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
 
 
 def _lines(made: Figures) -> list[tuple[str, str]]:
-    kinds = ", ".join([f"{kind} {count}" for kind, count in made.by_status.most_common()])
-    cost = say("unknown", "不明") if made.usage.cost is None else f"${made.usage.cost:.4f}"
+    every = summed(made.recorded)
+    counted = _counted(every["runs"], Counter(every["by_status"]))
     return [
-        (say("runs", "実行"), f"{made.runs} ({kinds})" if kinds else "0"),
+        (say("all runs", "全実行"), f"{counted}; {_spent(every['tokens'], every['cost'])}"),
+        (say("of these the last", "うち最近の実行"), _counted(made.runs, made.by_status)),
         (say("completed", "完了率"), _part(made.completion_rate)),
-        (say("model calls", "モデル呼び出し"), f"{made.model_calls}; {made.usage.total} {say('tokens', 'トークン')}, {cost}"),
+        (say("model calls", "モデル呼び出し"), f"{made.model_calls}; {_spent(made.usage.total, made.usage.cost)}"),
         (say("tool calls", "ツール呼び出し"), f"{made.tool_calls}; {say('failed', '失敗')} {_part(made.error_rate)}"),
         (say("timeouts", "時間切れ"), f"{made.timeouts}"),
         (say("questions", "質問"), f"{made.questions}"),
@@ -46,6 +48,15 @@ def _lines(made: Figures) -> list[tuple[str, str]]:
         (say("rated good", "良い評価"), f"{_part(made.satisfaction)} ({made.good + made.bad})"),
         (say("seconds", "秒"), f"{made.seconds:.1f}"),
     ]
+
+
+def _counted(runs: int, by_status: Counter[str]) -> str:
+    kinds = ", ".join([f"{kind} {count}" for kind, count in by_status.most_common()])
+    return f"{runs} ({kinds})" if kinds else "0"
+
+
+def _spent(tokens: int, cost: float | None) -> str:
+    return f"{tokens} {say('tokens', 'トークン')}, {say('cost unknown', '費用は不明') if cost is None else f'${cost:.4f}'}"
 
 
 def _part(value: float | None) -> str:

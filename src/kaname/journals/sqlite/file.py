@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from ...core.errors import JournalError
@@ -170,10 +170,26 @@ def create(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
+def copy(connection: sqlite3.Connection, target: Path) -> None:
+    """Copy the file that a connection reads to a new one."""
+    if target.exists():
+        raise JournalError(notice("journal.copy_exists", "there is already a file {target}", target=target))
+    try:
+        create(target)
+        with closing(sqlite3.connect(target)) as other:
+            connection.backup(other)
+    except (OSError, sqlite3.Error) as problem:
+        target.unlink(missing_ok=True)  # half a copy is none
+        told = notice("journal.copy_failed", "the copy {target} cannot be made: {problem}", target=target, problem=problem)
+        raise JournalError(told) from problem
+
+
 def _opened(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
-        _must_be_ours(connection, path)
+        if _must_be_ours(connection, path):
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
         _write_ahead(connection, patience)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
@@ -187,8 +203,8 @@ def _opened(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Conne
     return connection
 
 
-def _must_be_ours(connection: sqlite3.Connection, path: Path) -> None:
-    """Another program's database is left as it is."""
+def _must_be_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """Refuse another program's database, which is left as it is. Return True if the file is still empty."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if tables and application != APPLICATION:
@@ -199,6 +215,7 @@ def _must_be_ours(connection: sqlite3.Connection, path: Path) -> None:
                 path=path,
             )
         )
+    return not tables
 
 
 def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:

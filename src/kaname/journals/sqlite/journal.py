@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -15,23 +14,25 @@ from typing import Any
 from ...core.codec import encode_body
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
 from ...core.events import Event, Stopped
-from ...core.notices import notice
-from ...core.runs import RunInfo, index
+from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
-from ..refusals import busy, gap, has_dependants, superseded
-from . import reading
-from .file import Place, create
-from .reading import CARD, CARD_ROW, SELECT_CARD, card_of
+from ..refusals import busy, gap, superseded
+from . import lists, reading, removal
+from .errors import explain
+from .file import Place, copy
+from .reading import CARD, SELECT_CARD, card_of
 from .schema import fact_sum, row_sum
 from .thread import SqliteThread, Work
 
-_card_values = attrgetter(*RunInfo.__match_args__)
+_card_values = attrgetter(*RunInfo.__match_args__[:-1])
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
-_OPEN = f"INSERT INTO runs ({', '.join(CARD)}, place, sum, epoch, owner) VALUES ({'?, ' * len(CARD)}?, ?, ?, ?)"
+_NEXT = "SELECT ifnull(max(place), 0) + 1 FROM moves"
+_OPEN = f"INSERT INTO runs ({', '.join(CARD)}, place, moved, sum, epoch, owner) VALUES ({'?, ' * len(CARD)}?, ?, ?, ?, ?)"
 _WHERE = "WHERE run = ? AND epoch = ? AND seq = ?"
 _GO_ON = f"UPDATE runs SET updated = ?, seq = ?, input = ?, output = ?, cost = ?, sum = ? {_WHERE}"  # no index is touched
-_CHANGE = f"UPDATE runs SET {', '.join(f'{name} = ?' for name in CARD)}, sum = ?, owner = iif(?, NULL, owner) {_WHERE}"
+_SET = ", ".join([f"{name} = ?" for name in CARD])
+_CHANGE = f"UPDATE runs SET {_SET}, sum = ?, moved = ({_NEXT}), owner = iif(?, NULL, owner) {_WHERE}"
 _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
 _PAGE = 500
@@ -40,10 +41,10 @@ _PAGE = 500
 class _Hold:
     """A run that is executed through this journal: the epoch it was claimed with, and its index card as it is in the file."""
 
-    __slots__ = ("card", "constant", "died", "epoch", "failure", "place", "turn")
+    __slots__ = ("card", "constant", "died", "epoch", "failure", "turn")
 
-    def __init__(self, epoch: int, card: RunInfo, place: int = 0, turn: Turn | None = None, died: bool = False) -> None:
-        self.epoch, self.card, self.place, self.turn, self.constant = epoch, card, place, turn, _rarely_changing(card)
+    def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, died: bool = False) -> None:
+        self.epoch, self.card, self.turn, self.constant = epoch, card, turn, _rarely_changing(card)
         self.died = died  # the process that had it before
         self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
 
@@ -60,12 +61,7 @@ class SqliteJournal:
         self._held: dict[str, _Hold] = {}
         self._place = place = Place(self.path, patience, max_bytes)
         self._writer = SqliteThread(
-            place.open_to_write,
-            place.check_to_write,
-            self.path,
-            writes=True,
-            name="kaname-journal-writer",
-            patience=patience,
+            place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience
         )
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
         look = partial(_data_version, self._reader)
@@ -77,8 +73,8 @@ class SqliteJournal:
         taken: list[_Hold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
-        def take(epoch: int, card: RunInfo, place: int = 0, died: bool = False) -> None:
-            taken[:] = [_Hold(epoch, card, place, turn, died)]
+        def take(epoch: int, card: RunInfo, died: bool = False) -> None:
+            taken[:] = [_Hold(epoch, card, turn, died)]
             self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
@@ -94,7 +90,7 @@ class SqliteJournal:
             connection.execute("DELETE FROM stops WHERE run = ?", (run_id,))  # it was for the one before
             card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
             died = not takeover and row[1] not in (None, self._me())
-            return take(row[0] + 1, card_of(card, self.path), card[-2], died)
+            return take(row[0] + 1, card_of(card, self.path), died)
 
         try:
             await self._writer.transact(work, alone=not self._held)
@@ -155,7 +151,7 @@ class SqliteJournal:
         short = (card.updated, card.seq, card.input, card.output, card.cost)
 
         def work(connection: sqlite3.Connection) -> None:
-            total = row_sum(*values, hold.place)  # not before: the first facts, which give it its place, may be on their way
+            total = row_sum(*values, hold.card.place)  # not before: the first facts may have been on their way
             given = (*short, total, *key) if goes_on else (*values, total, ends, *key)
             if connection.execute(_GO_ON if goes_on else _CHANGE, given).rowcount != 1:
                 raise reading.refusal(connection, *key)
@@ -174,9 +170,9 @@ class SqliteJournal:
         last, status, owner = reading.last_of(connection, hold.turn)
         if last and (last != base or (status == "running" and self._holder(last, (0, owner)))):
             raise SessionBusy(last)
-        (hold.place,) = connection.execute("SELECT ifnull(max(place), 0) + 1 FROM runs").fetchone()
-        values = (*card, hold.place)
-        connection.execute(_OPEN, (*values, row_sum(*values), hold.epoch, None if ends else self._me()))
+        (hold.card.place,) = (place,) = connection.execute(_NEXT).fetchone()
+        total, owner = row_sum(*card, place), None if ends else self._me()
+        connection.execute(_OPEN, (*card, place, place, total, hold.epoch, owner))
         _write(connection, rows)
 
     def _drop(self, run_id: str, epoch: int) -> None:
@@ -302,20 +298,34 @@ class SqliteJournal:
         status: str = "",
         agent: str = "",
         user: str | None = None,
+        parent: str = "",
+        starting: str = "",
         since: float = 0.0,
+        until: float = 0.0,
+        before: int = 0,
         limit: int = 100,
     ) -> list[RunInfo]:
         open_ones = status in ("running", "interrupted")  # the file does not tell them apart, only who is alive
-        wanted = {"run": run_id, "session": session, "agent": agent, "user": user}
+        wanted = {"run": run_id, "starting": starting, "session": session, "agent": agent, "user": user, "parent": parent}
         wanted["status"] = "running" if open_ones else status
-        conditions = [f"{name} = :{name}" for name, value in wanted.items() if value or (name == "user" and value is not None)]
-        conditions += ["session <> ''"] if session else []  # as the index has it: it is not used otherwise
-        conditions += [f"updated >= {float(since)}"] if since else []
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        query = f"SELECT {CARD_ROW}, owner FROM runs {where} ORDER BY place DESC LIMIT {-1 if open_ones else int(limit)}"
-        rows = await self._reader.transact(lambda c: c.execute(query, wanted).fetchall())
+        most = -1 if open_ones else int(limit)
+        rows = await self._reader.transact(lambda c: lists.runs(c, wanted, float(since), float(until), before, most))
         cards = [self._with_status(card_of(row[:-1], self.path), row[-1]) for row in rows]
         return [card for card in cards if not open_ones or card.status == status][:limit]
+
+    async def sessions(
+        self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
+    ) -> list[SessionInfo]:
+        wanted = {"session": session, "agent": agent, "user": user}
+        work = partial(lists.sessions, wanted=wanted, before=before, limit=int(limit), told=self._with_status, path=self.path)
+        return list(await self._reader.transact(work))
+
+    async def count(
+        self, *, session: str = "", agent: str = "", user: str | None = None, since: float = 0.0, shift: float = 0.0
+    ) -> list[Tally]:
+        wanted = {"session": session, "agent": agent, "user": user}
+        work = partial(lists.count, wanted=wanted, since=float(since), shift=float(shift), told=self._with_status)
+        return list(await self._reader.transact(work))
 
     def _with_status(self, card: RunInfo, owner: str | None) -> RunInfo:
         if card.status == "running" and not self._holder(card.run_id, (0, owner)):
@@ -323,49 +333,35 @@ class SqliteJournal:
         return card
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
-        def work(connection: sqlite3.Connection) -> None:
-            doomed = [run_id]
-            for one in doomed:
-                row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (one,)).fetchone()
-                if row is None:
-                    raise RunNotFound(one)
-                if holder := self._holder(one, row):
-                    raise RunBusy(busy(one, holder))
-                query = "SELECT run FROM runs WHERE base = ? AND base <> ''"
-                dependants = [other for (other,) in connection.execute(query, (one,))]
-                if dependants and not cascade:
-                    raise JournalError(has_dependants(one, dependants))
-                children = connection.execute("SELECT run FROM runs WHERE parent = ? AND parent <> ''", (one,))
-                doomed += [*dependants, *[child for (child,) in children]]
-            for table in ("facts", "snapshots", "stops", "runs"):
-                connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in doomed])
+        """Delete a run with its children. Its text is overwritten; in the write-ahead log, too, unless somebody reads it."""
+        await self._writer.transact(lambda c: removal.remove(c, removal.family(c, run_id, cascade, self._holder)))
+        await self.tidy()
 
-        await self._writer.transact(work)
+    async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
+        def work(connection: sqlite3.Connection) -> list[str]:
+            found = removal.removable(connection, cards, set() if trial is None else trial, self._holder)
+            if trial is None:
+                removal.remove(connection, found)
+            return found
+
+        return list(await (self._writer if trial is None else self._reader).transact(work))
+
+    async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
+        """Give space that deleted runs left back to the disk, some megabytes at a time, or all with `whole`, for which writers
+        wait. Return the bytes given back and those that are still free."""
+        try:
+            return await asyncio.to_thread(removal.tidy, self.path, whole=whole)
+        except sqlite3.Error as problem:
+            raise explain(problem, self.path) from problem
 
     async def backup(self, path: str | Path) -> None:
         """Copy the whole journal, as it is at one moment, to a new file. Runs go on meanwhile."""
-
-        def work(connection: sqlite3.Connection) -> None:
-            target = Path(path).expanduser()
-            if target.exists():
-                raise JournalError(notice("journal.copy_exists", "there is already a file {target}", target=target))
-            try:
-                create(target)
-                with closing(sqlite3.connect(target)) as copy:
-                    connection.backup(copy)
-            except (OSError, sqlite3.Error) as problem:
-                target.unlink(missing_ok=True)  # half a copy is none
-                told = notice(
-                    "journal.copy_failed", "the copy {target} cannot be made: {problem}", target=target, problem=problem
-                )
-                raise JournalError(told) from problem
-
-        await self._reader.transact(work)
+        await self._reader.transact(lambda connection: copy(connection, Path(path).expanduser()))
 
     async def verify(self) -> list[str]:
         """Read the whole file and say everything that is wrong with it; nothing, if it is as it was written."""
-        problems: list[str] = await self._reader.transact(lambda connection: reading.verify(connection, self.path))
-        return problems
+        found: list[str] = await self._reader.transact(partial(reading.verify, path=self.path))
+        return found
 
     async def close(self) -> None:
         """Finish what is queued and let go of the file. A journal that is closed cannot be used again."""

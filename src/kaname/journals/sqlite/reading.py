@@ -17,7 +17,7 @@ from ..refusals import gap, superseded
 from .errors import damaged
 from .schema import fact_sum, row_sum
 
-CARD = ("run", *RunInfo.__match_args__[1:])  # as the columns are named
+CARD = ("run", *RunInfo.__match_args__[1:-1])  # as the columns are named
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
@@ -38,7 +38,7 @@ def at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
 def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
     if row_sum(*row[:-1]) != row[-1]:
         raise damaged(path, f"the entry of run {row[0]!r} does not match its checksum")
-    return RunInfo(*row[:-2])
+    return RunInfo(*row[:-1])
 
 
 def last_fact(connection: sqlite3.Connection, run_id: str, path: Path) -> int:

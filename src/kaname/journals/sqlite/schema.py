@@ -13,6 +13,7 @@ from zlib import crc32
 
 from ...core.errors import JournalTooNew
 from ...core.notices import notice
+from ...core.runs import SHARED
 
 APPLICATION = 0x6B616E6D  # "kanm"
 
@@ -72,13 +73,54 @@ _THIRD = """
         run TEXT PRIMARY KEY, seq INTEGER NOT NULL, fold INTEGER NOT NULL, state TEXT NOT NULL, sum INTEGER NOT NULL
     );
 """
-MIGRATIONS = (_FIRST, _SECOND, _THIRD)
+# `place` is that of the run's first move, and `moved` that of its last change of status or title: neither depends on the clock,
+# and both are the numbers that `changes` gives. `thread` names the conversation: runs of one thread are one session.
+_FOURTH = f"""
+    DELETE FROM moves WHERE run NOT IN (SELECT run FROM runs) AND place < (SELECT max(place) FROM moves);
+    UPDATE moves SET run = '' WHERE run NOT IN (SELECT run FROM runs);
+    ALTER TABLE runs RENAME TO old_runs;
+    CREATE TABLE runs (
+        run TEXT PRIMARY KEY, agent TEXT NOT NULL, session TEXT NOT NULL, user TEXT NOT NULL, status TEXT NOT NULL,
+        title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL, seq INTEGER NOT NULL, input INTEGER NOT NULL,
+        output INTEGER NOT NULL, cost REAL, base TEXT NOT NULL, questions INTEGER NOT NULL, parent TEXT NOT NULL,
+        place INTEGER NOT NULL, moved INTEGER NOT NULL, epoch INTEGER NOT NULL, owner TEXT, sum INTEGER NOT NULL,
+        thread TEXT GENERATED ALWAYS AS (CASE WHEN session = '' OR parent <> '' THEN NULL
+            WHEN substr(session, 1, {len(SHARED)}) = '{SHARED}' THEN session
+            ELSE session || char(31) || agent || char(31) || user END) VIRTUAL
+    ) WITHOUT ROWID;
+    INSERT INTO runs (run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions,
+            parent, place, moved, epoch, owner, sum)
+        SELECT run, agent, session, user, status, title, created, updated, seq, input, output, cost, base, questions, parent,
+            ifnull(first_move, -place), ifnull(last_move, -place), epoch, owner,
+            moved_sum(sum, ifnull(first_move, -place), run, agent, session, user, status, title, created, updated, seq, input,
+                output, cost, base, questions, parent, place)
+        FROM old_runs LEFT JOIN (SELECT run AS mover, min(place) AS first_move, max(place) AS last_move FROM moves GROUP BY run)
+            ON mover = run;
+    DROP TABLE old_runs;
+    CREATE UNIQUE INDEX runs_by_place ON runs (place);
+    CREATE INDEX runs_by_session ON runs (session, place) WHERE session <> '';
+    CREATE INDEX runs_by_base ON runs (base) WHERE base <> '';
+    CREATE INDEX runs_by_status ON runs (status, place);
+    CREATE INDEX runs_by_parent ON runs (parent) WHERE parent <> '';
+    CREATE INDEX runs_by_agent ON runs (agent, place);
+    CREATE INDEX runs_by_user ON runs (user, place);
+    CREATE INDEX runs_by_end ON runs (updated) WHERE status NOT IN ('running', 'waiting');
+    CREATE INDEX threads ON runs (thread, moved) WHERE thread IS NOT NULL;
+    CREATE INDEX threads_by_move ON runs (moved, thread, agent) WHERE thread IS NOT NULL;
+    CREATE INDEX threads_by_user ON runs (user, moved, thread, agent) WHERE thread IS NOT NULL;
+"""
+MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def row_sum(*values: Any) -> int:
     """The checksum of a row: of its values as SQLite gives them back, so times and money must be floats. A text may be of a
     class of its own (`SharedSession`, an enum of users): SQLite takes its letters, and so does this."""
     return crc32("\x1f".join([value if isinstance(value, str) else repr(value) for value in values]).encode())
+
+
+def moved_sum(old: int, place: int, *values: Any) -> int:
+    """Return the checksum of a row that gets another `place`, which is its last value. A damaged row keeps its wrong one."""
+    return row_sum(*values[:-1], place) if row_sum(*values) == old else old
 
 
 def fact_sum(run_id: str, seq: int, time: float, agent: str, kind: str, body: str) -> int:
@@ -107,6 +149,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         places = _places(connection) if version else {}
         connection.create_function("place_of", 1, places.__getitem__)
         connection.create_function("row_sum", -1, row_sum)
+        connection.create_function("moved_sum", -1, moved_sum)
         for script in MIGRATIONS[version:]:
             for statement in filter(str.strip, script.split(";")):
                 connection.execute(statement)

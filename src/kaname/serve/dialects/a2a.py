@@ -185,14 +185,25 @@ class Tasks(RequestHandler):
     async def on_list_tasks(self, params: Any, context: ServerCallContext) -> Any:
         caller = _caller(context, "read")
         user = None if caller.is_admin else caller.name
-        cards = await self._service.journal.runs(agent=self._agent.name, session=params.context_id, user=user, limit=1_000)
-        cards = [card for card in cards if not card.parent and (not params.status or _state(card.status) == params.status)]
-        first = int(params.page_token[:9]) if params.page_token.isdecimal() else 0
-        size = params.page_size or _PAGE
-        shown = cards[first : first + size]
-        following = str(first + size) if first + size < len(cards) else ""
+        wanted: dict[str, Any] = {"agent": self._agent.name, "session": params.context_id, "user": user}
+        size, before = params.page_size or _PAGE, int(params.page_token[:15]) if params.page_token.isdecimal() else 0
+        tallies = await self._service.journal.count(**wanted)
+        fitting = [one for one in tallies if not params.status or _state(one.status) == params.status]
+        statuses = {one.status for one in fitting} if params.status else {""}
+        found = [card for status in statuses for card in await self._listed({**wanted, "status": status}, before, size + 1)]
+        found.sort(key=lambda card: -card.place)
+        shown, following = found[:size], str(found[size - 1].place) if len(found) > size else ""
+        total = sum([one.runs for one in fitting])
         tasks = [await self._task(card.run_id, caller, brief=not params.history_length) for card in shown]
-        return pb.ListTasksResponse(tasks=tasks, next_page_token=following, page_size=size, total_size=len(cards))
+        return pb.ListTasksResponse(tasks=tasks, next_page_token=following, page_size=size, total_size=total)
+
+    async def _listed(self, wanted: dict[str, Any], before: int, limit: int) -> list[RunInfo]:
+        """The next runs that are in no other run."""
+        found: list[RunInfo] = []
+        while len(found) < limit and (cards := await self._service.journal.runs(**wanted, before=before, limit=limit)):
+            before = cards[-1].place
+            found += [card for card in cards if not card.parent]
+        return found[:limit]
 
     async def on_cancel_task(self, params: Any, context: ServerCallContext) -> Any:
         card = await self._card(params.id, context, "talk")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -11,15 +11,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...api.figures import summed
 from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
-from ...core.runs import UNDER_WAY, RunInfo
+from ...core.runs import UNDER_WAY, RunInfo, Tally
 from ...kernel.load import read_run
 from ..encoding import Json
 from ..forms import caller_of, number
 from ..service import Service
 
-_MOST, _LOOKED_INTO = 10_000, 300  # runs: counted by their cards, and read
+_TIMED, _LOOKED_INTO = 2_000, 300  # of the last runs: whose durations are told, and whose facts are read; all are counted
 _DAY = 86_400
 
 
@@ -35,42 +36,42 @@ class Figures:
         days, west = number(request, "days", 30, 1, 400), number(request, "west", 720, 0, 1620)  # minutes west of UTC+12
         since = time.time() - days * _DAY
         journal = self._service.journal
-        found = await journal.runs(agent=asked.get("agent", ""), user=user, since=since, limit=_MOST)
+        whose: dict[str, Any] = {"agent": asked.get("agent", ""), "user": user}
+        tallies = await journal.count(**whose, since=since, shift=(west - 720) * 60.0)
+        found = await journal.runs(**whose, limit=_TIMED)
         cards = [card for card in found if card.created >= since]
         tools, models = Uses(), Uses()
         for card in cards[:_LOOKED_INTO]:
             with suppress(RunNotFound):  # deleted meanwhile
                 count(await read_run(journal, card.run_id), tools, models)
-        by_day: dict[str, list[RunInfo]] = defaultdict(list)
+        times: dict[int, list[RunInfo]] = defaultdict(list)
         for card in cards:
-            shifted = card.created - (west - 720) * 60
-            by_day[datetime.fromtimestamp(shifted, UTC).strftime("%Y-%m-%d")].append(card)
+            times[int((card.created - (west - 720) * 60) // _DAY)].append(card)
+        by_day: dict[int, list[Tally]] = defaultdict(list)
+        for one in tallies:
+            by_day[one.day].append(one)
+        days_told = [{"day": _date(day), **summed(by_day[day]), **_lasted(times[day])} for day in sorted(by_day)]
         return Json(
             {
-                "days": [{"day": day, **_summed(by_day[day])} for day in sorted(by_day)],
-                "all": _summed(cards),
+                "days": days_told,
+                "all": {**summed(tallies), **_lasted(cards)},
                 "tools": tools.told(),
                 "models": models.told(),
                 "read": min(len(cards), _LOOKED_INTO),
+                "timed": len(cards),
             }
         )
 
 
-def _summed(cards: list[RunInfo]) -> dict[str, Any]:
-    """Of runs inside others only the outer ones count: theirs is the cost of both."""
-    outer = [card for card in cards if not card.parent]
-    ended = [card for card in outer if card.status not in UNDER_WAY]
+def _date(day: int) -> str:
+    return datetime.fromtimestamp(day * _DAY, UTC).strftime("%Y-%m-%d")
+
+
+def _lasted(cards: list[RunInfo]) -> dict[str, Any]:
+    """How long the ended ones of these runs took."""
+    ended = [card for card in cards if not card.parent and card.status not in UNDER_WAY]
     lasted = sorted([card.updated - card.created for card in ended])
-    known = [card.cost for card in outer if card.cost is not None]
-    return {
-        "runs": len(outer),
-        "by_status": dict(Counter([card.status for card in outer])),
-        "tokens": sum([card.input + card.output for card in outer]),
-        "cost": sum(known) if known or not outer else None,
-        "unpriced": len(outer) - len(known),
-        "median": part(lasted, 0.5),
-        "slow": part(lasted, 0.95),
-    }
+    return {"median": part(lasted, 0.5), "slow": part(lasted, 0.95)}
 
 
 class Uses:

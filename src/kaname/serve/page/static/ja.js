@@ -114,6 +114,8 @@ export const ja = {
   Tools: "ツール",
   Models: "モデル",
   "Tools and models: of the last {count} runs.": "ツールとモデルは直近 {count} 件の集計です。",
+  "Durations: of the last {count} runs.": "所要時間は直近 {count} 件の集計です。",
+  "Load older runs": "以前の実行を読み込む",
   // Fork
   "Say something else": "別のメッセージ",
   "Another model": "別のモデル",

@@ -51,29 +51,40 @@ export const me = cell(null);
 export const agents = cell(null);
 export const may = role => Boolean(me.get()?.roles.includes(role));
 
-export const runs = cell({ list: null, byId: new Map(), problem: null });
+export const runs = cell({ list: null, byId: new Map(), problem: null, next: null }); // next: where older ones begin
 export const inbox = cell({ questions: null, problem: null });
 export const line = cell("open"); // or "lost", or "over": how the stream of changes stands
 
+const MOST = 10000; // that are read without being asked for
 let loading = null;
-// The newest are there at once; the rest of ten thousand follows.
+// The newest are there at once; the rest follows, a page at a time. Older ones are read when somebody asks for them.
 export function loadRuns() {
-  loading ??= (async () => {
-    try {
-      const first = await get("api/runs?limit=200");
-      setRuns(first.runs);
-      if (first.runs.length === 200) setRuns((await get("api/runs?limit=10000")).runs);
-    } catch (problem) {
-      runs.set({ ...runs.get(), problem });
-    } finally {
-      loading = null;
-    }
-  })();
+  loading ??= reading(async () => {
+    const first = await get("api/runs?limit=200");
+    setRuns(first.runs, first.next);
+    while (runs.get().next && runs.get().list.length < MOST) await readPage();
+  });
   return loading;
 }
+export const moreRuns = () => (loading ??= reading(readPage));
 
-function setRuns(list) {
-  runs.set({ list, byId: new Map(list.map(run => [run.run_id, run])), problem: null });
+async function reading(work) {
+  try {
+    await work();
+  } catch (problem) {
+    runs.set({ ...runs.get(), problem });
+  } finally {
+    loading = null;
+  }
+}
+async function readPage() {
+  const page = await get(`api/runs?limit=1000&before=${runs.get().next}`);
+  const known = runs.get();
+  setRuns([...known.list, ...page.runs.filter(run => !known.byId.has(run.run_id))], page.next);
+}
+
+function setRuns(list, next) {
+  runs.set({ list, byId: new Map(list.map(run => [run.run_id, run])), problem: null, next });
 }
 
 export function takeRuns(changed) {
@@ -83,12 +94,12 @@ export function takeRuns(changed) {
   const fresh = changed.filter(run => !byId.has(run.run_id));
   for (const run of changed) byId.set(run.run_id, run);
   const list = [...fresh.sort((a, b) => b.created - a.created), ...known.list.map(run => byId.get(run.run_id))];
-  runs.set({ list, byId, problem: null });
+  runs.set({ ...known, list, byId, problem: null });
 }
 
 export function dropRun(id) {
   const known = runs.get();
-  if (known.list) setRuns(known.list.filter(run => run.run_id !== id));
+  if (known.list) setRuns(known.list.filter(run => run.run_id !== id), known.next);
 }
 
 // What a run is called: a fork that was asked nothing new is called as the run that it goes on from.

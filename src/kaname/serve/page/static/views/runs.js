@@ -1,7 +1,7 @@
 // Runs: one line each, live. Filters are text, so that they can be typed, shared and understood.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { change, go, link, loadRuns, runs, titleOf, use } from "../shared.js";
+import { change, go, link, loadRuns, moreRuns, runs, titleOf, use } from "../shared.js";
 import { Chip, Loading, Long, Quiet, Trouble, useKeys } from "../parts.js";
 import { clock, count, day, lasted, money, state, STATUSES, when } from "../told.js";
 import { t } from "../words.js";
@@ -100,7 +100,7 @@ function Ticking({ since }) {
 const left = { chosen: "", scroll: 0, words: "" }; // where the list was left
 
 export default function Runs({ query }) {
-  const { list, problem } = use(runs);
+  const { list, problem, next } = use(runs);
   const [words, setWords] = useState(query.q || "");
   const [chosen, choose] = useState(left.chosen);
   useEffect(() => {
@@ -196,5 +196,6 @@ export default function Runs({ query }) {
           : list.length
             ? html`<${Quiet} title=${t("No run fits")}><p>${t("Take a word out of the search.")}</p></${Quiet}>`
             : html`<${Quiet} title=${t("No runs yet")}><p>${t("Ask an agent something, and it will stand here.")} <a href=${link(["chat"])}>${t("Chat")}</a></p></${Quiet}>`
-    }`;
+    }
+    ${next ? html`<p class="note"><button type="button" class="plain" onClick=${moreRuns}>${t("Load older runs")}</button></p>` : null}`;
 }
