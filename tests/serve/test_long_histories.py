@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.serve.serving import Served, client, events
+from tests.serve.serving import Served, events
 
 LENGTHS = (300, 600, 2000)
 

@@ -39,10 +39,10 @@ from .runs import Runs
 from .service import Service
 from .sessions import Sessions
 from .stream import Streams
-from .users import Users
+from .users import Users, users_file, users_named_by
 
 if TYPE_CHECKING:
-    from ..kernel.ports import Sink
+    from ..kernel.ports import Journal, Sink
 
 _READY_SECONDS = 2.0
 
@@ -51,8 +51,13 @@ class Application:
     """An ASGI application. Mounted in another one, `lifespan` is for that one: it goes on with interrupted runs, and lets runs
     go at the end. `closing()` ends its streams and lets its runs go: before a server waits for its connections."""
 
-    def __init__(self, service: Service, guarded: Callable[..., Awaitable[None]], streams: Streams, inner: Starlette) -> None:
+    def __init__(self, service: Service, guarded: Guard, streams: Streams, inner: Starlette) -> None:
         self.service, self._guarded, self._streams, self._inner = service, guarded, streams, inner
+
+    @property
+    def open(self) -> bool:
+        """True as long as no token is needed: there are no users, and the program does not tell itself who asks."""
+        return self._guarded.open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._guarded(scope, receive, send)
@@ -73,6 +78,7 @@ def app(
     *,
     users: Users | str | Path | None = None,
     who: Who | None = None,
+    journal: Journal | str | Path | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     limits: Limits | None = None,
@@ -83,13 +89,16 @@ def app(
 ) -> Application:
     """All agents of a file, or these. Mount it, or run it with `kaname serve`.
 
-    `users`: who may use it; without them it answers only its own machine. `who(scope)`: instead of them, your own way to tell a
-    `Caller`. `hosts`, `origins`: the names under which it is reached, and the pages that may use it. `recover`: go on with runs
-    that a crash left. `mcp`, `a2a`: whether these protocols are spoken; by default, if their packages are there.
+    `users`: who may use it. By default those of `users.json` next to the journal, and `KANAME_TOKEN`, as in `kaname serve`. As
+    long as there are none, only direct requests of this machine are answered. `who(scope)`: instead of them, your own way to
+    tell a `Caller`. `journal`: where runs are recorded, instead of where the agents or the file say. `hosts`, `origins`: the
+    names under which it is reached, and the pages that may use it. `recover`: go on with runs that a crash left. `mcp`, `a2a`:
+    whether these protocols are spoken; by default, if their packages are there.
     """
     listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
     workflows = [one for one in (listed if isinstance(listed, list) else [listed]) if isinstance(one, Workflow)]
-    service = Service(_agents(listed, tuple(sinks)), workflows)
+    listed = load_config(listed) if isinstance(listed, str | Path) else listed
+    service = Service(_agents(listed, tuple(sinks), journal), workflows)
     streams = Streams()
     inner = Starlette(
         routes=[*_routes(service, streams), *_mounted(service, mcp, a2a)],
@@ -98,16 +107,17 @@ def app(
     )
     inner.router.redirect_slashes = False
     known = Users(users) if isinstance(users, str | Path) else users
+    if known is None and who is None:
+        named = users_named_by(listed) if isinstance(listed, Config) else None
+        known = Users.from_environment(named or users_file(service.journal))
     guarded = Guard(inner, users=known, who=who, hosts=hosts, origins=origins, limits=limits)
     return Application(service, guarded, streams, inner)
 
 
-def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
-    if isinstance(given, str | Path):
-        given = load_config(given)
+def _agents(given: Any, sinks: tuple[Sink, ...], journal: Journal | str | Path | None) -> list[Agent[Any]]:
     if isinstance(given, Config):
-        journal = choose(given.agent().journal_path or None)
-        made = [Agent.from_config(given, agent=name, journal=journal) for name in given.agents]
+        shared = choose(journal or given.agent().journal_path or None)
+        made = [Agent.from_config(given, agent=name, journal=shared) for name in given.agents]
         for agent in made:
             agent.sinks = (*agent.sinks, *sinks)
             files = [str(Path(file).resolve()) for file in given.files]
@@ -119,6 +129,7 @@ def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
         raise ConfigError(notice("serve.what", "what is served is a Config, the path of one, an Agent, or a list of Agents"))
     for agent in served:
         agent.sinks = (*agent.sinks, *sinks)
+        agent.journal = agent.journal if journal is None else choose(journal)
     return served
 
 
