@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
+from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from ..api.workflow.workflow import Workflow
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
 from ..journals.default import choose
+from ..kernel.ports import Probes
 from .dialects.ag_ui import AgUi
 from .dialects.chat import Chat
 from .dialects.responses import Responses
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from ..kernel.ports import Journal, Sink
 
 _READY_SECONDS = 2.0
+_READY_AGAIN = 1.0  # seconds for which an answer holds
+log = getLogger("kaname.serve")
 
 
 class Application:
@@ -144,7 +149,7 @@ def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
         Route("/", files.first),
         Route("/page/{name:path}", files.file),
         Route("/healthz", _healthy),
-        Route("/readyz", _ready(service)),
+        Route("/readyz", Ready(service).ready),
         Route("/openapi.json", _document),
         Route("/api/agents", sessions.agents),
         Route("/api/runs", runs.all),
@@ -253,17 +258,38 @@ async def _healthy(request: Request) -> Response:
     return Json({"status": "ok"})
 
 
-def _ready(service: Service) -> Callable[[Request], Awaitable[Response]]:
-    async def ready(request: Request) -> Response:
-        """Whether work can be taken: the journal answers, and the server is not ending."""
+class Ready:
+    """`/readyz`: whether work can be taken. The journal can be written to, and the server is not ending.
+
+    Trying to write costs a sync of the disk, and anybody may ask: all who ask within a second get the same answer.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._asked, self._looking = -_READY_AGAIN, asyncio.Lock()
+        self._obstacle = ""
+
+    async def ready(self, request: Request) -> Response:
+        async with self._looking:
+            if time.monotonic() - self._asked >= _READY_AGAIN:
+                await self._look()
+        if self._obstacle:
+            return Json({"status": self._obstacle}, 503)
+        return Json({"status": "closing"}, 503) if self._service.closing else Json({"status": "ready"})
+
+    async def _look(self) -> None:
+        journal: object = self._service.journal
+        before, self._obstacle, why = self._obstacle, "", ""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await service.journal.runs(limit=1)
-        except (JournalError, TimeoutError):
-            return Json({"status": "the journal does not answer"}, 503)
-        return Json({"status": "closing"}, 503) if service.closing else Json({"status": "ready"})
-
-    return ready
+                await (journal.probe() if isinstance(journal, Probes) else self._service.journal.runs(limit=1))
+        except TimeoutError:
+            self._obstacle, why = "the journal does not answer", f"no answer within {_READY_SECONDS} s"
+        except JournalError as problem:
+            self._obstacle, why = "the journal cannot be written to", " | ".join(str(problem).splitlines())
+        self._asked = time.monotonic()
+        if before != self._obstacle:
+            log.warning("not ready: %s", why) if why else log.warning("ready again: the journal can be written to")
 
 
 async def _document(request: Request) -> Response:

@@ -134,6 +134,8 @@ class Runs:
         """Server-sent events from a fact on, until the run is over, wherever it is executed."""
         card = await self._mine(request, "read")
         frames = Frames(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        if is_read_to_its_end(card, frames.after):
+            return Response(status_code=204)
         stretches = batches(self._service.journal, card.run_id, frames.after)
         return Stream(
             self._streams, caller_of(request), _framed(stretches, frames, caller_of(request)), closing=lambda: _closing(frames)
@@ -239,6 +241,11 @@ async def _left(request: Request, run: Run[Any]) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     run.abort(notice("serve.left", "its reader went away"))
+
+
+def is_read_to_its_end(card: RunInfo, after: int) -> bool:
+    """Return True if no event of the run will follow that fact. A 204 then ends the reconnecting of an `EventSource`."""
+    return card.status not in UNDER_WAY and after >= card.seq
 
 
 def _closing(frames: Frames) -> bytes:

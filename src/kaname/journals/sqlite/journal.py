@@ -21,7 +21,7 @@ from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
 from ..refusals import busy, gap, has_dependants, superseded
 from . import reading
-from .file import Place, create
+from .file import Place, create, probe
 from .reading import CARD, CARD_ROW, SELECT_CARD, card_of
 from .schema import fact_sum, row_sum
 from .thread import SqliteThread, Work
@@ -208,9 +208,8 @@ class SqliteJournal:
             after = found[-1].seq
 
     async def _next_page(self, run_id: str, after: int) -> tuple[list[Event], bool]:
-        page: tuple[list[Event], bool] = await self._reader.transact(
-            lambda connection: reading.page(connection, run_id, after, _PAGE, self.path)
-        )
+        turn = partial(reading.page, run_id=run_id, after=after, most=_PAGE, path=self.path)
+        page: tuple[list[Event], bool] = await self._reader.transact(turn)
         return page
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
@@ -265,9 +264,8 @@ class SqliteJournal:
             await self._patient_news.wait(version)
 
     async def lineage(self, run_id: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
-        found: Lineage = await self._reader.transact(
-            partial(reading.lineage, run_id=run_id, upto=upto, fold=fold, path=self.path)
-        )
+        walk = partial(reading.lineage, run_id=run_id, upto=upto, fold=fold, path=self.path)
+        found: Lineage = await self._reader.transact(walk)
         return found
 
     async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
@@ -360,6 +358,10 @@ class SqliteJournal:
                 ) from problem
 
         await self._reader.transact(work)
+
+    async def probe(self) -> None:
+        """Write a page and take it back. Raises `JournalError` if the file cannot be written to now."""
+        await self._writer.submit(probe)
 
     async def verify(self) -> list[str]:
         """Read the whole file and say everything that is wrong with it; nothing, if it is as it was written."""

@@ -24,7 +24,7 @@ from ..admin_only import chunks_for, stop_for
 from ..encoding import Json, to_json
 from ..forms import caller_of, number
 from ..problems import Refused
-from ..runs import summary
+from ..runs import is_read_to_its_end, summary
 from ..service import Service
 from ..stream import Stream, Streams, event
 from ..users import Caller
@@ -46,6 +46,8 @@ class Facts:
         last_id, asked = request.headers.get("last-event-id", ""), request.query_params
         after = int(last_id) if last_id.isdecimal() and len(last_id) < 10 else number(request, "after", 0, 0, 10**8)
         if request.headers.get("accept", "").startswith("text/event-stream"):
+            if is_read_to_its_end(card, after):
+                return Response(status_code=204)
             frames = _frames(self._service.journal, card.run_id, after, caller)
             return Stream(self._streams, caller, frames, closing=lambda: event({"type": "closing"}, "closing"))
         if asked.get("whole") in ("1", "true"):
