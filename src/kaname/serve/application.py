@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
 from logging import getLogger
@@ -49,7 +49,9 @@ if TYPE_CHECKING:
 
 _READY_SECONDS = 2.0
 _READY_AGAIN = 1.0  # seconds for which an answer holds
+_WHOLE_RUNS = 8  # that are read at the same time
 log = getLogger("kaname.serve")
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Application:
@@ -138,8 +140,25 @@ def _agents(given: Any, sinks: tuple[Sink, ...], journal: Journal | str | Path |
     return served
 
 
+def _few_at_once(count: int) -> Callable[[Handler], Handler]:
+    """Let only so many requests be worked out at the same time, over all handlers that are given to it; sending is not counted.
+
+    Each may read a whole run into memory, and one thread reads for all of them: more at once would only hold more.
+    """
+    room = asyncio.Semaphore(count)
+
+    def bounded(handler: Handler) -> Handler:
+        async def within(request: Request) -> Response:
+            async with room:
+                return await handler(request)
+
+        return within
+
+    return bounded
+
+
 def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
-    runs = Runs(service, streams)
+    runs, whole = Runs(service, streams), _few_at_once(_WHOLE_RUNS)
     sessions = Sessions(service, runs.changes)
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
@@ -160,23 +179,23 @@ def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
         Route("/api/memory", memories.add, methods=["POST"]),
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
         Route("/api/memory/{number}", memories.forget, methods=["DELETE"]),
-        Route(f"{one}/facts", facts.facts),
-        Route(f"{one}/state", facts.state),
-        Route(f"{one}/test", facts.test),
+        Route(f"{one}/facts", whole(facts.facts)),
+        Route(f"{one}/state", whole(facts.state)),
+        Route(f"{one}/test", whole(facts.test)),
         Route(f"{one}/rating", runs.rate, methods=["POST"]),
         Route(f"{one}/events", runs.follow),
-        Route(f"{one}/story", runs.story),
-        Route(f"{one}/messages", runs.messages),
+        Route(f"{one}/story", whole(runs.story)),
+        Route(f"{one}/messages", whole(runs.messages)),
         Route(f"{one}/stop", runs.stop, methods=["POST"]),
         Route(f"{one}/answers", runs.answer, methods=["POST"]),
         Route(f"{one}/resume", runs.resume, methods=["POST"]),
         Route(f"{one}/fork", runs.fork, methods=["POST"]),
         Route(f"{one}/replay", runs.replay, methods=["POST"]),
-        Route(one, runs.get),
+        Route(one, whole(runs.get)),
         Route(one, runs.delete, methods=["DELETE"]),
         Route("/api/questions", sessions.questions),
         Route("/api/sessions", sessions.all),
-        Route("/api/sessions/{session_id:path}", sessions.get),
+        Route("/api/sessions/{session_id:path}", whole(sessions.get)),
         Route("/api/sessions/{session_id:path}", sessions.rename, methods=["PATCH"]),
         Route("/api/sessions/{session_id:path}", sessions.delete, methods=["DELETE"]),
         Route("/v1/models", chat.models),
@@ -184,7 +203,7 @@ def _routes(service: Service, streams: Streams) -> list[BaseRoute]:
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
         Route("/v1/responses", responses.create, methods=["POST"]),
         Route("/v1/responses/{response_id:path}/cancel", responses.cancel, methods=["POST"]),
-        Route("/v1/responses/{response_id:path}", responses.get),
+        Route("/v1/responses/{response_id:path}", whole(responses.get)),
         Route("/v1/responses/{response_id:path}", responses.delete, methods=["DELETE"]),
         Route("/ag-ui", ag_ui.run, methods=["POST"]),
         Route("/ag-ui/{agent:path}", ag_ui.run, methods=["POST"]),

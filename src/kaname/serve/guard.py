@@ -21,6 +21,7 @@ from ..core import tracing
 from ..core.errors import AgentError, ConfigError
 from ..core.notices import notice
 from ..core.record import record
+from .encoding import PATIENCE, PIECE
 from .problems import Refused, answer
 from .users import OWNER, Caller, Users
 
@@ -83,7 +84,7 @@ class Guard:
             return None  # no WebSockets: the connection is closed
         line = Line(scope)
         headers = _headers(scope)
-        sending = self._telling(send, line, headers.get("origin", ""))
+        sending = self._telling(send, line, headers.get("origin", ""), scope.get("kaname.abort", _nothing))
         try:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
@@ -199,7 +200,7 @@ class Guard:
 
         return bounded
 
-    def _telling(self, send: Send, line: Line, origin: str) -> Send:
+    def _telling(self, send: Send, line: Line, origin: str, abort: Callable[[], None]) -> Send:
         shared = [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin")] if origin in self._origins else []
         if "*" in self._origins and origin:
             shared = [(b"access-control-allow-origin", b"*")]
@@ -216,7 +217,7 @@ class Guard:
                 policy = [] if b"content-security-policy" in own else [(b"content-security-policy", _POLICY)]
                 kept = [] if b"cache-control" in own else [(b"cache-control", b"no-store")]
                 message = {**message, "headers": [*message["headers"], *_ALWAYS, *policy, *kept, *shared]}
-            await send(message)
+            await (_in_pieces(send, message, abort) if len(message.get("body", b"")) > PIECE else send(message))
 
         return telling
 
@@ -261,6 +262,22 @@ class Line:
                 "user": self.user,
             }
             access.info(json.dumps(told, ensure_ascii=False))
+
+
+async def _in_pieces(send: Send, message: Message, abort: Callable[[], None]) -> None:
+    """Send a large body piece by piece. A client that does not take one in time gets no more: its connection is cut."""
+    body = message["body"]
+    try:
+        for start in range(0, len(body), PIECE):
+            more = message.get("more_body", False) or start + PIECE < len(body)
+            async with asyncio.timeout(PATIENCE):
+                await send({**message, "body": bytes(body[start : start + PIECE]), "more_body": more})
+    except TimeoutError:
+        abort()
+
+
+def _nothing() -> None:
+    """A server that is not ours ends a connection whose answer is not complete by itself."""
 
 
 async def _preflight(send: Send, wanted: str) -> None:

@@ -15,7 +15,7 @@ from ..api.attach import batches, batches_of
 from ..api.figures import rate
 from ..api.result import Result
 from ..api.run import Run, find_live
-from ..core.chunks import chunks_of
+from ..core.chunks import Chunk, chunks_of
 from ..core.errors import ConfigError
 from ..core.events import ToolFinished
 from ..core.messages import ToolResult
@@ -25,7 +25,7 @@ from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
 from .admin_only import chunks_for, stop_for
 from .changes import Changes
-from .encoding import Json
+from .encoding import Json, Part
 from .forms import Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
 from .service import Service, not_waiting
@@ -221,12 +221,16 @@ class Runs:
         return await self._service.card(request.path_params["run_id"], caller)
 
 
-async def _framed(stretches: AsyncGenerator[Any, None], frames: Frames, caller: Caller) -> AsyncGenerator[bytes, None]:
+async def _framed(stretches: AsyncGenerator[list[Chunk], None], frames: Frames, caller: Caller) -> AsyncGenerator[Part, None]:
+    """Nothing but the frames is held while a client is waited for: it may never read them."""
     async for chunks in stretches:
-        yield frames.take(chunks_for(chunks, caller))
+        parts = frames.take(chunks_for(chunks, caller))
+        chunks.clear()
+        for part in parts:
+            yield part
 
 
-async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[bytes, None]:
+async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[Part, None]:
     """Of a deleted run only its id is told: nobody knows any more whose it was."""
     yield event({}, "listening")
     async with aclosing(changes.watch()) as watching:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -200,31 +201,31 @@ class SqliteJournal:
 
     async def read(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         while True:
-            found, _ = await self._next_page(run_id, after)
-            for event in found:
-                yield event
-            if len(found) < _PAGE:
+            found, last, _ = await self._next_page(run_id, after)
+            while found:  # what has been given is held no longer
+                after = found[0].seq
+                yield found.popleft()
+            if last:
                 return
-            after = found[-1].seq
 
-    async def _next_page(self, run_id: str, after: int) -> tuple[list[Event], bool]:
+    async def _next_page(self, run_id: str, after: int) -> tuple[deque[Event], bool, bool]:
         turn = partial(reading.page, run_id=run_id, after=after, most=_PAGE, path=self.path)
-        page: tuple[list[Event], bool] = await self._reader.transact(turn)
-        return page
+        found, last, over = await self._reader.transact(turn)
+        return deque(found), last, over
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         if not await self.runs(run_id=run_id, limit=1):
             raise RunNotFound(run_id)
         while True:
             version = await self._news.version()
-            found, over = await self._next_page(run_id, after)
-            for event in found:
-                after = event.seq
-                yield event
+            found, _, over = await self._next_page(run_id, after)
+            if not found and not over:
+                await self._news.wait(version)
+            while found:
+                after = found[0].seq
+                yield found.popleft()
             if over:
                 return
-            if not found:
-                await self._news.wait(version)
 
     async def changes(self, after: int = 0, *, wait: bool = True) -> AsyncIterator[Change]:
         def work(connection: sqlite3.Connection) -> tuple[list[Change], int]:
