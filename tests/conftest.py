@@ -1,4 +1,7 @@
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,16 @@ def pipeline(tmp_path):
     made = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def disk_faults(tmp_path_factory):
+    """A library that, preloaded, makes the disk under a journal fail when it is told to."""
+    if sys.platform != "linux" or (compiler := shutil.which("cc")) is None:
+        pytest.skip("needs Linux and a C compiler, to make a disk that fails")
+    shim = tmp_path_factory.mktemp("shim") / "disk_faults.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, TESTS / "journals" / "disk_faults.c", "-ldl"], check=True)
+    return shim
 
 
 # Real servers, terminals, databases and processes: what `scripts/test --fast` leaves out.

@@ -23,15 +23,11 @@ NAMES = {"full": "JournalFull", "write": "DiskFailed", "sync": "DiskFailed"}
 
 
 @pytest.fixture(scope="session")
-def faulty(tmp_path_factory):
+def faulty(disk_faults):
     """Runs a program on a disk that can be made to fail."""
-    if sys.platform != "linux" or (compiler := shutil.which("cc")) is None:
-        pytest.skip("needs Linux and a C compiler, to make a disk that fails")
-    shim = tmp_path_factory.mktemp("shim") / "disk_faults.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, HERE / "disk_faults.c", "-ldl"], check=True)
 
     def run(folder, fault, moment):
-        environment = {**os.environ, "LD_PRELOAD": str(shim), "KANAME_FAULT": str(folder / "fault")}
+        environment = {**os.environ, "LD_PRELOAD": str(disk_faults), "KANAME_FAULT": str(folder / "fault")}
         command = [sys.executable, HERE / "failing_disk.py", folder, fault, moment]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kaname import Agent, ScriptedModel, ToolContext, call, tool
-from kaname.core.chunks import chunks_of
+from kaname.core.chunks import Chunk, chunks_of
 from tests.kernel.test_streams import NO_LIMITS, Talking, facts_of, numbered, talking
 
 
@@ -181,15 +181,54 @@ async def test_a_reader_that_comes_among_many_begins_with_what_is_said_after_it(
     assert len(others) == 20
 
 
-async def test_a_run_of_facts_alone_waits_for_a_reader_that_wants_it():
+async def test_a_run_of_facts_alone_waits_for_nobody_and_its_reader_finds_each_of_them():
     run = talking(turns=200, words=0).run("go")
-    reader = run.subscribe(wait_for_me=True)
-    run.start()
-    await asyncio.sleep(0.5)
-    assert not run._work.task.done(), "some 600 facts, and nobody has read one"
-    chunks = await all_of(reader)
+    reader = run.subscribe(0, wait_for_me=True)
+    async with asyncio.timeout(30):
+        assert (await run).output == "done", "some 600 facts, and nobody has read one"
+    assert facts_in(await all_of(reader)) == await shown_by(run)
+
+
+@pytest.mark.parametrize("messages", [300, 600, 2000])
+@pytest.mark.parametrize("words", [5, 1000])
+async def test_a_run_with_a_long_history_begins_before_anybody_reads_and_its_reader_misses_no_word(tmp_path, messages, words):
+    said = [{"role": "user" if number % 2 else "assistant", "content": f"{number}"} for number in range(messages)]
+    run = talking(str(tmp_path / "j.db"), turns=1, words=words).run([*said, {"role": "user", "content": "go"}])
+    reader = run.subscribe(0, wait_for_me=True)
+    async with asyncio.timeout(30):
+        await run.begun()
+        chunks = await all_of(reader)
+    assert numbered(chunks)
+    assert sum(chunk.type == "delta" for chunk in chunks) == 2 * words
     assert facts_in(chunks) == await shown_by(run)
-    assert (await run).output == "done"
+
+
+async def test_a_child_with_a_long_history_is_read_by_its_parent_whole():
+    clerk = Agent(Talking(turns=0, words=1000), name="clerk", stops=NO_LIMITS)
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Have the clerk do it."""
+        return (await context.run_child(clerk, [{"role": "user", "content": "x"}] * 600)).unwrap()
+
+    run = Agent(ScriptedModel([call("delegate"), "done"]), [delegate], journal="memory", stops=NO_LIMITS).run("go")
+    reader = run.subscribe(0, wait_for_me=True)
+    async with asyncio.timeout(30):
+        await run.begun()
+        chunks = await all_of(reader)
+    said = [chunk.data["content"] for chunk in chunks if chunk.type == "delta" and "run_id" in chunk.data]
+    assert "".join(said) == "word " * 1000
+
+
+async def test_a_run_that_queued_before_its_long_history_begins_before_anybody_reads():
+    """The word that it queues is no fact: it does not make anybody be waited for before the run has begun."""
+    agent = talking(turns=0, words=5)
+    run = agent.run([{"role": "user", "content": "x"}] * 600)
+    reader = run.subscribe(0, wait_for_me=True)
+    run._work.channel.show(Chunk(0.0, "", "status", {"status": "queued", "behind": "another"}))
+    async with asyncio.timeout(30):
+        await run.begun()
+        assert facts_in(await all_of(reader)) == await shown_by(run)
 
 
 @pytest.mark.parametrize("wait", [False, True])

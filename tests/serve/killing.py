@@ -32,6 +32,7 @@ class Follower:
                 headers = {"last-event-id": self.last} if self.last else {}
                 try:
                     async with http.stream("GET", f"/api/runs/{self.run_id}/events", headers=headers) as answer:
+                        self.over = answer.status_code == 204
                         async for line in answer.aiter_lines():
                             if line.startswith("id: "):
                                 self.last = line[4:]

@@ -201,6 +201,25 @@ def test_another_name_for_this_machine_is_refused(served):
             assert http.get("/api/runs", headers={"host": host}).status_code == 200, host
 
 
+def test_request_that_a_proxy_passed_on_is_refused_without_users(served):
+    """The server under it believes a proxy on this machine; the address that it tells is not asked for."""
+    with client(served) as http:
+        for headers in (
+            {"x-forwarded-for": "203.0.113.5"},
+            {"x-forwarded-for": "127.0.0.1"},
+            {"forwarded": "for=127.0.0.1"},
+            {"x-real-ip": "127.0.0.1"},
+            {"via": "1.1 proxy"},
+        ):
+            answer = http.get("/api/runs", headers=headers)
+            assert answer.status_code == 403, headers
+            assert "kaname serve users add" in answer.json()["detail"]
+        assert http.get("/readyz", headers={"via": "1.1 proxy"}).status_code == 200
+    one = _raw(served, b"GET /api/runs HTTP/1.0\r\nhost: localhost\r\n\r\n")
+    assert b" 403 " in one.recv(200)
+    one.close()
+
+
 def test_page_of_another_site_cannot_use_a_browser_against_it(served):
     with client(served) as http:
         for headers in ({"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):

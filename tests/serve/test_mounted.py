@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
 import httpx
+import pytest
+import uvicorn
 from fastapi import FastAPI
 
 import kaname.serve
 from kaname import Agent
-from kaname.serve import Caller
+from kaname.serve import Caller, Users
+from kaname.serve.users import users_file
 from tests.parts import add, adding
+from tests.serve.serving import ROOT
+
+RELAYED = (
+    {"x-forwarded-for": "203.0.113.5"},
+    {"x-forwarded-for": "127.0.0.1"},
+    {"x-forwarded-for": ""},
+    {"X-Forwarded-For": "::1, 127.0.0.1"},
+    {"x-forwarded-host": "agents.example"},
+    {"x-forwarded-proto": "https"},
+    {"x-real-ip": "127.0.0.1"},
+    {"forwarded": "for=127.0.0.1;proto=https"},
+    {"via": "1.1 proxy"},
+    {"cf-connecting-ip": "203.0.113.5"},
+    {"host": "agents.example"},
+)
 
 
-def _client(app) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app, client=("127.0.0.1", 1)), base_url="http://localhost")
+def _client(app, address="127.0.0.1") -> httpx.AsyncClient:
+    client = (address, 1) if address else None
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app, client=client), base_url="http://localhost")
+
+
+def _desk(folder) -> Agent:
+    return Agent(adding(), [add], name="desk", journal=folder / "j.db")
+
+
+@asynccontextmanager
+async def _uvicorn(app, **how):
+    """The application under uvicorn as somebody starts it, with its own defaults."""
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on", **how))
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield server.servers[0].sockets[0].getsockname()
+    finally:
+        server.should_exit = True
+        await running
 
 
 async def test_application_is_mounted_in_fastapi(tmp_path):
@@ -54,3 +98,132 @@ async def test_without_users_another_machine_is_not_answered(tmp_path):
         answer = await http.get("/api/runs")
         assert answer.status_code == 403
         assert "only its own machine" in answer.json()["detail"]
+
+
+async def test_mounted_application_knows_the_users_of_its_journal(tmp_path, monkeypatch):
+    monkeypatch.delenv("KANAME_TOKEN", raising=False)
+    token = Users(tmp_path / "users.json").add("ann", ["talk"])
+    agents = kaname.serve.app([_desk(tmp_path)])
+    async with agents.lifespan(), _client(agents) as http:
+        assert (await http.get("/api/runs")).status_code == 401
+        own = {"authorization": f"Bearer {token}"}
+        assert (await http.get("/api/me", headers=own)).json()["name"] == "ann"
+        relayed = {**own, "x-forwarded-for": "203.0.113.5", "via": "1.1 proxy"}
+        assert (await http.get("/api/me", headers=relayed)).json()["name"] == "ann", "with a token it may come through a proxy"
+        assert (await http.get("/api/me", headers={**own, "authorization": "Bearer x"})).status_code == 401
+
+
+async def test_mounted_application_asks_for_tokens_from_the_moment_that_a_user_is_made(tmp_path, monkeypatch):
+    monkeypatch.delenv("KANAME_TOKEN", raising=False)
+    agents = kaname.serve.app(_desk(tmp_path))
+    async with agents.lifespan(), _client(agents) as http:
+        assert (await http.get("/api/runs")).status_code == 200
+        Users(tmp_path / "users.json").add("ann", ["talk"])
+        assert (await http.get("/api/runs")).status_code == 401
+        (tmp_path / "users.json").unlink()
+        assert (await http.get("/api/runs")).status_code == 401
+
+
+async def test_mounted_application_takes_the_token_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("KANAME_TOKEN", "a-long-token-of-an-administrator")
+    agents = kaname.serve.app(_desk(tmp_path))
+    async with agents.lifespan(), _client(agents) as http:
+        assert (await http.get("/api/runs")).status_code == 401
+        own = {"authorization": "Bearer a-long-token-of-an-administrator"}
+        assert (await http.get("/api/runs", headers=own)).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", ""])
+@pytest.mark.parametrize("headers", RELAYED)
+async def test_request_that_a_proxy_passed_on_is_not_this_machines(tmp_path, monkeypatch, headers, address):
+    """The proxy's address is this machine's; over a Unix socket there is none at all."""
+    monkeypatch.delenv("KANAME_TOKEN", raising=False)
+    agents = kaname.serve.app(_desk(tmp_path), hosts=["*"])
+    async with agents.lifespan(), _client(agents, address) as http:
+        assert (await http.get("/api/runs")).status_code == 200
+        answer = await http.get("/api/runs", headers=headers)
+        assert answer.status_code == 403
+        assert "kaname serve users add" in answer.json()["detail"]
+        assert (await http.get("/healthz", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "::ffff:192.0.2.7", "10.0.0.1", "fe80::1%eth0", "testclient", "0.0.0.0"])
+async def test_address_that_is_not_loopback_is_not_this_machine(tmp_path, monkeypatch, address):
+    monkeypatch.delenv("KANAME_TOKEN", raising=False)
+    agents = kaname.serve.app(_desk(tmp_path), hosts=["*"])
+    async with agents.lifespan(), _client(agents, address) as http:
+        assert (await http.get("/api/runs")).status_code == 403
+
+
+@pytest.mark.parametrize("how", ["tcp", "unix"])
+async def test_uvicorn_of_ones_own_takes_no_forwarded_request_for_this_machine(tmp_path, monkeypatch, how):
+    """By default it believes what a proxy on this machine says of the client's address."""
+    monkeypatch.delenv("KANAME_TOKEN", raising=False)
+    agents = kaname.serve.app(_desk(tmp_path), hosts=["*"])
+    socket = str(tmp_path / "s")
+    async with _uvicorn(agents, **({"port": 0} if how == "tcp" else {"uds": socket, "forwarded_allow_ips": "*"})) as place:
+        base = f"http://localhost:{place[1]}" if how == "tcp" else "http://localhost"
+        transport = None if how == "tcp" else httpx.AsyncHTTPTransport(uds=socket)
+        async with httpx.AsyncClient(base_url=base, transport=transport, trust_env=False) as http:
+            assert (await http.get("/api/runs")).status_code == 200
+            for headers in RELAYED:
+                assert (await http.get("/api/runs", headers=headers)).status_code == 403, headers
+        reader, writer = await (
+            asyncio.open_connection("127.0.0.1", place[1]) if how == "tcp" else asyncio.open_unix_connection(socket)
+        )
+        writer.write(b"GET /api/runs HTTP/1.0\r\nhost: localhost\r\nconnection: close\r\n\r\n")  # nginx, told nothing else
+        assert b" 403 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+
+def _made_by_the_command(folder, *options, **environment) -> dict:
+    """The users of a file that `kaname serve users add` has written, by its path."""
+    command = [sys.executable, "-m", "kaname.cli.main", "serve", "users", "add", "ann", *options]
+    own = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "LANG": "C.UTF-8", **environment}
+    subprocess.run(command, cwd=folder, env=own, check=True, capture_output=True, timeout=60)
+    found = [path for path in folder.rglob("*.json") if "ann" in json.loads(path.read_text())]
+    return {path: path.read_text() for path in found}
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "place"),
+    [
+        ("", [], ".kaname/users.json"),
+        ("journal: data/runs.db\n", [], "data/users.json"),
+        ("serve: {users: who.json}\n", [], "who.json"),
+        ("", ["--journal", "other/x.db"], "other/users.json"),
+    ],
+)
+async def test_command_and_application_mean_the_same_users(tmp_path, monkeypatch, config, options, place):
+    monkeypatch.delenv("KANAME_TOKEN", raising=False)
+    monkeypatch.delenv("KANAME_JOURNAL", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    project = tmp_path / "project"
+    project.mkdir()
+    for folder in (".kaname", "data", "other"):
+        (project / folder).mkdir()
+    (project / "kaname.yaml").write_text(f"agents: {{desk: {{model: openai/gpt-x}}}}\n{config}")
+    assert list(_made_by_the_command(project, *options)) == [project / place]
+    monkeypatch.chdir(tmp_path)  # the program runs somewhere else
+    journal = project / options[1] if options else None
+    agents = kaname.serve.app(project / "kaname.yaml", journal=journal, recover=False)
+    assert not agents.open
+    async with agents.lifespan(), _client(agents) as http:
+        assert (await http.get("/api/runs")).status_code == 401
+
+
+def test_users_belong_to_the_file_that_a_link_leads_to(tmp_path, monkeypatch):
+    monkeypatch.delenv("KANAME_JOURNAL", raising=False)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "real" / "j.db")
+    assert users_file(tmp_path / "link.db") == users_file(_desk(tmp_path / "real").journal)
+    assert users_file(Agent(adding(), journal="memory").journal) == users_file("memory")
+
+
+def test_users_whose_folder_cannot_be_read_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.delenv("KANAME_TOKEN", raising=False)
+    (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere" / "users.json")
+    assert Users.from_environment(tmp_path / "gone.json").needed, "a link that leads nowhere now"
+    assert Users.from_environment(tmp_path / ("x" * 300)).needed, "a name that cannot be looked up"
+    assert not Users.from_environment(tmp_path / "users.json").needed

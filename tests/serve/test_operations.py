@@ -12,6 +12,7 @@ import time
 import pytest
 
 from kaname import Agent, ScriptedModel, SqliteJournal
+from kaname.core.errors import JournalFull
 from kaname.core.events import Event, ModelReplied, Opened, Received, Resumed, ToolStarted
 from kaname.core.messages import ModelReply, ToolCall, assistant, user
 from kaname.core.steps import CallModel
@@ -219,3 +220,49 @@ def test_payments_in_threads_are_not_repeated_by_processes_that_let_go_stop_and_
     told = lanes(tmp_path, 6, 30)
     assert told["repeated"] == []
     assert told["payments"] > 0
+
+
+@pytest.mark.parametrize("fault", ["full", "write", "sync"])
+def test_server_that_cannot_write_is_not_ready_until_it_can(tmp_path, disk_faults, fault):
+    control = tmp_path / "fault"
+    with serving(tmp_path, LD_PRELOAD=str(disk_faults), KANAME_FAULT=str(control)) as served, client(served) as http:
+        assert http.post("/api/runs", json={"input": "x"}).status_code == 201
+        assert http.get("/readyz").json() == {"status": "ready"}
+        facts = [run["facts"] for run in http.get("/api/runs").json()["runs"]]
+        control.write_text(fault)
+        told = _until(lambda: (answer := http.get("/readyz")).status_code == 503 and answer)
+        assert told.json() == {"status": "the journal cannot be written to"}, "where it is, is nobody's business"
+        assert http.get("/healthz").status_code == 200
+        assert http.post("/api/runs", json={"input": "x"}).status_code in (503, 507)
+        control.write_text("")
+        _until(lambda: http.get("/readyz").status_code == 200)
+        assert [run["facts"] for run in http.get("/api/runs").json()["runs"]] == facts, "asking records nothing"
+        assert http.post("/api/runs", json={"input": "x"}).status_code == 201
+        log = served.log.read_text()
+        assert log.count("not ready") == log.count("ready again") == 1
+
+
+async def test_journal_at_its_quota_cannot_be_written_to(tmp_path):
+    journal = SqliteJournal(tmp_path / "j.db", max_bytes=100_000)
+    await journal.probe()
+    with pytest.raises(JournalFull):
+        await Agent(ScriptedModel(["x" * 400_000]), journal=journal).run("go")
+    await journal.probe()
+    agent = Agent(ScriptedModel(lambda request: "x" * 2_000), journal=journal)
+    with pytest.raises(JournalFull):
+        for _ in range(100):
+            await agent.run("go")
+    with pytest.raises(JournalFull):
+        await journal.probe()
+    await journal.close()
+
+
+async def test_probe_of_a_journal_leaves_nothing_in_it(tmp_path):
+    journal = SqliteJournal(tmp_path / "j.db")
+    await Agent(ScriptedModel(["x"]), journal=journal).run("go")
+    before = [one async for one in journal.changes(wait=False)]
+    for _ in range(50):
+        await journal.probe()
+    assert [one async for one in journal.changes(wait=False)] == before
+    assert await journal.verify() == []
+    await journal.close()

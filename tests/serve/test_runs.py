@@ -47,7 +47,7 @@ def test_follower_that_comes_back_at_any_event_misses_nothing_and_sees_nothing_t
     run_id = whole[0]["data"]["data"]["run_id"]
     facts = [(one["id"], one["event"], one["data"]["data"]) for one in whole if "id" in one]
     assert len({place for place, *_ in facts}) == len(facts), "each event has a place of its own"
-    for number, (place, *_) in enumerate(facts):
+    for number, (place, *_) in enumerate(facts[:-1]):
         rest = _chunks(http, "GET", f"/api/runs/{run_id}/events", headers={"last-event-id": place})
         assert [(one["id"], one["event"], one["data"]["data"]) for one in rest] == facts[number + 1 :]
     assert http.get(f"/api/runs/{run_id}/events", headers={"last-event-id": "soon"}).status_code == 400
@@ -344,3 +344,28 @@ def test_figures_count_all_runs(http):
     assert told["all"]["tokens"] == sum(one["usage"]["input_tokens"] + one["usage"]["output_tokens"] for one in outer)
     assert told["all"]["by_status"]["completed"] == sum(one["status"] == "completed" for one in outer)
     assert told["timed"] == len(listed)
+
+
+@pytest.mark.parametrize("address", ["events", "facts"])
+def test_finished_run_that_was_read_to_its_end_is_not_followed_again(http, address):
+    """204 is what ends the reconnecting of a browser's EventSource."""
+    run = http.post("/api/runs", json={"input": "x"}).json()
+    path, accept = f"/api/runs/{run['run_id']}/{address}", {"accept": "text/event-stream"}
+    told = list(events(iter(http.get(path, headers=accept).text.splitlines())))
+    last = next(one["id"] for one in reversed(told) if "id" in one)
+    assert last == str(run["facts"])
+    for headers, params in (({"last-event-id": last}, {}), ({}, {"after": last}), ({"last-event-id": "999"}, {})):
+        answer = http.get(path, headers={**accept, **headers}, params=params)
+        assert (answer.status_code, answer.content) == (204, b"")
+    before = http.get(path, headers={**accept, "last-event-id": str(int(last) - 1)})
+    assert before.status_code == 200
+    assert f"id: {last}\n" in before.text
+
+
+def test_run_that_waits_is_followed_from_its_last_event_on(http):
+    run = http.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+    path = f"/api/runs/{run['run_id']}"
+    with http.stream("GET", f"{path}/events", headers={"last-event-id": str(run["facts"])}) as answer:
+        assert answer.status_code == 200
+        http.post(f"{path}/stop")
+        assert list(events(answer.iter_lines()))[-1]["data"]["data"]["kind"] == "cancelled"

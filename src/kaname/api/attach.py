@@ -30,7 +30,10 @@ async def attached(journal: Journal, run_id: str, after: int) -> AsyncIterator[C
 
 
 async def batches(journal: Journal, run_id: str, after: int, *, whole: bool = False) -> AsyncGenerator[list[Chunk], None]:
-    """The same, as many at a time as there are; not numbered. `whole`: with what was said of a reply before it was read."""
+    """The same, as many at a time as there are; not numbered. `whole`: with what was said of a reply before it was read.
+
+    A list is the caller's as soon as it is given: whoever empties it holds no text while it is not reading on.
+    """
     while True:
         work = find_live(journal, run_id)
         if work is None and await _is_over(journal, run_id, after):
@@ -38,8 +41,9 @@ async def batches(journal: Journal, run_id: str, after: int, *, whole: bool = Fa
         if work is None:
             async with aclosing(journal.follow(run_id, after)) as events:  # type: ignore[type-var]
                 async for event in events:
-                    after = event.seq
-                    yield chunks_of(event)
+                    after, stretch = event.seq, chunks_of(event)
+                    del event
+                    yield stretch
                     if find_live(journal, run_id) is not None:  # it is taken up in this process
                         break
             continue
@@ -63,6 +67,7 @@ async def batches_of(reader: Reader) -> AsyncGenerator[list[Chunk], None]:
             stretch = [chunk]
             while len(stretch) < _MOST and (chunk := reader.take()) is not None:
                 stretch.append(chunk)
+            chunk = None
             yield stretch
     finally:
         reader.close()

@@ -97,7 +97,7 @@ class Work:
             if self.aborted:
                 raise asyncio.CancelledError
             async with self._begin(self.channel) as scope:
-                self.scope, scope.leaving = scope, self.leaving
+                self.scope, scope.leaving, self.channel.begun = scope, self.leaving, True
                 self.begun.set()
                 await self._drive(scope)
                 if scope.failure is not None:
@@ -213,7 +213,8 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     def subscribe(self, after: int | None = None, *, wait_for_me: bool = False) -> Reader:
         """Another reader, from now on; `after`: from the fact after that number on (0: from the first).
 
-        A reader that is too slow loses deltas, never facts. `wait_for_me`: the run waits for this one instead.
+        A reader that is too slow loses deltas, never facts. `wait_for_me`: the run waits for this one before a delta is lost.
+        It begins without waiting, and facts alone never make it wait: they can be read again.
         """
         return self._work.reader(after, waits=wait_for_me)
 

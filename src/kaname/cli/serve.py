@@ -20,7 +20,6 @@ from .terminal.screen import Screen
 
 if TYPE_CHECKING:
     from ..serve.application import Application
-    from ..serve.users import Users
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -37,14 +36,13 @@ def main(given: argparse.Namespace) -> int:
 
 def _serve(given: argparse.Namespace, screen: Screen) -> int:
     from ..serve.server import bound, serve
-    from ..serve.users import Users
     from ..serve.workers import Workers, inherited
 
     settings = _settings(given)
     host, port = given.host or settings.get("host", "127.0.0.1"), given.port
     port = settings.get("port", 8000) if port is None else port
-    users = Users.from_environment(_users_file(given, settings))
-    if not users.needed and host not in _LOCAL:
+    made = _app(given, settings, host, screen)  # what is wrong with it is told before anything is promised
+    if made.open and host not in _LOCAL:
         command = f"{this_command()} serve users add NAME --role talk"
         raise ConfigError(
             say(
@@ -54,19 +52,19 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
         )
     _log(given.log_level)
     taken, workers = inherited(), given.workers or max(1, settings.get("workers", 1))
-    made = _app(given, settings, users, host, screen)  # what is wrong with it is told before anything is promised
     if taken is None:
         taken = bound("127.0.0.1" if host == "localhost" else host, port)
-        _tell(screen, taken.getsockname(), users)
+        _tell(screen, taken.getsockname(), made.open)
         if workers > 1:
             return Workers(sys.argv[1:], taken, workers).run()
     serve(made, taken)
     return DONE
 
 
-def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users, host: str, screen: Screen) -> Application:
+def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, screen: Screen) -> Application:
     from ..api.config.traces import trace_from
     from ..serve.application import app
+    from ..serve.users import Users
 
     agents: Any = config_for(given) if not given.agent and not given.model else None
     if ":" in (given.agent or ""):
@@ -80,7 +78,8 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], users: Users, h
         hosts = ["*"]  # a token is needed, so that a foreign name does no harm
     return app(
         agents,
-        users=users,
+        users=Users.from_environment(named) if (named := _named_users(given)) else None,  # else those of the journal
+        journal=given.journal,
         hosts=hosts,
         origins=[*settings.get("origins", []), *given.allow_origin],
         sinks=[trace_from(words) for words in given.trace],
@@ -93,21 +92,29 @@ def _settings(given: argparse.Namespace) -> Mapping[str, Any]:
     return {} if config is None else config.value.get("serve") or {}
 
 
-def _users_file(given: argparse.Namespace, settings: Mapping[str, Any]) -> Path:
-    named = given.users or settings.get("users")
-    if named:
-        return Path(named).expanduser()
-    return Path(journal_place(given)).with_name("users.json")
+def _users_file(given: argparse.Namespace) -> Path:
+    """The users file of a server with the same options."""
+    from ..serve.users import users_file
+
+    return _named_users(given) or users_file(journal_place(given))
 
 
-def _tell(screen: Screen, address: Any, users: Users) -> None:
+def _named_users(given: argparse.Namespace) -> Path | None:
+    """The users file that the options or the configuration name."""
+    from ..serve.users import users_named_by
+
+    config = None if ":" in (given.agent or "") else config_for(given)
+    return Path(given.users).expanduser() if given.users else None if config is None else users_named_by(config)
+
+
+def _tell(screen: Screen, address: Any, is_open: bool) -> None:
     host, port = address[0], address[1]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     screen.say(say(f"kaname serves on {place}", f"kaname は {place} で待ち受けています"))
     more = [f"   /{name}" for name, package in (("mcp", "fastmcp"), ("a2a", "a2a")) if find_spec(package) is not None]
     screen.note(say(f"  in the browser: {place}/", f"  ブラウザで: {place}/"))
     screen.note("  /openapi.json   /v1 (OpenAI)   /ag-ui   /vercel" + "".join(more))
-    if not users.needed:
+    if is_open:
         screen.note(say("  only this machine is answered; no token is needed", "  このマシンからだけ使えます (トークン不要)"))
 
 
@@ -127,7 +134,7 @@ def _log(level: str) -> None:
 def _users(given: argparse.Namespace, screen: Screen) -> int:
     from ..serve.users import Users
 
-    users = Users(_users_file(given, _settings(given)))
+    users = Users(_users_file(given))
     action, *names = given.what or ["list"]
     if action == "list" and not names:
         for name, roles in users.all().items():

@@ -1,8 +1,9 @@
 """From the run to its readers: any number of them. No reader holds the run up.
 
 The run writes each chunk once, into a ring; a reader has a place in it. One that the run has overtaken loses deltas, and is
-told how many; facts it reads again from the journal. One that wants every delta asks the run to wait for it. Where many read,
-deltas are joined and all are woken together, so that reading takes a twentieth of the time at most.
+told how many; facts it reads again from the journal. One that wants every delta asks the run to wait for it: for deltas only,
+since facts are never lost, and only after the run has begun. Where many read, deltas are joined and all are woken together,
+so that reading takes a twentieth of the time at most.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Reader(AsyncIterator[Chunk]):
     """One who reads a run. It numbers the chunks of its stream without gaps.
 
     `reread(after)`: the facts after a number, from the journal. `after`: the last fact that it has seen; without it, it begins
-    with what is new. `waits`: the run waits for it instead of overtaking it. `said`: what was said of a reply before it came,
-    which it is told after those facts.
+    with what is new. `waits`: the run waits for it before it overwrites a delta that this reader has not read. `said`: what was
+    said of a reply before it came, which it is told after those facts.
     """
 
     def __init__(self, channel: Channel, reread: Reread, after: int | None, waits: bool, said: Sequence[Chunk] = ()) -> None:
@@ -104,6 +105,11 @@ class Reader(AsyncIterator[Chunk]):
         """Whether it has taken anything since this was last asked."""
         before, self._asked_at = self._asked_at, self.place
         return before != self.place
+
+    def misses_deltas(self) -> bool:
+        """Return True if there are entries it has not read and cannot read again from the journal."""
+        channel = self._channel
+        return channel.end - channel.facts > self.place - self._facts
 
     def _take_fact(self, number: int, chunks: list[Chunk]) -> None:
         self._facts += 1
@@ -175,6 +181,7 @@ class Channel:
         self.end = self.facts = 0  # entries in all, and how many of them are facts
         self.first_fact = 0
         self.last_fact: int | None = None
+        self.begun = False  # before that no reader is waited for: whoever begins the run may not read before it has begun
         self.ending = False  # the run is ending: nobody is waited for any more
         self.closed = False
         self.sleeping: set[asyncio.Future[None]] = set()  # readers who have read everything
@@ -278,7 +285,9 @@ class Channel:
     @property
     def is_full(self) -> bool:
         """Whether a reader is so late that the run has to wait for it."""
-        return not self.ending and any(reader.waits and self._is_late(reader) for reader in self._patient or ())
+        if not self.begun or self.ending:
+            return False
+        return any(reader.waits and self._is_late(reader) and reader.misses_deltas() for reader in self._patient or ())
 
     def _is_late(self, reader: Reader) -> bool:
         return self.end - reader.place > LATE

@@ -188,6 +188,13 @@ class Lineage(NamedTuple):
     events: list[Event]
 
 
+@runtime_checkable
+class Probes(Protocol):
+    """A journal that can be asked whether it can write now. It raises what stands in the way, and records no fact."""
+
+    async def probe(self) -> None: ...
+
+
 Sink = Callable[[Event], Any]
 """Who listens. It sees every fact after it became durable, and every delta. It may be async; it can never break a run."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
+from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from ..api.workflow.workflow import Workflow
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
 from ..journals.default import choose
+from ..kernel.ports import Probes
 from .dialects.ag_ui import AgUi
 from .dialects.chat import Chat
 from .dialects.responses import Responses
@@ -40,20 +43,29 @@ from .runs import Runs
 from .service import Service
 from .sessions import Sessions
 from .stream import Streams
-from .users import Users
+from .users import Users, users_file, users_named_by
 
 if TYPE_CHECKING:
-    from ..kernel.ports import Sink
+    from ..kernel.ports import Journal, Sink
 
 _READY_SECONDS = 2.0
+_READY_AGAIN = 1.0  # seconds for which an answer holds
+_WHOLE_RUNS = 8  # that are read at the same time
+log = getLogger("kaname.serve")
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Application:
     """An ASGI application. Mounted in another one, `lifespan` is for that one: it goes on with interrupted runs, and lets runs
     go at the end. `closing()` ends its streams and lets its runs go: before a server waits for its connections."""
 
-    def __init__(self, service: Service, guarded: Callable[..., Awaitable[None]], streams: Streams, inner: Starlette) -> None:
+    def __init__(self, service: Service, guarded: Guard, streams: Streams, inner: Starlette) -> None:
         self.service, self._guarded, self._streams, self._inner = service, guarded, streams, inner
+
+    @property
+    def open(self) -> bool:
+        """True as long as no token is needed: there are no users, and the program does not tell itself who asks."""
+        return self._guarded.open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._guarded(scope, receive, send)
@@ -74,6 +86,7 @@ def app(
     *,
     users: Users | str | Path | None = None,
     who: Who | None = None,
+    journal: Journal | str | Path | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     limits: Limits | None = None,
@@ -83,18 +96,23 @@ def app(
     mcp: bool | None = None,
     a2a: bool | None = None,
 ) -> Application:
-    """All agents of a file, or these. Mount it, or run it with `kaname serve`.
+    """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
-    `users`: who may use it; without them it answers only its own machine. `who(scope)`: instead of them, your own way to tell a
-    `Caller`. `hosts`, `origins`: the names under which it is reached, and the pages that may use it. `recover`: go on with runs
-    that a crash left. `keep`: how long ended runs are kept; by default as the file says, else for ever. `mcp`, `a2a`: whether
-    these protocols are spoken; by default, if their packages are there.
+    Args:
+        agents: A configuration, the path of one, an agent, a workflow, or a list of agents and workflows.
+        users: Who may use it. By default the users in `users.json` next to the journal, and `KANAME_TOKEN`, as in
+            `kaname serve`. While there are none, only direct requests of this machine are answered.
+        who: Your own way to tell a `Caller` from the ASGI scope, instead of `users`.
+        journal: Where runs are recorded, instead of where the agents or the file say.
+        hosts, origins: The names under which it is reached, and the pages that may use it.
+        recover: Resume runs that a crash left.
+        keep: How long ended runs are kept. By default as the file says, otherwise for ever.
+        mcp, a2a: Whether these protocols are served. By default they are if their packages are installed.
     """
     listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
     workflows = [one for one in (listed if isinstance(listed, list) else [listed]) if isinstance(one, Workflow)]
-    if isinstance(listed, str | Path):
-        listed = load_config(listed)
-    service = Service(_agents(listed, tuple(sinks)), workflows)
+    listed = load_config(listed) if isinstance(listed, str | Path) else listed
+    service = Service(_agents(listed, tuple(sinks), journal), workflows)
     streams = Streams()
     runs = Runs(service, streams)
     kept = listed.keep if keep is None and isinstance(listed, Config) else keep
@@ -106,14 +124,17 @@ def app(
     )
     inner.router.redirect_slashes = False
     known = Users(users) if isinstance(users, str | Path) else users
+    if known is None and who is None:
+        named = users_named_by(listed) if isinstance(listed, Config) else None
+        known = Users.from_environment(named or users_file(service.journal))
     guarded = Guard(inner, users=known, who=who, hosts=hosts, origins=origins, limits=limits)
     return Application(service, guarded, streams, inner)
 
 
-def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
+def _agents(given: Any, sinks: tuple[Sink, ...], journal: Journal | str | Path | None) -> list[Agent[Any]]:
     if isinstance(given, Config):
-        journal = choose(given.agent().journal_path or None)
-        made = [Agent.from_config(given, agent=name, journal=journal) for name in given.agents]
+        shared = choose(journal or given.agent().journal_path or None)
+        made = [Agent.from_config(given, agent=name, journal=shared) for name in given.agents]
         for agent in made:
             agent.sinks = (*agent.sinks, *sinks)
             files = [str(Path(file).resolve()) for file in given.files]
@@ -125,10 +146,29 @@ def _agents(given: Any, sinks: tuple[Sink, ...]) -> list[Agent[Any]]:
         raise ConfigError(notice("serve.what", "what is served is a Config, the path of one, an Agent, or a list of Agents"))
     for agent in served:
         agent.sinks = (*agent.sinks, *sinks)
+        agent.journal = agent.journal if journal is None else choose(journal)
     return served
 
 
+def _few_at_once(count: int) -> Callable[[Handler], Handler]:
+    """Let only so many requests be worked out at the same time, over all handlers that are given to it; sending is not counted.
+
+    Each may read a whole run into memory, and one thread reads for all of them: more at once would only hold more.
+    """
+    room = asyncio.Semaphore(count)
+
+    def bounded(handler: Handler) -> Handler:
+        async def within(request: Request) -> Response:
+            async with room:
+                return await handler(request)
+
+        return within
+
+    return bounded
+
+
 def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
+    whole = _few_at_once(_WHOLE_RUNS)
     sessions = Sessions(service, runs.changes)
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
@@ -138,7 +178,7 @@ def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
         Route("/", files.first),
         Route("/page/{name:path}", files.file),
         Route("/healthz", _healthy),
-        Route("/readyz", _ready(service)),
+        Route("/readyz", Ready(service).ready),
         Route("/openapi.json", _document),
         Route("/api/agents", sessions.agents),
         Route("/api/runs", runs.all),
@@ -149,23 +189,23 @@ def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
         Route("/api/memory", memories.add, methods=["POST"]),
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
         Route("/api/memory/{number}", memories.forget, methods=["DELETE"]),
-        Route(f"{one}/facts", facts.facts),
-        Route(f"{one}/state", facts.state),
-        Route(f"{one}/test", facts.test),
+        Route(f"{one}/facts", whole(facts.facts)),
+        Route(f"{one}/state", whole(facts.state)),
+        Route(f"{one}/test", whole(facts.test)),
         Route(f"{one}/rating", runs.rate, methods=["POST"]),
         Route(f"{one}/events", runs.follow),
-        Route(f"{one}/story", runs.story),
-        Route(f"{one}/messages", runs.messages),
+        Route(f"{one}/story", whole(runs.story)),
+        Route(f"{one}/messages", whole(runs.messages)),
         Route(f"{one}/stop", runs.stop, methods=["POST"]),
         Route(f"{one}/answers", runs.answer, methods=["POST"]),
         Route(f"{one}/resume", runs.resume, methods=["POST"]),
         Route(f"{one}/fork", runs.fork, methods=["POST"]),
         Route(f"{one}/replay", runs.replay, methods=["POST"]),
-        Route(one, runs.get),
+        Route(one, whole(runs.get)),
         Route(one, runs.delete, methods=["DELETE"]),
         Route("/api/questions", sessions.questions),
         Route("/api/sessions", sessions.all),
-        Route("/api/sessions/{session_id:path}", sessions.get),
+        Route("/api/sessions/{session_id:path}", whole(sessions.get)),
         Route("/api/sessions/{session_id:path}", sessions.rename, methods=["PATCH"]),
         Route("/api/sessions/{session_id:path}", sessions.delete, methods=["DELETE"]),
         Route("/v1/models", chat.models),
@@ -173,7 +213,7 @@ def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
         Route("/v1/responses", responses.create, methods=["POST"]),
         Route("/v1/responses/{response_id:path}/cancel", responses.cancel, methods=["POST"]),
-        Route("/v1/responses/{response_id:path}", responses.get),
+        Route("/v1/responses/{response_id:path}", whole(responses.get)),
         Route("/v1/responses/{response_id:path}", responses.delete, methods=["DELETE"]),
         Route("/ag-ui", ag_ui.run, methods=["POST"]),
         Route("/ag-ui/{agent:path}", ag_ui.run, methods=["POST"]),
@@ -250,17 +290,38 @@ async def _healthy(request: Request) -> Response:
     return Json({"status": "ok"})
 
 
-def _ready(service: Service) -> Callable[[Request], Awaitable[Response]]:
-    async def ready(request: Request) -> Response:
-        """Whether work can be taken: the journal answers, and the server is not ending."""
+class Ready:
+    """`/readyz`: whether work can be taken. The journal can be written to, and the server is not ending.
+
+    Trying to write costs a sync of the disk, and anybody may ask: all who ask within a second get the same answer.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._asked, self._looking = -_READY_AGAIN, asyncio.Lock()
+        self._obstacle = ""
+
+    async def ready(self, request: Request) -> Response:
+        async with self._looking:
+            if time.monotonic() - self._asked >= _READY_AGAIN:
+                await self._look()
+        if self._obstacle:
+            return Json({"status": self._obstacle}, 503)
+        return Json({"status": "closing"}, 503) if self._service.closing else Json({"status": "ready"})
+
+    async def _look(self) -> None:
+        journal: object = self._service.journal
+        before, self._obstacle, why = self._obstacle, "", ""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await service.journal.runs(limit=1)
-        except (JournalError, TimeoutError):
-            return Json({"status": "the journal does not answer"}, 503)
-        return Json({"status": "closing"}, 503) if service.closing else Json({"status": "ready"})
-
-    return ready
+                await (journal.probe() if isinstance(journal, Probes) else self._service.journal.runs(limit=1))
+        except TimeoutError:
+            self._obstacle, why = "the journal does not answer", f"no answer within {_READY_SECONDS} s"
+        except JournalError as problem:
+            self._obstacle, why = "the journal cannot be written to", " | ".join(str(problem).splitlines())
+        self._asked = time.monotonic()
+        if before != self._obstacle:
+            log.warning("not ready: %s", why) if why else log.warning("ready again: the journal can be written to")
 
 
 async def _document(request: Request) -> Response:

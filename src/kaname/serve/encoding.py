@@ -1,13 +1,22 @@
-"""JSON for answers and events: any value can be written, also a notice, and half a surrogate pair."""
+"""JSON for answers and events: any value can be written, also a notice, and half a surrogate pair.
+
+A large text that is sent to many at once is in memory once, and goes out in pieces: a client that does not read costs no more
+than the piece that it has not taken.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
+
+PIECE = 65_536  # bytes: so much is given to a connection before it is waited for
+PATIENCE = 30.0  # seconds in which a client has to take something of what it was sent
 
 
 def _as_text(value: Any) -> str:
@@ -34,6 +43,65 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
+class Shared:
+    """Bytes that several answers hold together. They are gone when the last of these answers is."""
+
+    __slots__ = ("__weakref__", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+Part = bytes | Shared
+_held: WeakValueDictionary[int, Shared] = WeakValueDictionary()
+
+
+def share(data: bytes) -> Part:
+    """Return the same bytes; if they are large, those that another answer is holding already, if there is one."""
+    if len(data) <= PIECE:
+        return data
+    key = hash(data)
+    found = _held.get(key)
+    if found is None or found.data != data:
+        found = _held[key] = Shared(data)
+    return found
+
+
+def joined(parts: list[Part]) -> list[Part]:
+    """Return the same bytes in as few parts as possible: what is not shared is joined."""
+    whole: list[Part] = []
+    small: list[bytes] = []
+    for part in parts:
+        if isinstance(part, Shared):
+            whole += [b"".join(small), part]
+            small = []
+        else:
+            small.append(part)
+    return [*whole, b"".join(small)]
+
+
+def pieces(part: Part) -> Iterator[bytes]:
+    """Return the bytes, cut so that each piece can be waited for."""
+    data = part.data if isinstance(part, Shared) else part
+    if len(data) <= PIECE:
+        return iter((data,))
+    return (data[start : start + PIECE] for start in range(0, len(data), PIECE))
+
+
 class Json(JSONResponse):
+    """An answer in JSON. What is large is shared with other answers that say the same."""
+
+    def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(content, status_code, headers, **more)
+        keep_once(self)
+
     def render(self, content: Any) -> bytes:
         return to_json(content)
+
+
+def keep_once(response: Response) -> Response:
+    """Let the response hold its body together with others that have the same."""
+    part = share(bytes(response.body))
+    if isinstance(part, Shared):
+        response.body, response.shared = part.data, part  # type: ignore[attr-defined]
+    return response

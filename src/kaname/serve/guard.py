@@ -21,12 +21,15 @@ from ..core import tracing
 from ..core.errors import AgentError, ConfigError
 from ..core.notices import notice
 from ..core.record import record
+from .encoding import PATIENCE, PIECE
 from .problems import Refused, answer
 from .users import OWNER, Caller, Users
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/")  # anybody may ask whether it is there; and the page, which says nothing of anybody
 _PAGE = "/page/"
+# A proxy adds one of these, or several. A request that was passed on comes from the proxy's machine, whoever sent it.
+_RELAYED = frozenset(["forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip", "cdn-loop"])
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -69,6 +72,11 @@ class Guard:
         self._limits = limits or Limits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
 
+    @property
+    def open(self) -> bool:
+        """True as long as a request needs no token."""
+        return self._who is None and (self._users is None or not self._users.needed)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
@@ -76,7 +84,7 @@ class Guard:
             return None  # no WebSockets: the connection is closed
         line = Line(scope)
         headers = _headers(scope)
-        sending = self._telling(send, line, headers.get("origin", ""))
+        sending = self._telling(send, line, headers.get("origin", ""), scope.get("kaname.abort", _nothing))
         try:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
@@ -107,7 +115,7 @@ class Guard:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path in OPEN or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return Caller("", frozenset())
-        caller = self._caller(scope, headers)
+        caller = self._caller(scope, headers, name.lower())
         wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))
         if wait:
             told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
@@ -124,19 +132,29 @@ class Guard:
                           origin=(origin or "another site")[:100])  # fmt: skip
             raise Refused(403, told)
 
-    def _caller(self, scope: Scope, headers: dict[str, str]) -> Caller:
+    def _caller(self, scope: Scope, headers: dict[str, str], host: str) -> Caller:
         if self._who is not None:
             found = self._who(scope)
         elif self._users is not None and self._users.needed:
             token = _token(headers)
             found = self._known(token) if token else None
-        elif _is_local(_address(scope)):
-            return OWNER
-        else:
+        elif not _is_local(_address(scope)):
             raise Refused(
                 403,
                 notice("serve.local_only", "without users this server answers only its own machine: kaname serve users add"),
             )
+        elif host not in LOCAL or _is_relayed(scope, headers):
+            raise Refused(
+                403,
+                notice(
+                    "serve.relayed",
+                    "this request came through a proxy, and this server has no users yet, so it cannot tell who sent it. "
+                    "Add a user with `kaname serve users add NAME`, set KANAME_TOKEN, or pass users= or who= to "
+                    "kaname.serve.app()",
+                ),
+            )
+        else:
+            return OWNER
         if found is None:
             told = notice("serve.token", "a token is needed: Authorization: Bearer …; `kaname serve users add NAME` makes one")
             raise Refused(401, told, www_authenticate="Bearer")
@@ -182,7 +200,7 @@ class Guard:
 
         return bounded
 
-    def _telling(self, send: Send, line: Line, origin: str) -> Send:
+    def _telling(self, send: Send, line: Line, origin: str, abort: Callable[[], None]) -> Send:
         shared = [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin")] if origin in self._origins else []
         if "*" in self._origins and origin:
             shared = [(b"access-control-allow-origin", b"*")]
@@ -199,7 +217,7 @@ class Guard:
                 policy = [] if b"content-security-policy" in own else [(b"content-security-policy", _POLICY)]
                 kept = [] if b"cache-control" in own else [(b"cache-control", b"no-store")]
                 message = {**message, "headers": [*message["headers"], *_ALWAYS, *policy, *kept, *shared]}
-            await send(message)
+            await (_in_pieces(send, message, abort) if len(message.get("body", b"")) > PIECE else send(message))
 
         return telling
 
@@ -246,6 +264,22 @@ class Line:
             access.info(json.dumps(told, ensure_ascii=False))
 
 
+async def _in_pieces(send: Send, message: Message, abort: Callable[[], None]) -> None:
+    """Send a large body piece by piece. A client that does not take one in time gets no more: its connection is cut."""
+    body = message["body"]
+    try:
+        for start in range(0, len(body), PIECE):
+            more = message.get("more_body", False) or start + PIECE < len(body)
+            async with asyncio.timeout(PATIENCE):
+                await send({**message, "body": bytes(body[start : start + PIECE]), "more_body": more})
+    except TimeoutError:
+        abort()
+
+
+def _nothing() -> None:
+    """A server that is not ours ends a connection whose answer is not complete by itself."""
+
+
 async def _preflight(send: Send, wanted: str) -> None:
     """The page's origin is allowed: it may send what headers it likes."""
     allowed = wanted.encode("latin-1", "replace")
@@ -280,9 +314,20 @@ def _address(scope: Scope) -> str:
     return client[0] if client else ""
 
 
+def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:
+    """Return True if a proxy passed the request on. One that is told nothing else (nginx) speaks HTTP/1.0 and adds no header.
+
+    The address cannot tell: it is the proxy's, or the one that the server has put there from a header.
+    """
+    named = any(name in _RELAYED or name.startswith("x-forwarded") for name in headers)
+    return named or scope.get("http_version") == "1.0"
+
+
 def _is_local(address: str) -> bool:
     """A Unix socket has no address; who may use it, its file says."""
     try:
-        return not address or ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        found = ipaddress.ip_address(address.partition("%")[0]) if address else None
     except ValueError:
         return False
+    mapped = getattr(found, "ipv4_mapped", None)  # of a socket that serves both families
+    return found is None or found.is_loopback or (mapped is not None and mapped.is_loopback)

@@ -15,7 +15,7 @@ from ..api.attach import batches, batches_of
 from ..api.figures import rate
 from ..api.result import Result
 from ..api.run import Run, find_live
-from ..core.chunks import chunks_of
+from ..core.chunks import Chunk, chunks_of
 from ..core.errors import ConfigError
 from ..core.events import ToolFinished
 from ..core.messages import ToolResult
@@ -25,7 +25,7 @@ from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
 from .admin_only import chunks_for, stop_for
 from .changes import Changes
-from .encoding import Json
+from .encoding import Json, Part
 from .forms import LAST, Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
 from .service import Service, not_waiting
@@ -148,6 +148,8 @@ class Runs:
         """Server-sent events from a fact on, until the run is over, wherever it is executed."""
         card = await self._mine(request, "read")
         frames = Frames(request.headers.get("last-event-id") or request.query_params.get("after", ""))
+        if is_read_to_its_end(card, frames.after):
+            return Response(status_code=204)
         stretches = batches(self._service.journal, card.run_id, frames.after)
         return Stream(
             self._streams, caller_of(request), _framed(stretches, frames, caller_of(request)), closing=lambda: _closing(frames)
@@ -233,12 +235,16 @@ class Runs:
         return await self._service.card(request.path_params["run_id"], caller)
 
 
-async def _framed(stretches: AsyncGenerator[Any, None], frames: Frames, caller: Caller) -> AsyncGenerator[bytes, None]:
+async def _framed(stretches: AsyncGenerator[list[Chunk], None], frames: Frames, caller: Caller) -> AsyncGenerator[Part, None]:
+    """Nothing but the frames is held while a client is waited for: it may never read them."""
     async for chunks in stretches:
-        yield frames.take(chunks_for(chunks, caller))
+        parts = frames.take(chunks_for(chunks, caller))
+        chunks.clear()
+        for part in parts:
+            yield part
 
 
-async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[bytes, None]:
+async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[Part, None]:
     """Of a deleted run only its id is told: nobody knows any more whose it was."""
     yield event({}, "listening")
     async with aclosing(changes.watch()) as watching:
@@ -253,6 +259,11 @@ async def _left(request: Request, run: Run[Any]) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     run.abort(notice("serve.left", "its reader went away"))
+
+
+def is_read_to_its_end(card: RunInfo, after: int) -> bool:
+    """Return True if no event of the run will follow that fact. A 204 then ends the reconnecting of an `EventSource`."""
+    return card.status not in UNDER_WAY and after >= card.seq
 
 
 def _closing(frames: Frames) -> bytes:

@@ -1,9 +1,15 @@
-"""Run the application with uvicorn: slow and oversized requests are cut, streams end before the server does."""
+"""Run the application with uvicorn: slow and oversized requests are cut, and so are clients that do not read what they are
+sent; streams end before the server does."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
+from contextlib import suppress
+from logging import getLogger
+from time import monotonic
 from typing import Any
 
 import uvicorn
@@ -11,18 +17,43 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..core.errors import ConfigError
 from ..core.notices import notice
+from .encoding import PATIENCE
 
 _HEAD_SECONDS = 10.0
 _HEAD_BYTES = 64_000
 _SHUTDOWN_SECONDS = 15
+_SWEEP = 10  # ticks of uvicorn, of a tenth of a second each
+_TOLD_AGAIN = 60.0  # seconds
+_UNSENT_BYTES = 131_072
 CONNECTIONS = 10_000
+log = getLogger("kaname.serve")
+
+
+class Counted:
+    """A connection's transport that counts what is written to it. What is not in its buffer any more, the client has taken."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport, self._write = transport, transport.write
+        self.written = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+        self._write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """A request's head has to come within some seconds, and fit some bytes; the application can cut the connection."""
+    """A request's head has to come within some seconds, and fit some bytes; what is sent has to be taken: of any answer, whole
+    or a stream, also when the server has closed the connection and only waits for the rest to be read. The application can cut
+    the connection."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.transport = self._counted = Counted(transport)  # type: ignore[assignment]
+        _hold_little(transport.get_extra_info("socket"))
+        self._taken, self._taken_at = 0, monotonic()
         self._head, self._in_head = 0, True
         self._deadline: asyncio.TimerHandle | None = self.loop.call_later(_HEAD_SECONDS, self._cut)
 
@@ -52,6 +83,16 @@ class PatientProtocol(HttpToolsProtocol):
         self._unset_deadline()
         super().connection_lost(exc)
 
+    def look_after(self, now: float) -> None:
+        """Cut a connection whose client has taken nothing for a while of what waits for it."""
+        waiting = self._counted.get_write_buffer_size()
+        taken = self._counted.written - waiting
+        if not waiting or taken != self._taken:
+            self._taken, self._taken_at = taken, now
+        elif now - self._taken_at > PATIENCE:
+            log.info("a client did not read for %.0f s: its connection is cut, %d bytes were left", PATIENCE, waiting)
+            self._counted.abort()
+
     def _unset_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
@@ -63,8 +104,54 @@ class PatientProtocol(HttpToolsProtocol):
             self.transport.abort()
 
 
+def _hold_little(connection: Any) -> None:
+    """Let the system hold little that is not on its way, where it can be told so: else it takes megabytes for each client that
+    does not read, and it shows in large steps only that one reads slowly."""
+    if (
+        connection is not None
+        and connection.family in (socket.AF_INET, socket.AF_INET6)
+        and hasattr(socket, "TCP_NOTSENT_LOWAT")
+    ):
+        with suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+
+
+class Descriptors:
+    """Says in the log when the process has no file descriptor left: new connections wait then, and nothing else tells."""
+
+    def __init__(self) -> None:
+        self._told_at: float | None = None
+
+    def look(self, now: float) -> None:
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as problem:
+            if problem.errno in (errno.EMFILE, errno.ENFILE) and (self._told_at is None or now - self._told_at > _TOLD_AGAIN):
+                self._told_at = now
+                log.error("out of file descriptors (%s): new connections wait until others are closed. "
+                          "Raise the limit: ulimit -n, or LimitNOFILE= in a systemd unit", problem.strerror)  # fmt: skip
+            return
+        if self._told_at is not None:
+            self._told_at = None
+            log.warning("there are file descriptors again: connections are accepted")
+
+
 class Server(uvicorn.Server):
-    """It tells the application before it waits for the open connections: their streams would never end by themselves."""
+    """It tells the application before it waits for the open connections: their streams would never end by themselves. Once a
+    second it looks after the connections, and whether there can be more of them."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._descriptors = Descriptors()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _SWEEP == 0:
+            now = monotonic()
+            self._descriptors.look(now)
+            for connection in tuple(self.server_state.connections):
+                if isinstance(connection, PatientProtocol):
+                    connection.look_after(now)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:

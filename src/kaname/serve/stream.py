@@ -14,14 +14,13 @@ from starlette.responses import Response
 
 from ..core.chunks import PARTS, Chunk
 from ..core.notices import notice
-from .encoding import to_json
+from .encoding import PATIENCE, PIECE, Part, joined, pieces, share, to_json
 from .problems import Refused
 from .users import Caller
 
 _SWEEP = 2.5  # seconds
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
 _ASKED_AGAIN = 10.0  # seconds after which it is looked whether its reader may still read
-_PATIENCE = 30.0  # seconds in which a client has to take what it was sent
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -44,8 +43,13 @@ class Frames:
         self._fact = self.after + 1 if self._skip else 0
         self._seq = self._told = 0
 
-    def take(self, chunks: list[Chunk]) -> bytes:
-        return b"".join([self._frame(chunk) for chunk in chunks if not self._seen(chunk)])
+    def take(self, chunks: list[Chunk]) -> list[Part]:
+        """The frames of some chunks, joined; a large text is a part of its own, which all readers of the run share."""
+        parts: list[Part] = []
+        for chunk in chunks:
+            if not self._seen(chunk):
+                parts += self._frame(chunk)
+        return joined(parts)
 
     def _seen(self, chunk: Chunk) -> bool:
         if self._skip and chunk.data.get("fact") == self._fact:
@@ -54,17 +58,24 @@ class Frames:
             return True
         return False
 
-    def _frame(self, chunk: Chunk) -> bytes:
+    def _frame(self, chunk: Chunk) -> tuple[Part, ...]:
         self._seq += 1
-        body = to_json({"time": chunk.time, "agent": chunk.agent, "type": chunk.type, "data": chunk.data, "seq": self._seq})
+        told = {"time": chunk.time, "agent": chunk.agent, "type": chunk.type}
+        head = self._id(chunk) + b"event: %b\ndata: " % chunk.type.encode()
+        body = to_json({**told, "data": chunk.data, "seq": self._seq})
+        if len(body) <= PIECE:
+            return (b"%b%b\n\n" % (head, body),)
+        return b'%b%b,"data":' % (head, to_json(told)[:-1]), share(to_json(chunk.data)), b',"seq":%d}\n\n' % self._seq
+
+    def _id(self, chunk: Chunk) -> bytes:
         fact = chunk.data.get("fact")
         if fact is None:
-            return b"event: %b\ndata: %b\n\n" % (chunk.type.encode(), body)
+            return b""
         if chunk.type in PARTS:
             self._told += 1
-            return b"id: %d.%d\nevent: %b\ndata: %b\n\n" % (fact, self._told, chunk.type.encode(), body)
+            return b"id: %d.%d\n" % (fact, self._told)
         self.after, self._told, self._skip = fact, 0, 0
-        return b"id: %d\nevent: %b\ndata: %b\n\n" % (fact, chunk.type.encode(), body)
+        return b"id: %d\n" % fact
 
 
 def _place(last_id: str) -> tuple[int, int]:
@@ -136,7 +147,7 @@ class Stream(Response):
         self,
         streams: Streams,
         caller: Caller,
-        frames: AsyncGenerator[bytes, None],
+        frames: AsyncGenerator[Part, None],
         *,
         closing: Callable[[], bytes] = bytes,
         left: Callable[[], None] | None = None,
@@ -166,10 +177,10 @@ class Stream(Response):
         try:
             await whole({"type": "http.response.start", "status": 200, "headers": self._own})
             async with aclosing(self._frames) as frames:
-                async for data in frames:
-                    if data:
+                async for part in frames:
+                    for piece in pieces(part) if part else ():
                         self._sending = self._sent = loop.time()
-                        await send({"type": "http.response.body", "body": data, "more_body": True})
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
                         self._sending = 0.0
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:
@@ -206,7 +217,7 @@ class Stream(Response):
             if not self._still():
                 self._leave()
                 return
-        if self._sending and now - self._sending > _PATIENCE:
+        if self._sending and now - self._sending > PATIENCE:
             self._abort()
         elif not self._sending and now - self._sent > _ALIVE:
             self._sending = self._sent = now

@@ -10,15 +10,20 @@ import time
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..core.record import record
+from ..journals.default import default_path
+
+if TYPE_CHECKING:
+    from ..api.config.build import Config
 
 ROLES = ("read", "talk", "approve", "admin")
 ENVIRONMENT = "KANAME_TOKEN"
 _PREFIX = "kn_"
+_FILE = "users.json"
 _LEAST = 20  # characters of a token that somebody made up
 
 
@@ -44,6 +49,24 @@ class Caller:
 OWNER = Caller("", frozenset(["admin"]))
 
 
+def users_file(journal: object) -> Path:
+    """Return the users file that belongs to a journal, given as an object or as a path: `users.json` in its folder.
+
+    A journal without a file uses the folder of the journal that the program would have by default.
+    """
+    place = journal if isinstance(journal, str | Path) else getattr(journal, "path", None)
+    for one in (place, os.environ.get("KANAME_JOURNAL")):
+        if one and str(one) not in ("memory", ":memory:"):
+            return Path(one).expanduser().resolve().with_name(_FILE)
+    return Path(default_path()).with_name(_FILE)
+
+
+def users_named_by(config: Config) -> Path | None:
+    """Return the users file that a configuration names (`serve: users:`), as seen from its folder; `None` if it names none."""
+    named = (config.value.get("serve") or {}).get("users")
+    return Path(config.agent().folder, Path(named).expanduser()) if named else None
+
+
 class Users:
     """The users of a service. They are read from a file, again when it has changed; `token`: of an administrator, beside it.
 
@@ -66,7 +89,7 @@ class Users:
     @property
     def needed(self) -> bool:
         """Whether a token is needed. Once it is, it stays so, whatever happens to the file."""
-        if self._open and (self._fixed or (self.path is not None and self.path.exists())):
+        if self._open and (self._fixed or (self.path is not None and _may_be_there(self.path))):
             self._open = False
         return not self._open
 
@@ -136,6 +159,17 @@ class Users:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self.path)
+
+
+def _may_be_there(path: Path) -> bool:
+    """Return False only if there is certainly no such file. A folder that cannot be read may hold one."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _unreadable(path: Path, why: str) -> ConfigError:

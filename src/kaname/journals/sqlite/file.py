@@ -228,3 +228,10 @@ def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:
             if problem.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
             time.sleep(0.005)
+
+
+def probe(connection: sqlite3.Connection) -> None:
+    """Write a page and take it back: whoever commits this learns whether the file can be written to, and grow."""
+    name = " probe"  # not the name of a run
+    connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (name, "x" * 4_096))
+    connection.execute("DELETE FROM stops WHERE run = ?", (name,))

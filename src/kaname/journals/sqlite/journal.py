@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -20,7 +21,7 @@ from ..news import News
 from ..refusals import busy, gap, superseded
 from . import lists, reading, removal
 from .errors import explain
-from .file import Place, copy
+from .file import Place, copy, probe
 from .reading import CARD, SELECT_CARD, card_of
 from .schema import fact_sum, row_sum
 from .thread import SqliteThread, Work
@@ -201,32 +202,31 @@ class SqliteJournal:
 
     async def read(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         while True:
-            found, _ = await self._next_page(run_id, after)
-            for event in found:
-                yield event
-            if len(found) < _PAGE:
+            found, last, _ = await self._next_page(run_id, after)
+            while found:  # what has been given is held no longer
+                after = found[0].seq
+                yield found.popleft()
+            if last:
                 return
-            after = found[-1].seq
 
-    async def _next_page(self, run_id: str, after: int) -> tuple[list[Event], bool]:
-        page: tuple[list[Event], bool] = await self._reader.transact(
-            lambda connection: reading.page(connection, run_id, after, _PAGE, self.path)
-        )
-        return page
+    async def _next_page(self, run_id: str, after: int) -> tuple[deque[Event], bool, bool]:
+        turn = partial(reading.page, run_id=run_id, after=after, most=_PAGE, path=self.path)
+        found, last, over = await self._reader.transact(turn)
+        return deque(found), last, over
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         if not await self.runs(run_id=run_id, limit=1):
             raise RunNotFound(run_id)
         while True:
             version = await self._news.version()
-            found, over = await self._next_page(run_id, after)
-            for event in found:
-                after = event.seq
-                yield event
+            found, _, over = await self._next_page(run_id, after)
+            if not found and not over:
+                await self._news.wait(version)
+            while found:
+                after = found[0].seq
+                yield found.popleft()
             if over:
                 return
-            if not found:
-                await self._news.wait(version)
 
     async def changes(self, after: int = 0, *, wait: bool = True) -> AsyncIterator[Change]:
         def work(connection: sqlite3.Connection) -> tuple[list[Change], int]:
@@ -266,9 +266,8 @@ class SqliteJournal:
             await self._patient_news.wait(version)
 
     async def lineage(self, run_id: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
-        found: Lineage = await self._reader.transact(
-            partial(reading.lineage, run_id=run_id, upto=upto, fold=fold, path=self.path)
-        )
+        walk = partial(reading.lineage, run_id=run_id, upto=upto, fold=fold, path=self.path)
+        found: Lineage = await self._reader.transact(walk)
         return found
 
     async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
@@ -357,6 +356,10 @@ class SqliteJournal:
     async def backup(self, path: str | Path) -> None:
         """Copy the whole journal, as it is at one moment, to a new file. Runs go on meanwhile."""
         await self._reader.transact(lambda connection: copy(connection, Path(path).expanduser()))
+
+    async def probe(self) -> None:
+        """Write a page and take it back. Raises `JournalError` if the file cannot be written to now."""
+        await self._writer.submit(probe)
 
     async def verify(self) -> list[str]:
         """Read the whole file and say everything that is wrong with it; nothing, if it is as it was written."""

@@ -21,6 +21,7 @@ CARD = ("run", *RunInfo.__match_args__[1:-1])  # as the columns are named
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+_BYTES = 500_000  # of a page: whoever reads slowly holds no more
 _SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
 
 
@@ -51,9 +52,12 @@ def last_fact(connection: sqlite3.Connection, run_id: str, path: Path) -> int:
     return 0
 
 
-def facts(connection: sqlite3.Connection, run_id: str, after: int, upto: int, path: Path) -> list[Event]:
-    """The facts after one number, up to and with another. All of them must be there."""
-    events = []
+def facts(
+    connection: sqlite3.Connection, run_id: str, after: int, upto: int, path: Path, most: int | None = None
+) -> list[Event]:
+    """The facts after one number, up to and with another. All of them must be there. `most`: bytes, after which it ends."""
+    events: list[Event] = []
+    read = 0
     for row in connection.execute(_SELECT_FACTS, (run_id, after, upto)):
         after += 1
         if row[1] != after:
@@ -62,6 +66,9 @@ def facts(connection: sqlite3.Connection, run_id: str, after: int, upto: int, pa
             raise damaged(path, f"fact {after} of run {run_id} does not match its checksum")
         name, seq, time, agent, kind, body, _ = row
         events.append(Event(name, seq, time, agent, decode_body(kind, body)))
+        read += len(body)
+        if most is not None and read > most:
+            return events
     else:
         if after == upto:
             return events
@@ -90,17 +97,18 @@ def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold:
     return Lineage(snapshot, [event for part in reversed(parts) for event in part])
 
 
-def page(connection: sqlite3.Connection, run_id: str, after: int, most: int, path: Path) -> tuple[list[Event], bool]:
-    """The next facts, and whether the run is over with them."""
+def page(connection: sqlite3.Connection, run_id: str, after: int, most: int, path: Path) -> tuple[list[Event], bool, bool]:
+    """The next facts, at most so many and of at most `_BYTES`; whether they are the last so far; whether the run is over."""
     with at_one_moment(connection):
         row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
         if row is None:
             last_fact(connection, run_id, path)
-            return [], True
+            return [], True, True
         card = card_of(row, path)
         upto = min(card.seq, after + most)
-        found = facts(connection, run_id, after, upto, path) if upto > after else []
-        return found, upto >= card.seq and card.status not in UNDER_WAY
+        found = facts(connection, run_id, after, upto, path, _BYTES) if upto > after else []
+        last = not found or found[-1].seq >= card.seq
+        return found, last, last and card.status not in UNDER_WAY
 
 
 def changes(connection: sqlite3.Connection, after: int, most: int, path: Path) -> tuple[list[Change], int]:

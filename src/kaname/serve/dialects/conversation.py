@@ -17,6 +17,7 @@ from ...core.people.answers import NO, YES, is_yes_or_no, says
 from ...core.values import plain_text
 from ...kernel.channel import Reader
 from ..admin_only import chunks_for
+from ..encoding import Part
 from ..forms import caller_of
 from ..service import Service
 from ..stream import Stream, Streams
@@ -62,11 +63,12 @@ class Conversation:
         async for _ in self._written(writer):
             pass
 
-    async def _written(self, writer: Writer) -> AsyncGenerator[bytes, None]:
+    async def _written(self, writer: Writer) -> AsyncGenerator[Part, None]:
         yield writer.begin()
         async for chunks in batches_of(self._reader):
-            told = chunks_for(chunks, self._caller)
-            yield b"".join([writer.take(chunk) for chunk in told if is_own(chunk, self.run.run_id)])
+            told = b"".join([writer.take(one) for one in chunks_for(chunks, self._caller) if is_own(one, self.run.run_id)])
+            chunks.clear()  # nothing but the bytes is held while the client is waited for
+            yield told
         for chunk in await self._still_asked():
             yield writer.take(chunk)
         yield writer.end()

@@ -21,10 +21,10 @@ from ...core.steps import CallModel
 from ...kernel.load import load, read_whole
 from ...kernel.ports import Journal
 from ..admin_only import chunks_for, stop_for
-from ..encoding import Json, to_json
+from ..encoding import PIECE, Json, Part, joined, keep_once, share, to_json
 from ..forms import caller_of, number
 from ..problems import Refused
-from ..runs import summary
+from ..runs import is_read_to_its_end, summary
 from ..service import Service
 from ..stream import Stream, Streams, event
 from ..users import Caller
@@ -46,6 +46,8 @@ class Facts:
         last_id, asked = request.headers.get("last-event-id", ""), request.query_params
         after = int(last_id) if last_id.isdecimal() and len(last_id) < 10 else number(request, "after", 0, 0, 10**8)
         if request.headers.get("accept", "").startswith("text/event-stream"):
+            if is_read_to_its_end(card, after):
+                return Response(status_code=204)
             frames = _frames(self._service.journal, card.run_id, after, caller)
             return Stream(self._streams, caller, frames, closing=lambda: event({"type": "closing"}, "closing"))
         if asked.get("whole") in ("1", "true"):
@@ -58,7 +60,7 @@ class Facts:
             if place % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         body = b'{"run":%b,"facts":[%b]}' % (to_json(summary(card)), b",".join(told))
-        return Response(body, media_type="application/json")
+        return keep_once(Response(body, media_type="application/json"))
 
     async def state(self, request: Request) -> Response:
         """What the model would be sent after that fact, and what stood open then."""
@@ -84,40 +86,52 @@ class Facts:
         return await self._service.card(request.path_params["run_id"], caller_of(request))
 
 
-async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> AsyncGenerator[bytes, None]:
-    """All that is recorded; then each fact as soon as it is, and what is shown before that as it comes."""
-    held: list[bytes] = []
+async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> AsyncGenerator[Part, None]:
+    """All that is recorded; then each fact as soon as it is, and what is shown before that as it comes.
+
+    Nothing but the frames is held while a client is waited for: it may never read them.
+    """
+    held: list[Part] = []
     async for one in journal.read(run_id, after):
         after = one.seq
-        held.append(_frame(one, caller))
-        if len(held) == _AT_ONCE:
-            yield b"".join(held)
+        held += (frame := _frame(one, caller))
+        del one
+        if len(held) >= _AT_ONCE or len(frame) > 1:
+            for part in joined(held):
+                yield part
             held = []
-    yield b"".join(held)
+    for part in joined(held):
+        yield part
     async for chunks in batches(journal, run_id, after, whole=True):
-        told: list[bytes] = []
+        told: list[Part] = []
         for chunk in chunks_for(chunks, caller):
             upto = chunk.data.get("fact")
             if upto is None:
                 told.append(_shown(chunk))
             elif upto > after:
-                told += [_frame(one, caller) for one in await _between(journal, run_id, after, upto)]
+                told += await _between(journal, run_id, after, upto, caller)
                 after = upto
-        yield b"".join(told)
-    yield b"".join([_frame(one, caller) for one in await _between(journal, run_id, after, None)])  # some have no chunk
+            del chunk
+        chunks.clear()
+        for part in joined(told):
+            yield part
+    for part in joined(await _between(journal, run_id, after, None, caller)):  # some have no chunk
+        yield part
     yield event({"type": "over"}, "over")
 
 
-def _frame(fact: Event, caller: Caller) -> bytes:
-    return b"id: %d\nevent: fact\ndata: %b\n\n" % (fact.seq, as_json(fact, caller))
+def _frame(fact: Event, caller: Caller) -> tuple[Part, ...]:
+    head, body = b"id: %d\nevent: fact\ndata: " % fact.seq, as_json(fact, caller)
+    return (b"%b%b\n\n" % (head, body),) if len(body) <= PIECE else (head, share(body), b"\n\n")
 
 
-async def _between(journal: Journal, run_id: str, after: int, upto: int | None) -> list[Event]:
-    found: list[Event] = []
+async def _between(journal: Journal, run_id: str, after: int, upto: int | None, caller: Caller) -> list[Part]:
+    """The frames of the facts after one number, up to and with another."""
+    found: list[Part] = []
     async for one in journal.read(run_id, after):
         if upto is not None and one.seq > upto:
             break
-        found.append(one)
+        found += _frame(one, caller)
     return found
 
 

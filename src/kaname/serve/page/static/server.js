@@ -85,6 +85,7 @@ export function follow(path, { last = "", take, state = () => {} }) {
       try {
         const asked = headers({ accept: "text/event-stream", ...(last ? { "last-event-id": last } : {}) });
         const answer = await checked(await reached(path, { headers: asked, signal: reading.signal }));
+        if (answer.status === 204) return state("over");
         state("open");
         tries = 0;
         for await (const batch of events(answer.body)) {
