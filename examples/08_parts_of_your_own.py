@@ -49,7 +49,8 @@ agent = Agent(Parrot(), [shout], policies=[Polite()], sinks=[watch], stops=not_t
 
 async def main() -> None:
     print((await agent.run("a biscuit")).output)
-    print((await agent.run("a biscuit!!!")).stop)
+    stop = (await agent.run("a biscuit!!!")).stop
+    print(f"{stop.kind}: {stop.detail}")
 
 
 asyncio.run(main())
@@ -57,4 +58,4 @@ asyncio.run(main())
 # prints:
 #   saw ToolFinished
 #   A BISCUIT, please
-#   Stop(kind='blocked', detail='too loud', error='')
+#   blocked: too loud

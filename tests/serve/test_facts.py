@@ -178,13 +178,14 @@ def test_a_run_of_odd_words_is_made_into_a_test_that_passes(http, served, tmp_pa
 
 
 def test_costs_that_nobody_knows_are_not_told_as_zero():
-    from kaname.core.runs import RunInfo
-    from kaname.serve.page.figures import Uses, _summed
+    from kaname.api.figures import summed
+    from kaname.core.runs import Tally
+    from kaname.serve.page.figures import Uses
 
-    cards = [RunInfo(run_id=name, cost=cost) for name, cost in (("a", None), ("b", None))]
-    assert (_summed(cards)["cost"], _summed(cards)["unpriced"]) == (None, 2)
-    assert _summed([*cards, RunInfo(run_id="c", cost=0.5)])["cost"] == 0.5
-    assert _summed([])["cost"] == 0
+    unknown = Tally("completed", 1, 2, 30, 0.0, 2)
+    assert (summed([unknown])["cost"], summed([unknown])["unpriced"]) == (None, 2)
+    assert summed([unknown, Tally("completed", 2, 1, 15, 0.5, 0)])["cost"] == 0.5
+    assert summed([])["cost"] == 0
     uses = Uses()
     uses.add("gpt", 1.0, False, 10, None)
     assert uses.told()[0]["cost"] is None

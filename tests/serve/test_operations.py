@@ -243,7 +243,7 @@ def test_server_that_cannot_write_is_not_ready_until_it_can(tmp_path, disk_fault
 
 
 async def test_journal_at_its_quota_cannot_be_written_to(tmp_path):
-    journal = SqliteJournal(tmp_path / "j.db", max_bytes=100_000)
+    journal = SqliteJournal(tmp_path / "j.db", max_bytes=300_000)
     await journal.probe()
     with pytest.raises(JournalFull):
         await Agent(ScriptedModel(["x" * 400_000]), journal=journal).run("go")
@@ -251,6 +251,10 @@ async def test_journal_at_its_quota_cannot_be_written_to(tmp_path):
     agent = Agent(ScriptedModel(lambda request: "x" * 2_000), journal=journal)
     with pytest.raises(JournalFull):
         for _ in range(100):
+            await agent.run("go")
+    agent = Agent(ScriptedModel(lambda request: "x"), journal=journal)
+    with pytest.raises(JournalFull):
+        for _ in range(1_000):
             await agent.run("go")
     with pytest.raises(JournalFull):
         await journal.probe()

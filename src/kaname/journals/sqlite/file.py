@@ -231,7 +231,7 @@ def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def probe(connection: sqlite3.Connection) -> None:
-    """Write a page and take it back: whoever commits this learns whether the file can be written to, and grow."""
+    """Write some pages and take them back: whoever commits this learns whether the file can be written to, and grow."""
     name = " probe"  # not the name of a run
-    connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (name, "x" * 4_096))
+    connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (name, "x" * 32_768))  # room for a run's first facts
     connection.execute("DELETE FROM stops WHERE run = ?", (name,))

@@ -358,7 +358,7 @@ class SqliteJournal:
         await self._reader.transact(lambda connection: copy(connection, Path(path).expanduser()))
 
     async def probe(self) -> None:
-        """Write a page and take it back. Raises `JournalError` if the file cannot be written to now."""
+        """Write some pages and take them back. Raises `JournalError` if the file cannot be written to now."""
         await self._writer.submit(probe)
 
     async def verify(self) -> list[str]:

@@ -71,10 +71,10 @@ export function state(status) {
 
 export const short = (text, most = 120) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-// What hides or reorders other characters is written as an escape: what is approved must be what is seen (core/visible.py).
-const HIDING = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\u115f\u1160\u2800\u3164\uffa0]/gu;
+// As core/people/visible.py: what hides or reorders other characters is written as an escape.
+const HIDING = /[\p{C}\p{Zl}\p{Zp}\u115f\u1160\u2800\u3164\uffa0]/gu;
 const LOOSE = /(?<=^|\s|[\ufe00-\ufe0f\u{e0100}-\u{e01ef}])[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
-const escaped = char => [...Array(char.length).keys()].map(at => `\\u${char.charCodeAt(at).toString(16).padStart(4, "0")}`).join("");
+const escaped = char => char.split("").map(unit => `\\u${unit.charCodeAt().toString(16).padStart(4, "0")}`).join("");
 export const visible = text => text.replace(LOOSE, escaped).replace(HIDING, char => (/[\n\t]/.test(char) ? char : escaped(char)));
 
 // A value as it would be written in a call: texts in quotes, the rest as JSON.
