@@ -189,8 +189,7 @@ agents = [Agent(ScriptedModel(script), [pay], name="payer", journal=SqliteJourna
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_payment_in_a_thread_of_a_server_that_ends_is_not_made_twice(tmp_path, how):
+def test_payment_in_a_thread_of_a_server_that_ends_is_not_made_twice(tmp_path):
     """Two servers on one journal. The person answers truthfully what has happened until then."""
     (tmp_path / "payer.py").write_text(SLOW_PAYER)
 
@@ -204,20 +203,21 @@ def test_payment_in_a_thread_of_a_server_that_ends_is_not_made_twice(tmp_path, h
         with client(one) as first:
             run = first.post("/api/runs", json={"input": "go", "mode": "detach"}).json()["run_id"]
         _until(lambda: count("begun.txt") == 1)
-        one.process.send_signal(how)
+        began = time.monotonic()
+        one.process.send_signal(signal.SIGTERM)
         key = _until(lambda: [q["key"] for q in http.get(f"/api/runs/{run}").json()["questions"] if q["in_doubt"]])[0]
         paid = count("paid.txt")
         answer = {"result": "paid"} if paid else "retry"
         http.post(f"/api/runs/{run}/answers", json={"answers": {key: answer}, "mode": "wait"})
         one.process.wait(20)
-        time.sleep(2)  # nothing is to be waited for: the thread must not act any more
+        time.sleep(max(0.0, began + 1.6 - time.monotonic()))  # by then the first thread would have paid
         assert http.get(f"/api/runs/{run}").json()["output"] == "done"
     assert count("paid.txt") == 1
 
 
 @pytest.mark.slow
 def test_payments_in_threads_are_not_repeated_by_processes_that_let_go_stop_and_die(tmp_path):
-    told = lanes(tmp_path, 6, 30)
+    told = lanes(tmp_path, 3, 30)
     assert told["repeated"] == []
     assert told["payments"] > 0
 
