@@ -24,6 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 EFFECTS: tuple[Effect, ...] = ("pure", "idempotent", "compensable", "irreversible")
 DEFAULT_TIMEOUT = 300.0
+_PLAIN = frozenset({str, int, bool, type(None)})  # the same as JSON; a float may be none
 
 
 def check_effect(name: str, effect: Any) -> Effect:
@@ -119,7 +120,8 @@ class FunctionTool(Generic[P, R]):
         return self.signature.bind(self.name, read_arguments(call))
 
     def shown(self, prepared: dict[str, Any]) -> dict[str, Any]:
-        return {name: to_json(value) for name, value in prepared.items()}
+        plain = _PLAIN.issuperset(map(type, prepared.values()))
+        return prepared if plain else {name: to_json(value) for name, value in prepared.items()}
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if names := self.signature.context:
