@@ -8,6 +8,7 @@ from kaname.cli.terminal.chunks import Show
 from kaname.cli.terminal.screen import Screen
 from kaname.core.messages import assistant
 from kaname.core.notices import notice
+from tests.parts import add
 
 
 class Terminal(io.StringIO):
@@ -76,6 +77,20 @@ def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):
     screen = Screen(io.StringIO(), io.StringIO())
     assert questions.ask_the_user(result, screen) == {"in-doubt:c1": {"result": "done"}}
     assert "is not clear, and was not recorded" in screen.err.getvalue()
+
+
+async def test_changed_arguments_that_do_not_fit_are_asked_for_once_more(monkeypatch):
+    from kaname import Approve
+    from kaname.cli.terminal import questions
+
+    agent = Agent(ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Approve("add")], journal="memory")
+    waiting = await agent.run("go")
+    monkeypatch.setattr("sys.stdin", Terminal('{"args": {"a": "one"}}\n{"args": {"a": 5, "b": 2}}\n'))
+    screen = Screen(io.StringIO(), io.StringIO())
+    run = await questions.resume_with_answers(agent, waiting, screen, (), asyncio.Event())
+    assert run is not None
+    assert (await run).steps[0].observation == "7"
+    assert "the changed arguments were not accepted" in screen.err.getvalue()
 
 
 def test_question_is_shown_where_it_is_asked_unless_it_stands_there_already(monkeypatch):

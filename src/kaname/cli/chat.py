@@ -26,7 +26,7 @@ from .main import DONE
 from .messages import say, translated
 from .messages.stops import told_status
 from .terminal.chunks import Show
-from .terminal.questions import ask_the_user
+from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen, cut
 from .terminal.signals import Ending, to_the_end
 
@@ -136,10 +136,12 @@ class _Chat:
                     async for chunk in run:
                         show.take(chunk)
                     result = await run
-                answers = ask_the_user(result, self._screen, show.asked) if result.stop.kind == "waiting" else None
-                if not answers:
+                if result.stop.kind != "waiting":
                     break
-                run = self._agent.resume(run.run_id, answers, abort_event=stop)
+                going = await resume_with_answers(self._agent, result, self._screen, show.asked, stop)
+                if going is None:
+                    break
+                run = going
             show.finish(plain_text(result.output) if result.completed else "", result.citations)
             how = "" if result.completed else f"{told_status(result.stop.kind)}: {translated(result.stop.detail)}; "
             if result.stop.kind == "cancelled":

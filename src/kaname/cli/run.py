@@ -19,7 +19,7 @@ from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translated
 from .messages.stops import told_stop
 from .terminal.chunks import Show
-from .terminal.questions import ask_the_user
+from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen
 from .terminal.signals import to_the_end
 
@@ -82,12 +82,14 @@ async def follow(
                 async for chunk in run:
                     screen.say(chunk.to_json()) if as_json else show.take(chunk)
                 result: Result = await run
+            going = None
+            if result.stop.kind == "waiting" and not as_json:
+                going = await resume_with_answers(agent, result, screen, show.asked, stop)
         except AgentError as problem:
             return _failed(problem, show, screen, as_json=as_json, where=where)
-        answers = ask_the_user(result, screen, show.asked) if result.stop.kind == "waiting" and not as_json else None
-        if not answers:
+        if going is None:
             break
-        run = agent.resume(run.run_id, answers, abort_event=stop)
+        run = going
     if not as_json:
         show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "", result.citations)
         if not quiet or result.stop.kind not in ("completed", "degraded"):

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ...api.agent import Agent
 from ...api.result import Result
+from ...api.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
 from ...core.people.answers import fitting, says
@@ -104,6 +106,22 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) ->
             except InvalidState as problem:  # asked once more: a slip must not end the command
                 screen.note(translated(problem), "red")
     return answers
+
+
+async def resume_with_answers(
+    agent: Agent[Any], result: Result, screen: Screen, shown: Collection[str], stop: asyncio.Event
+) -> Run[Any] | None:
+    """Ask the person at the terminal, and resume the run. An answer that is refused is asked for once more.
+
+    Returns None if the person does not answer.
+    """
+    while answers := ask_the_user(result, screen, shown):
+        try:
+            return await agent.resume(result.run_id, answers, abort_event=stop).begun()
+        except InvalidState as refused:
+            screen.note(translated(refused), "red")
+            shown = ()
+    return None
 
 
 def understood(answer: str) -> Any:
