@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fastmcp import Client
+from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.exceptions import ToolError
 
@@ -46,6 +47,30 @@ async def test_question_is_asked_by_the_client_in_the_way_of_its_protocol(served
     assert asked == ['Run pay({"amount": 5})?']
     after = paid.read_text() if paid.exists() else ""
     assert len(after) - len(before) == (2 if answer == "yes" else 0)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_unclear_answer_of_a_client_is_asked_for_once_more(served, mode):
+    """An accepted form without a clear answer pays nothing."""
+    asked = []
+
+    async def elicit(message, response_type, params, context):
+        asked.append(message)
+        name = "answer" if mode == "auto" else "value"
+        return ElicitResult(action="accept", content=[{}, {"other": "yes"}, {name: "no"}][len(asked) - 1])
+
+    paid = served.folder / "paid.txt"
+    before = paid.read_text() if paid.exists() else ""
+    async with _client(served, mode=mode, elicitation_handler=elicit) as mcp:
+        try:
+            result = await mcp.call_tool("cashier", {"task": "go"})
+            assert result.content[0].text == "it is done"
+        except ToolError as refused:  # the older protocol refuses a form that does not fit by itself
+            assert mode == "legacy", refused
+    assert (paid.read_text() if paid.exists() else "") == before
+    if mode == "auto":
+        assert len(asked) == 3
+        assert "was not answered" in asked[1]
 
 
 async def test_state_of_a_question_is_of_no_use_to_another_user(tmp_path):
