@@ -157,11 +157,16 @@ NEVER = (by_ag_ui_cancelled, by_responses_denied)  # whatever the payload is, th
 def is_yes(payload: Any) -> bool:
     """A clear yes, said in another way than the product says it."""
     if isinstance(payload, str):
-        return normalize("NFKC", payload).casefold().strip(" 　.。!！、,\"'「」()（）*_-") in YES
+        return normalize("NFKC", payload).casefold().lstrip(" 　\"'「(*").rstrip(" 　.。!、,\"'」)*") in YES
     if isinstance(payload, dict):
-        known = {*payload} <= {"approved", "args", "reason"} and isinstance(payload.get("reason", ""), str | None)
-        fits = isinstance(payload.get("args", {}), dict | None)
-        return known and fits and (payload.get("approved", False) is True or ("args" in payload and "approved" not in payload))
+        if {*payload} == {"args"}:
+            return isinstance(payload["args"], dict)
+        known = {*payload} <= {"approved", "args", "reason"} and isinstance(payload.get("args", {}), dict)
+        return (
+            known
+            and payload.get("approved", False) is True
+            and payload.get("reason") not in ("no", "reject", "いいえ", "false")
+        )
     return payload is True
 
 
@@ -178,6 +183,13 @@ payloads = st.recursive(
 @given(payloads)
 @example(None)
 @example({"answer": "no"})
+@example({"args": None})
+@example({"args": None, "reason": "too expensive"})
+@example({"args": {}, "reason": "no!"})
+@example({"approved": True, "reason": "いいえ"})
+@example("yes?")
+@example("はい？")
+@example("-ok")
 @example({"approve": False})
 @example({"approved": "false"})
 @example({"decision": "reject"})
@@ -212,6 +224,8 @@ def test_approval_needs_a_clear_yes_in_every_way_in(way: Way, payload: Any) -> N
 @example({"approved": True})
 @example({"args": {"yen": 7}})
 @example("retry it, please")
+@example("retry?")
+@example("-retry")
 @example({"approved": True, "reason": "go on"})
 def test_call_in_doubt_is_repeated_only_by_the_word_retry(way: Way, payload: Any) -> None:
     said = payload.get("answer") if way is by_mcp and isinstance(payload, dict) else payload

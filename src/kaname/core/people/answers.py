@@ -20,6 +20,7 @@ RETRY, SKIP = "retry", "skip"
 _POLITE = "(?:する|します|しました|です)?"
 _YES = re.compile(f"(?:yes|y|ok|okay|true|approved?|allow(?:ed)?|はい|承認|許可|同意|了解){_POLITE}")
 _NO = re.compile(f"(?:no|n|false|reject(?:ed)?|den(?:y|ied)|declined?|いいえ|いや|拒否|却下|不許可|不承認){_POLITE}")
+_AROUND, _AFTER = "\"'`*()[]「」『』“”‘’", ".!。、,"
 _KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
 
 
@@ -33,10 +34,11 @@ class Decision:
 
 
 def folded(text: str) -> str:
-    """Return `text` without what does not matter in an answer: case, width, and punctuation or spaces at its ends."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    kept = [place for place, char in enumerate(plain) if unicodedata.category(char)[0] not in "PZC"]
-    return plain[kept[0] : kept[-1] + 1] if kept else ""
+    """Return `text` without what does not matter in an answer: case, width, spaces, quotes around it, a full stop after it."""
+    plain, before = unicodedata.normalize("NFKC", text).casefold(), None
+    while plain != before:  # a question mark or a dash changes what is meant, and stays
+        before, plain = plain, plain.strip(_AROUND).strip().rstrip(_AFTER)
+    return plain
 
 
 def says(answer: Any) -> bool | None:
@@ -51,19 +53,24 @@ def decided(answer: Any) -> Decision | None:
     """Read the answer to an approval; None if it is unclear.
 
     Understood are yes and no, as a word or a bool; any other text, which refuses and gives the reason; `{"args": {…}}`, which
-    approves with other arguments; and `{"approved": true or false}`, with `args` or `reason` in addition.
+    approves with other arguments; and `{"approved": true or false}`, with `args` or `reason` in addition. An approval whose
+    reason says no contradicts itself, and is unclear.
     """
     if isinstance(answer, str):
         said = says(answer)
         return Decision(said is True, reason=answer.strip() if said is None else "")
     if isinstance(answer, bool):
         return Decision(answer)
-    if not isinstance(answer, Mapping) or not answer or {*answer} - {"approved", "args", "reason"}:
+    if not isinstance(answer, Mapping) or {*answer} - {"approved", "args", "reason"}:
         return None
-    approved, args, reason = answer.get("approved", "args" in answer), answer.get("args"), answer.get("reason") or ""
-    if not isinstance(approved, bool) or not isinstance(args, Mapping | None) or not isinstance(reason, str):
+    if "approved" not in answer and {*answer} != {"args"}:
         return None
-    return Decision(approved, args if approved else None, "" if approved else reason.strip())
+    approved, args, reason = answer.get("approved", True), answer.get("args", {}), answer.get("reason") or ""
+    if not isinstance(approved, bool) or not isinstance(args, Mapping) or not isinstance(reason, str):
+        return None
+    if approved and says(reason) is False:
+        return None
+    return Decision(approved, args if approved and "args" in answer else None, "" if approved else reason.strip())
 
 
 def chosen(options: Sequence[str], answer: Any) -> str | None:

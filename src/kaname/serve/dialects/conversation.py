@@ -13,7 +13,7 @@ from ...api.run import Run
 from ...core.chunks import Chunk, chunks_of
 from ...core.events import Asked
 from ...core.notices import notice
-from ...core.people.answers import NO, YES, is_yes_or_no, says
+from ...core.people.answers import NO, YES, is_yes_or_no
 from ...core.values import plain_text
 from ...kernel.channel import Reader
 from ..admin_only import chunks_for
@@ -136,9 +136,9 @@ def answer_for(asked: Asked, approved: bool, reason: str = "") -> Any:
     """
     if not asked.options:
         return reason or (YES if approved else NO)
-    if not approved or says(reason) is False:
-        return {"approved": False, **({"reason": reason} if reason else {})}
-    return reason if reason and not is_yes_or_no(asked.options) else True
+    if approved and reason and not is_yes_or_no(asked.options):
+        return reason
+    return {"approved": approved, "reason": reason}
 
 
 def wording(prompt: str, options: Sequence[str]) -> str:
