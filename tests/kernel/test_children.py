@@ -337,3 +337,56 @@ async def test_changed_arguments_that_a_child_does_not_take_are_asked_for_once_m
     (key,) = waiting.questions
     done = await boss.resume(waiting.run_id, {key: {"args": {"yen": 3}}})
     assert (done.output, paid) == ("all done", [3])
+
+
+async def _one_after_the_other(context, free, first, second):
+    await context.run_child(free, "look")
+    return [(await context.run_child(one, "pay")).unwrap() for one in (first, second)]
+
+
+async def _side_by_side(context, free, first, second):
+    done = await asyncio.gather(*[context.run_child(one, "pay") for one in (free, first, second)])
+    return [one.unwrap() for one in done]
+
+
+async def _side_by_side_and_careless(context, free, first, second):
+    done = await asyncio.gather(*[context.run_child(one, "pay") for one in (free, first, second)], return_exceptions=True)
+    return [one.unwrap() for one in done if not isinstance(one, BaseException)]
+
+
+async def _in_a_group(context, free, first, second):
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(context.run_child(one, "pay")) for one in (free, first, second)]
+    return [task.result().unwrap() for task in tasks]
+
+
+@pytest.mark.parametrize("work", [_one_after_the_other, _side_by_side, _side_by_side_and_careless, _in_a_group])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_every_child_of_a_call_asks_its_question_and_pays_once(tmp_path, kind, work):
+    paid = []
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        paid.append(to)
+        return "paid"
+
+    def child(name):
+        model = ScriptedModel(lambda request: "done" if request.messages[-1].role == "tool" else call("pay", to=name))
+        return Agent(model, [pay], name=name, policies=[Approve("pay")] if name != "free" else [], journal="memory")
+
+    free, first, second = map(child, ("free", "first", "second"))
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Have the others do it."""
+        return str(await work(context, free, first, second))
+
+    journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "j.db")
+    boss = Agent(ScriptedModel([call("delegate"), "all done"]), [delegate], journal=journal)
+    result, asked = await boss.run("go"), 0
+    while result.stop.kind == "waiting":
+        asked += len(result.questions)
+        result = await boss.resume(result.run_id, dict.fromkeys(result.questions, "yes"))
+    assert (result.output, sorted(paid), asked) == ("all done", ["first", "free", "second"], 2)
+    await journal.close()

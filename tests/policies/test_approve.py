@@ -7,11 +7,12 @@ import json
 from datetime import date
 from enum import Enum
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, SecretStr
 
 from kaname import (
     Agent,
@@ -143,7 +144,7 @@ async def test_changed_arguments_are_checked_before_they_are_recorded(args: Any)
     assert (done.output, paid) == ("done", [900.0])
 
 
-async def test_call_is_not_run_when_its_default_has_changed_since_it_was_approved() -> None:
+async def test_call_is_run_with_the_default_that_was_approved_even_if_it_has_changed_since() -> None:
     journal = MemoryJournal()
     paid, agent = cashier(Approve("pay"), args={}, journal=journal)
     waiting = await agent.run("go")
@@ -157,8 +158,7 @@ async def test_call_is_not_run_when_its_default_has_changed_since_it_was_approve
     model = ScriptedModel(lambda request: "done")
     redeployed = Agent(model, [pay], policies=[Approve("pay")], journal=journal)
     result = await redeployed.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))
-    assert (result.output, paid) == ("done", [])
-    assert "no longer receive the arguments that were approved" in str(result.steps[0].observation)
+    assert (result.output, paid) == ("done", [100.0])
 
 
 @pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\u2066", "\x1b[2J", "\x00", "\ufeff", "\U000e0041", "\u3164", "\r"])
@@ -227,3 +227,63 @@ async def test_question_that_a_tool_asks_in_one_of_several_tasks_is_asked() -> N
 
     agent = Agent(ScriptedModel([call("survey"), "done"]), [survey], journal="memory")
     assert list((await agent.run("go")).questions) == ["survey"]
+
+
+class Rewriting(Policy):
+    """A policy further out that puts other arguments in the place of the model's, as a text and without defaults."""
+
+    async def tool(self, call: ToolCall, next: Any, view: Any) -> ToolResult:
+        return await next(ToolCall(call.id, call.name, {"yen": "5000"}))
+
+
+@pytest.mark.parametrize("inner", [Approve(when=lambda one: one.args["to"] == "shop"), Approve("pay")])
+async def test_policy_sees_what_the_tool_receives_after_another_has_changed_the_call(inner: Approve) -> None:
+    paid, agent = cashier(Rewriting(), inner, args={"yen": 1, "to": "home"})
+    (question,) = (await agent.run("go")).questions.values()
+    assert (paid, question.about.args) == ([], {"yen": 5000.0, "to": "shop"})
+
+
+async def test_rule_holds_for_a_default_after_another_policy_has_changed_the_call() -> None:
+    rule = Guardrails(tools=[ToolRule("pay", arguments={"to": "home"})])
+    paid, agent = cashier(Rewriting(), rule, args={"yen": 1, "to": "home"})
+    result = await agent.run("go")
+    assert (result.output, paid) == ("done", [])
+
+
+class Hiding(BaseModel):
+    to: str
+    amount: int = Field(5, exclude=True)
+    key: SecretStr = SecretStr("none")
+
+
+async def test_question_shows_every_field_and_an_edit_changes_only_what_it_changes() -> None:
+    got: list[Any] = []
+
+    @tool
+    async def order(
+        what: Hiding, token: SecretStr, names: set[str], note: str = "", number: UUID = Field(default_factory=uuid4)
+    ):
+        """Order."""
+        got.append((what.amount, token.get_secret_value(), names, note, number))
+
+    args = {"what": {"to": "x", "amount": 1_000_000}, "token": "secret", "names": ["b", "a", "c"]}
+    journal = MemoryJournal()
+
+    def agent() -> Agent[Any]:
+        model = ScriptedModel(lambda request: "done" if request.messages[-1].role == "tool" else call("order", **args))
+        return Agent(model, [order], policies=[Approve("order")], journal=journal)
+
+    waiting = await agent().run("go")
+    ((key, question),) = waiting.questions.items()
+    shown = question.about.args
+    assert (shown["what"]["amount"], shown["names"]) == (1_000_000, ["a", "b", "c"])
+    assert "secret" not in question.prompt
+    again = await agent().run("go")
+    ((other, asked),) = again.questions.items()
+    await agent().resume(waiting.run_id, {key: "yes"})
+    await agent().resume(again.run_id, {other: {"args": {**asked.about.args, "note": "soon"}}})
+    assert [one[:4] for one in got] == [
+        (1_000_000, "secret", {"a", "b", "c"}, ""),
+        (1_000_000, "secret", {"a", "b", "c"}, "soon"),
+    ]
+    assert [str(one[4]) for one in got] == [shown["number"], asked.about.args["number"]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
+
 import pytest
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
@@ -62,11 +64,9 @@ async def test_unclear_answer_of_a_client_is_asked_for_once_more(served, mode):
     paid = served.folder / "paid.txt"
     before = paid.read_text() if paid.exists() else ""
     async with _client(served, mode=mode, elicitation_handler=elicit) as mcp:
-        try:
+        with suppress(ToolError) if mode == "legacy" else nullcontext():  # the older protocol refuses a form that does not fit
             result = await mcp.call_tool("cashier", {"task": "go"})
             assert result.content[0].text == "it is done"
-        except ToolError as refused:  # the older protocol refuses a form that does not fit by itself
-            assert mode == "legacy", refused
     assert (paid.read_text() if paid.exists() else "") == before
     if mode == "auto":
         assert len(asked) == 3

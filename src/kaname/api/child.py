@@ -62,7 +62,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     answers = {key.partition(_AGAIN)[0]: answer for key, answer in given.items()}  # of several, the last counts
     limits = (*_shared_limits(scope, child_id), *agent.recipe.stops)
     recipe = replace(agent.recipe, stops=limits)  # with its memo: what the model is told is the same
-    first = not answers and context.attempt == 1
+    resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
+    first = not resumed and context.attempt == 1
     sinks = tuple([sink for sink in scope.sinks if getattr(sink, "with_children", False)])
     parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks)
     known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
@@ -75,7 +76,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
                 await scope.channel.pause()
         result = await run
     except asyncio.CancelledError:
-        if not (leaving := scope.leaving()):
+        leaving = scope.leaving() or context.call_id in scope.signals  # another child of the call asks something first
+        if not leaving:
             run.abort()
         await (run.let_go() if leaving else run)
         raise

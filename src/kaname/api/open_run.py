@@ -30,7 +30,7 @@ from ..kernel.ports import Journal, Recalls, Recipe, Sink, Turn
 from ..kernel.results import must_be_json
 from ..kernel.scope import Scope
 from ..kernel.threads import off_loop
-from ..policies.approve import Approve
+from ..policies.approve import Approve, edited
 from ..tools.to_json import to_result
 from .child import run_child
 from .ids import SharedSession
@@ -388,6 +388,6 @@ def _check_changed_arguments(scope: Scope, asked: Asked, answer: Any) -> None:
     asking = next((one for one in scope.view.policies(call) if isinstance(one, Approve)), None)
     if asking is None:
         return
-    if why := asking.objection(replace(call, args=dict(decision.args)), scope.view):
+    if why := asking.objection(edited(call, asked.about or call, decision.args), scope.view):
         told = notice("answer.bad_arguments", "the changed arguments were not accepted: {why}", why=why)
         raise InvalidState(told)

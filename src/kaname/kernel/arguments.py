@@ -14,11 +14,45 @@ from .ports import Action, Shows
 
 
 class Incoming(NamedTuple):
-    """A call on its way to its tool: as the model sent it, the arguments that policies see, and what the tool is given."""
+    """A call on its way to its tool: as it was sent, the arguments that policies see, and what the tool is given."""
 
     sent: ToolCall
     seen: Mapping[str, Any]
     prepared: Any
+
+
+class OnTheWay:
+    """One call, in all the forms that policies have given to it: a stand-in of another name, other arguments."""
+
+    def __init__(self) -> None:
+        self._forms: list[Incoming] = []
+
+    def read(self, call: ToolCall, tool: Action) -> ToolCall:
+        """Return the call as its tool would receive it; unchanged if it was read before. Raises `BadArguments`."""
+        known = self._known(call)
+        if known is not None and known.sent.name == call.name:
+            return call
+        form = receive(call if known is None else replace(known.sent, name=call.name), tool)
+        self._forms.append(form)
+        return ToolCall(call.id, call.name, form.seen)
+
+    def sent(self, call: ToolCall) -> ToolCall:
+        """Return the call with the arguments that were sent: the model's, or those that a policy has put in their place."""
+        known = self._known(call)
+        return call if known is None else replace(known.sent, name=call.name)
+
+    def arrive(self, call: ToolCall, tool: Action) -> tuple[ToolCall, Any]:
+        """Return the call as it is recorded, and what its tool is given. Raises `BadArguments`."""
+        known = self._known(self.read(call, tool))
+        assert known is not None
+        return known.sent, known.prepared
+
+    def _known(self, call: ToolCall) -> Incoming | None:
+        found = None
+        for form in self._forms:
+            if form.seen is call.args and (found is None or form.sent.name == call.name):
+                found = form
+        return found
 
 
 def receive(call: ToolCall, tool: Action) -> Incoming:
@@ -38,26 +72,3 @@ def shown_arguments(tool: Action, prepared: Any) -> Mapping[str, Any]:
         return {"input": str(prepared)}
     defaults = {name: one["default"] for name, one in known.items() if isinstance(one, Mapping) and "default" in one}
     return {**defaults, **prepared}
-
-
-def as_seen(incoming: Incoming) -> ToolCall:
-    sent = incoming.sent
-    return ToolCall(sent.id, sent.name, incoming.seen)
-
-
-def as_sent(call: ToolCall, incoming: Incoming | None) -> ToolCall:
-    """Undo `as_seen`, unless a policy has changed the arguments."""
-    if incoming is None or call.args is not incoming.seen:
-        return call
-    return incoming.sent if call.name == incoming.sent.name else replace(incoming.sent, name=call.name)
-
-
-def arrive(call: ToolCall, incoming: Incoming | None, tool: Action) -> tuple[ToolCall, Any]:
-    """Return the call as it is recorded, and what its tool is given. Raises `BadArguments`.
-
-    A call that no policy has changed is the one that the model sent; another tool that stands in gets the same arguments.
-    """
-    sent = as_sent(call, incoming)
-    if incoming is not None and sent is incoming.sent:
-        return sent, incoming.prepared
-    return sent, tool.prepare(sent)

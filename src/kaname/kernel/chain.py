@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from ..core.messages import NOTHING, Message, Usage
+from ..core.errors import BadArguments
+from ..core.messages import NOTHING, Message, ToolCall, ToolResult, Usage
 from .ports import Admission, ModelHandler, Policy, ToolHandler
 from .view import RunView
 
@@ -28,14 +29,33 @@ def around_tool(policies: Sequence[Policy], core: ToolHandler, view: RunView) ->
 
 
 def _folded(joint: str, policies: Sequence[Policy], core: Any, view: RunView) -> Any:
+    around = _around_call if joint == "tool" else _around
     for policy in reversed(policies):
         if overrides(policy, joint):
-            core = _around(getattr(policy, joint), core, view)
+            core = around(getattr(policy, joint), core, view)
     return core
 
 
 def _around(wrap: Any, core: Any, view: RunView) -> Any:
     return lambda given: wrap(given, core, view)
+
+
+def _around_call(wrap: Any, core: Any, view: RunView) -> Any:
+    """Show the policy what the tool would receive now: one further out may have changed the call. Arguments that do not fit go
+    no further."""
+
+    def handle(call: ToolCall) -> Awaitable[ToolResult]:
+        try:
+            seen = view.as_received(call)
+        except BadArguments as problem:
+            return _refused(str(problem))
+        return wrap(seen, core, view)  # type: ignore[no-any-return]
+
+    return handle
+
+
+async def _refused(problem: str) -> ToolResult:
+    return ToolResult(error=problem, not_run=True)
 
 
 def overrides(policy: Policy, method: str) -> bool:

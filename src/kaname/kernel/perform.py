@@ -22,7 +22,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
-from .arguments import arrive, as_seen, receive
+from .arguments import OnTheWay
 from .boundary import Failure, attempt
 from .chain import around_model, around_question, around_tool
 from .effects import settle
@@ -187,16 +187,10 @@ async def use(call: ToolCall, scope: Scope) -> None:
 
 
 async def permitted(call: ToolCall, scope: Scope) -> ToolResult:
-    """Read the arguments, then ask the policies: they see what the tool receives. Arguments that do not fit go no further."""
-    agent = scope.caller(call)
-    if (tool := agent.tools.get(call.name, None)) is not None:
-        try:
-            scope.incoming[call.id] = incoming = receive(call, tool)
-        except BadArguments as problem:
-            return ToolResult(error=str(problem), not_run=True)
-        call = as_seen(incoming)
+    """Hand the call through the policies to its tool; each of them sees what the tool would receive."""
+    scope.incoming[call.id] = OnTheWay()
     try:
-        return await joints(agent, scope)[1](call)
+        return await joints(scope.caller(call), scope)[1](call)
     finally:
         scope.incoming.pop(call.id, None)
 
@@ -207,7 +201,7 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     if (tool := tools.get(call.name, None)) is None:
         return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
     try:
-        call, prepared = arrive(call, scope.incoming.get(call.id), tool)
+        call, prepared = scope.incoming[call.id].arrive(call, tool)
     except BadArguments as problem:
         return ToolResult(error=str(problem), not_run=True)
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments, ConfigError, Suspend
 from ..core.messages import ToolCall, ToolResult
@@ -11,7 +11,7 @@ from ..core.notices import notice
 from ..core.people.answers import NO, YES, decided
 from ..core.people.visible import visible, visible_json
 from ..core.record import replace
-from ..core.values import identity
+from ..core.values import identity, read_json
 from ..kernel.boundary import Border
 from ..kernel.ports import Action, Policy, ToolHandler
 from ..kernel.threads import runs_on_loop
@@ -67,14 +67,14 @@ class Approve(Policy):
             return ToolResult(error=f"not run: the answer {answers[key]!r:.200} is neither yes, nor no, nor {{'args': …}}")
         if not decision.approved:
             return ToolResult(error="the user did not allow this call" + (f": {decision.reason}" if decision.reason else ""))
-        if decision.args is None:
-            approved = view.state.subjects.get(key)
-            if approved is not None and identity(approved.args) != identity(call.args):  # the tool's code has changed since
-                return ToolResult(error=f"not run: {call.name} would no longer receive the arguments that were approved")
+        shown = view.state.subjects.get(key, call)
+        if decision.args is None and identity(shown.args) == identity(call.args):
             return await next(call)
-        changed = replace(call, args=dict(decision.args))
+        # Else the tool's code, or a default that is made anew, has changed since: what was shown is what runs.
+        args = decision.args if decision.args is not None else shown.args if isinstance(shown.args, Mapping) else {}
+        changed = edited(view.as_sent(call), shown, args, call.args)
         if why := self.objection(changed, view):
-            return ToolResult(error=f"{call.name} was not run with the changed arguments: {why}")
+            return ToolResult(error=f"{call.name} was not run with the approved arguments: {why}")
         return await next(changed)
 
     def objection(self, changed: ToolCall, view: RunView) -> str:
@@ -84,6 +84,25 @@ class Approve(Policy):
         except BadArguments as problem:
             return str(problem)
         return objector(seen, self, view, by_a_person=True)  # the other policies have seen the model's call, not this one
+
+
+def edited(sent: ToolCall, shown: ToolCall, args: Mapping[str, Any], now: Any = None) -> ToolCall:
+    """Return the call with an approver's arguments. What is left as it was shown stays as it was sent, or as its default is:
+    what is shown of a secret, for example, is not its value. `now`: the arguments as they would be shown now."""
+    given: Any = sent.args
+    if isinstance(given, str):
+        try:
+            given = read_json(given)
+        except ValueError:
+            given = {}
+    given, known, now = [one if isinstance(one, Mapping) else {} for one in (given, shown.args, now)]
+    made = dict(args)
+    for name in [name for name in args if name in known and identity(args[name]) == identity(known[name])]:
+        if name in given:
+            made[name] = given[name]
+        elif name in now and identity(now[name]) == identity(known[name]):
+            del made[name]
+    return replace(sent, args=made)
 
 
 def _flat(tools: Iterable[str]) -> Iterable[str]:

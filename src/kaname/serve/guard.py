@@ -29,7 +29,8 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/")  # anybody may ask whether it is there; and the page, which says nothing of anybody
 _PAGE = "/page/"
 # A proxy adds one of these, or several. A request that was passed on comes from the proxy's machine, whoever sent it.
-_RELAYED = frozenset(["forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip", "cdn-loop"])
+_RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
+_RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -319,7 +320,7 @@ def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:
 
     The address cannot tell: it is the proxy's, or the one that the server has put there from a header.
     """
-    named = any(name in _RELAYED or name.startswith("x-forwarded") for name in headers)
+    named = any(name in _RELAYED or any(part in name for part in _RELAYING) for name in headers)
     return named or scope.get("http_version") == "1.0"
 
 

@@ -121,7 +121,7 @@ class FunctionTool(Generic[P, R]):
 
     def shown(self, prepared: dict[str, Any]) -> dict[str, Any]:
         plain = _PLAIN.issuperset(map(type, prepared.values()))
-        return prepared if plain else {name: to_json(value) for name, value in prepared.items()}
+        return prepared if plain else {name: to_json(value, whole=True) for name, value in prepared.items()}
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if names := self.signature.context:

@@ -28,12 +28,15 @@ def to_result(value: Any) -> ToolResult:
     return ToolResult(to_json(rest if isinstance(value, list | tuple) else rest[0]), media=media)
 
 
-def to_json(value: Any) -> Any:
-    """JSON for any value; what has no JSON form is shown by its `str`."""
-    return _json(value, frozenset())
+def to_json(value: Any, *, whole: bool = False) -> Any:
+    """JSON for any value; what has no JSON form is shown by its `str`.
+
+    `whole`: with every field of a model as it is, also those that it leaves out or rewrites when it is serialised.
+    """
+    return _json(value, frozenset(), whole)
 
 
-def _json(value: Any, above: frozenset[int]) -> Any:
+def _json(value: Any, above: frozenset[int], whole: bool) -> Any:
     if isinstance(value, Enum):
         value = value.value
     if value is None or isinstance(value, str | bool):
@@ -48,18 +51,20 @@ def _json(value: Any, above: frozenset[int]) -> Any:
         return "[nested too deeply to be shown]"
     shown: Any = None
     with Border() as border:
-        shown = _container(value, above | {id(value)})
+        shown = _container(value, above | {id(value)}, whole)
     return shown if border.failure is None else f"[a {type(value).__name__} that cannot be shown: {border.failure}]"
 
 
-def _container(value: Any, above: frozenset[int]) -> Any:
+def _container(value: Any, above: frozenset[int], whole: bool) -> Any:
     def inside(item: Any) -> Any:
-        return _json(item, above)
+        return _json(item, above, whole)
 
     if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else str(_json(key, above)): inside(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+        return {key if isinstance(key, str) else str(inside(key)): inside(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
         return [inside(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted([inside(item) for item in value], key=repr)  # the same in every process
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     if isinstance(value, type):
@@ -67,10 +72,15 @@ def _container(value: Any, above: frozenset[int]) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return {name: inside(getattr(value, name, None)) for name in value.__dataclass_fields__}
     if hasattr(value, "model_dump"):  # a pydantic model
-        return inside(value.model_dump())
+        return inside(_every_field(value) if whole else value.model_dump())
     for method in ("isoformat", "tolist"):  # dates and times, arrays
         if hasattr(value, method):
             return inside(getattr(value, method)())
     if isinstance(value, Iterable):
         return [inside(item) for item in islice(value, _LONGEST)]
     return str(value)
+
+
+def _every_field(model: Any) -> dict[str, Any]:
+    named = {name: field.alias or name for name, field in type(model).model_fields.items()}
+    return {**{named[name]: getattr(model, name) for name in named}, **(model.model_extra or {})}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
 from inspect import isawaitable
+from logging import getLogger
 from typing import Any
 
 from ...core.errors import Signal
@@ -91,8 +92,9 @@ async def asked(check: Check, text: str, seconds: float) -> GuardrailResult:
     except TimeoutError:
         why = notice("guardrail.check_timeout", "took longer than {seconds:g} s", seconds=seconds)
         return _broken(check, why)
-    if isinstance(said, Failure):  # not its message: it may hold the very text
-        return _broken(check, notice("guardrail.check_failed", "failed: {kind}", kind=said.kind))
+    if isinstance(said, Failure):  # not its message: it may hold the very text; and where it is, is the owner's business
+        getLogger("kaname").warning("the check %s failed: %s", named(check), said.kind)
+        return _broken(check, notice("guardrail.check_failed", "failed: {kind}", kind=type(said.error).__name__))
     return understood(said, check)
 
 
