@@ -101,6 +101,8 @@ def test_file_that_says_nothing_keeps_everything(tmp_path):
     [
         ("keep: soon", "keep: 'soon' is not a duration"),
         ("keep: 0", "keep: 0 is not a duration"),
+        ("keep: 90", 'keep: 90 is not a time to keep runs; write "90d"'),
+        ("keep: 3m", "is not a time to keep runs"),
         ("keep: {failed: -1d}", "keep.failed: '-1d' is not a duration"),
         ("keep: {faild: 1d}", "did you mean 'failed'"),
         ("keep: {waiting: 1d}", "keep.waiting: unknown key"),

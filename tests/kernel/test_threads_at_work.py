@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kaname import Agent, MemoryJournal, RunBusy, ScriptedModel, SqliteJournal, call, deadline, tool
+from kaname import Agent, MemoryJournal, RunBusy, ScriptedModel, SqliteJournal, ToolContext, call, deadline, tool
 
 
 class Bank:
@@ -133,3 +133,56 @@ async def test_call_that_timed_out_does_not_keep_a_run_that_has_ended(tmp_path: 
     assert (result.output, bank.paid) == ("done", [])
     await journal.delete(result.run_id)
     bank.go_on.set()
+
+
+@pytest.mark.parametrize("how", ["let_go", "abort"])
+async def test_parent_is_not_taken_up_while_a_thread_of_its_child_is_at_work(tmp_path: Path, how: str) -> None:
+    """Else its model would hear that the child is busy, and have the same done by another."""
+    bank = Bank()
+    here, there = SqliteJournal(tmp_path / "j.db"), SqliteJournal(tmp_path / "j.db")
+
+    def lead(journal: Any) -> Agent[Any]:
+        clerk = bank.agent("memory", name="clerk")
+
+        @tool(effect="pure")
+        async def delegate(context: ToolContext) -> str:
+            """Have the clerk do it."""
+            return (await context.run_child(clerk, "pay")).unwrap()
+
+        def script(request: Any) -> Any:
+            last = request.messages[-1]
+            return "all done" if last.role == "tool" and last.parts[0].error is None else call("delegate")
+
+        return Agent(ScriptedModel(script), [delegate], journal=journal)
+
+    run = lead(here).run("go").start()
+    await reached(bank)
+    if how == "let_go":
+        await run.let_go()
+    else:
+        run.abort()
+        await run
+    other = lead(there)
+    with pytest.raises(RunBusy, match="still at work"):
+        await other.resume(run.run_id)
+    bank.go_on.set()
+    result = await freed(there, other, run.run_id)
+    assert [one.in_doubt for one in result.questions.values()] == [True]
+    done = await other.resume(run.run_id, {key: {"result": "paid"} for key in result.questions})
+    assert (done.output, bank.paid) == ("all done", [1])
+    await here.close()
+    await there.close()
+
+
+async def test_run_that_is_taken_over_after_an_abort_says_that_the_call_may_still_be_going_on(tmp_path: Path) -> None:
+    bank = Bank()
+    here, there = SqliteJournal(tmp_path / "j.db"), SqliteJournal(tmp_path / "j.db")
+    run = bank.agent(here).run("go").start()
+    await reached(bank)
+    run.abort()
+    await run
+    (asked,) = (await bank.agent(there).resume(run.run_id, takeover=True)).questions.values()
+    assert "may still be going on there" in asked.prompt
+    bank.go_on.set()
+    await here.close()
+    await there.close()

@@ -250,6 +250,9 @@ async def test_rule_holds_for_a_default_after_another_policy_has_changed_the_cal
     assert (result.output, paid) == ("done", [])
 
 
+MADE, CODE = Field(default_factory=uuid4), SecretStr("-code")
+
+
 class Hiding(BaseModel):
     to: str
     amount: int = Field(5, exclude=True)
@@ -261,10 +264,10 @@ async def test_question_shows_every_field_and_an_edit_changes_only_what_it_chang
 
     @tool
     async def order(
-        what: Hiding, token: SecretStr, names: set[str], note: str = "", number: UUID = Field(default_factory=uuid4)
+        what: Hiding, token: SecretStr, names: set[str], note: str = "", number: UUID = MADE, code: SecretStr = CODE
     ):
         """Order."""
-        got.append((what.amount, token.get_secret_value(), names, note, number))
+        got.append((what.amount, token.get_secret_value() + code.get_secret_value(), names, note, number))
 
     args = {"what": {"to": "x", "amount": 1_000_000}, "token": "secret", "names": ["b", "a", "c"]}
     journal = MemoryJournal()
@@ -283,7 +286,7 @@ async def test_question_shows_every_field_and_an_edit_changes_only_what_it_chang
     await agent().resume(waiting.run_id, {key: "yes"})
     await agent().resume(again.run_id, {other: {"args": {**asked.about.args, "note": "soon"}}})
     assert [one[:4] for one in got] == [
-        (1_000_000, "secret", {"a", "b", "c"}, ""),
-        (1_000_000, "secret", {"a", "b", "c"}, "soon"),
+        (1_000_000, "secret-code", {"a", "b", "c"}, ""),
+        (1_000_000, "secret-code", {"a", "b", "c"}, "soon"),
     ]
     assert [str(one[4]) for one in got] == [shown["number"], asked.about.args["number"]]

@@ -15,11 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kaname.serve
-from kaname import Agent, Approve, MemoryJournal, ScriptedModel, Workflow, call, tool
+from kaname import Agent, Approve, MemoryJournal, ScriptedModel, ToolContext, Workflow, call, tool
 from kaname.cli.terminal.questions import given_answers
 from kaname.core.chunks import chunks_of
 from kaname.core.errors import InvalidState
 from kaname.core.events import Asked, Event
+from kaname.serve import recovery
 from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
 from kaname.serve.dialects.mcp import _answer as mcp_answer
@@ -323,3 +324,49 @@ async def test_option_in_the_middle_can_be_chosen_by_its_name(way: Way) -> None:
                 told = await http.post("/vercel/trip", json={"messages": [message]})
             assert told.status_code == status, told.text
         assert (await flow.agent.result(run_id)).output == "Osaka"
+
+
+async def test_question_of_a_child_is_shown_with_its_call_and_answered_over_http() -> None:
+    desk = Desk()
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Have the cashier do it."""
+        return str((await context.run_child(desk.cashier, "pay")).output)
+
+    lead = Agent(ScriptedModel([call("delegate"), "all done"]), [delegate], name="lead", journal=MemoryJournal())
+    app = kaname.serve.app(lead, recover=False, mcp=False, a2a=False)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=30) as http:
+        started = await http.post("/api/runs", json={"input": "go"})
+        assert started.status_code == 201, started.text
+        (question,) = started.json()["questions"]
+        assert (question["call"]["name"], question["call"]["arguments"]) == ("pay", {"yen": 5})
+        assert len((await http.get("/api/questions")).json()["questions"]) == 1
+        body = {"answers": {question["key"]: "yes"}, "mode": "wait"}
+        done = await http.post(f"/api/runs/{started.json()['run_id']}/answers", json=body)
+        assert (done.json()["output"], desk.paid) == ("all done", [5])
+
+
+async def test_large_number_is_shown_and_changed_exactly() -> None:
+    """A browser cannot hold it: it reads and sends the text."""
+    desk = Desk()
+    _, run_id, key = await desk.asks()
+    large = 9_007_199_254_740_993
+    (question,) = (await desk.http.get(f"/api/runs/{run_id}")).json()["questions"]
+    assert (question["call"]["shown"], json.loads(question["call"]["text"])) == ({"yen": "5"}, {"yen": 5})
+    for text, status in (("nonsense", 400), ("[1]", 409), (f'{{"yen": {large}}}', 200)):
+        body = {"answers": {key: {"args_text": text}}, "mode": "wait"}
+        assert (await desk.http.post(f"/api/runs/{run_id}/answers", json=body)).status_code == status
+    assert desk.paid == [large]
+
+
+async def test_recovery_finds_interrupted_runs_behind_those_of_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "_PAGE", 2)
+    desk = Desk()
+    desk.hold.set()
+    for number in range(7):
+        run = desk.payer.run("go", run_id=f"r{number}")
+        await (await run.begun()).let_go()
+    looking = recovery.Recovery(desk.app.service)
+    assert [card.run_id async for card in looking._interrupted()] == [f"r{number}" for number in reversed(range(7))]

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, InvalidState, Suspend, UnexpectedError
+from ..core.errors import AgentError, ConfigError, InvalidState, RunBusy, Suspend, UnexpectedError
 from ..core.events import Asked
 from ..core.messages import NOTHING
 from ..core.notices import joined, notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import Step, Stop
+from ..kernel.channel import Reader
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 _AGAIN = ";"  # before the number of a question that is asked once more
+_PAUSE = 0.2  # seconds between two looks at a child that is busy
 _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 
 
@@ -67,30 +69,32 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     sinks = tuple([sink for sink in scope.sinks if getattr(sink, "with_children", False)])
     parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks)
     known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
-    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).detach()
+    shown = known[0].seq if known else 0  # in the life before
+
+    def begin() -> tuple[Run[Any], Reader]:
+        made = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent)
+        return made, made.subscribe(shown, wait_for_me=True)  # its parent's readers may be waited for
+
+    run, reader = begin()
     try:
-        shown = known[0].seq if known else 0  # in the life before
-        async for chunk in run.subscribe(shown, wait_for_me=True):  # its parent's readers may be waited for
+        while await _is_busy(run):
+            reader.close()
+            await asyncio.sleep(_PAUSE)
+            run, reader = begin()
+        run.detach()
+        async for chunk in reader:
             spent[child_id] = run.usage
-            if scope.channel is not None and scope.channel.show(_relayed(chunk, child_id)):
-                await scope.channel.pause()
+            await _relay(chunk, child_id, scope)
         result = await run
     except asyncio.CancelledError:
-        leaving = scope.leaving() or context.call_id in scope.signals  # another child of the call asks something first
-        if not leaving:
+        if not (leaving := scope.leaving() or context.call_id in scope.signals):  # another child of the call may ask first
             run.abort()
         await (run.let_go() if leaving else run)
         raise
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
-        told = notice(
-            "child.failed", "{agent} failed by a fault of its program: see run {run_id}", agent=agent.name, run_id=child_id
-        )
-        raise UnexpectedError(told) from problem
+        raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem
     except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
-        for key, asked in (await load(scope.journal, child_id)).questions.items():
-            if key in answers:
-                again = f"{prefix}{key}{_AGAIN}{len([one for one in given if one.partition(_AGAIN)[0] == key])}"
-                _pass_up(again, replace(asked, prompt=joined("\n", (str(unusable), asked.prompt))), scope, context)
+        await _ask_again(child_id, given, str(unusable), scope, context)
         raise
     finally:
         spent[child_id] = run.usage
@@ -99,11 +103,40 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     return result
 
 
+def _programs_fault(name: str, child_id: str) -> str:
+    return notice("child.failed", "{agent} failed by a fault of its program: see run {run_id}", agent=name, run_id=child_id)
+
+
+async def _ask_again(child_id: str, given: Mapping[str, Any], why: str, scope: Scope, context: ToolContext) -> None:
+    """Pass up the first question whose answers could not be used, with the reason."""
+    for key, asked in (await load(scope.journal, child_id)).questions.items():
+        if times := len([one for one in given if one.partition(_AGAIN)[0] == key]):
+            told = replace(asked, prompt=joined("\n", (why, asked.prompt)))
+            _pass_up(f"{child_id}:{key}{_AGAIN}{times}", told, scope, context)
+
+
+async def _is_busy(run: Run[Any]) -> bool:
+    """Begin a child. Return True if another process executes it, or a tool of it is still at work: it is waited for. As an
+    error it would make the model delegate the same work again."""
+    try:
+        await run.begun()
+    except RunBusy:
+        return True
+    except AgentError:  # told by the run itself
+        pass
+    return False
+
+
 def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoReturn:
     """Ask a child's question in its parent, even if the tool catches what is raised here."""
     question = Suspend(key, asked.prompt, asked.options, in_doubt=asked.in_doubt, about=asked.about)
     scope.signals[context.call_id] = question
     raise question
+
+
+async def _relay(chunk: Chunk, child_id: str, scope: Scope) -> None:
+    if scope.channel is not None and scope.channel.show(_relayed(chunk, child_id)):
+        await scope.channel.pause()
 
 
 def _relayed(chunk: Chunk, child_id: str) -> Chunk:

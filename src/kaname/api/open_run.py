@@ -228,7 +228,6 @@ class Beginnings:
         if _at_rest(state, known):
             yield self._scope(run_id, 0, state, channel)
             return
-        overtaken = takeover and [card.status for card in await self.journal.runs(run_id=run_id, limit=1)] == ["running"]
         lease = await self.journal.claim(run_id, takeover=takeover)
         try:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
@@ -243,8 +242,8 @@ class Beginnings:
             yield self._scope(run_id, 0, state, channel)
             return
         scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
-        scope.overtaken = overtaken
-        resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.died and state.stop is None)
+        scope.overtaken = lease.before == "overtaken"
+        resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         await self._record(scope, [resumed, *[Answered(key, answer, by) for key, answer in known.items()]])
         async with self._remembered(scope, facts):
             yield scope

@@ -45,9 +45,10 @@ class MemoryJournal:
             record = self._records[run_id] = _Record(RunInfo(run_id))
         if record.held and not takeover:
             raise RunBusy(busy(run_id, "this process"))
+        before = "overtaken" if record.held else ""
         record.epoch, record.held, record.turn = record.epoch + 1, True, turn
         self._stops.pop(run_id, None)
-        return Lease(record.epoch, record.card.seq)
+        return Lease(record.epoch, record.card.seq, before)
 
     async def append(self, events: Sequence[Event], epoch: int, *, keep: bool = False) -> None:
         run = events[0].run_id

@@ -10,7 +10,8 @@ from ..core.notices import notice
 def busy(run_id: str, owner: str) -> str:
     return notice(
         "run.busy",
-        "run {run_id} is being executed by {owner}; wait for it, or take it over (takeover=True, --takeover)",
+        "run {run_id} is being executed by {owner}, or a tool of it is still at work there; wait for it. If it never ends, "
+        "take it over (takeover=True, --takeover)",
         run_id=run_id,
         owner=owner,
     )

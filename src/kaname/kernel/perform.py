@@ -30,7 +30,7 @@ from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import take_in
 from .results import fit, must_be_json
 from .scope import Scope, silent
-from .threads import working_for
+from .threads import inside, working_for
 
 _A_TOOLS = (Exception, SystemExit, BaseExceptionGroup)  # what a tool may do wrong without ending anything but itself
 
@@ -209,12 +209,13 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
     scope.signals.pop(call.id, None)
-    counted = working_for.set(None if tool.effect == "pure" else scope.threads)
+    within, counted = inside.set(scope.threads), working_for.set(None if tool.effect == "pure" else scope.threads)
     context = scope.context(call.id, key, attempts)
     try:
         result = await attempt(tool.act, prepared, context, passing=(Signal,), caught=_A_TOOLS)
     finally:
         working_for.reset(counted)
+        inside.reset(within)
     if (question := scope.signals.pop(call.id, None)) is not None:  # the tool has caught it, and it must be asked
         raise question
     return ToolResult(error=str(result)) if isinstance(result, Failure) else result

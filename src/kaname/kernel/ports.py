@@ -163,12 +163,13 @@ class Journal(Protocol):
 class Lease(NamedTuple):
     """The right to write a run: the owner's epoch, and the number of the last fact there is.
 
-    `died`: the process that had it before ended without releasing it.
+    `before`: what became of the one that had it. "died": its process ended without releasing it. "overtaken": it was taken from
+    it, and may still be at work. Otherwise it was released.
     """
 
     epoch: int
     seq: int
-    died: bool = False
+    before: str = ""
 
 
 class Change(NamedTuple):

@@ -19,7 +19,7 @@ from .arguments import OnTheWay
 from .boundary import Failure, attempt
 from .channel import Channel
 from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
-from .threads import AtWork
+from .threads import AtWork, inside
 from .view import RunView
 
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
@@ -49,7 +49,7 @@ class Scope:
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
-        self.threads = AtWork()  # of its tools
+        self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it
         self.incoming: dict[str, OnTheWay] = {}  # calls on their way to their tools

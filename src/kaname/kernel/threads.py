@@ -22,10 +22,11 @@ from .boundary import Border
 
 
 class AtWork:
-    """The threads that work for one run. Cancelling a call does not end its thread, so the run asks before it is released."""
+    """The threads that work for one run and its children. Cancelling a call does not end its thread, so the run asks before it
+    is released. `parent`: those of the run whose tool call opened this one."""
 
-    def __init__(self) -> None:
-        self._lock, self._count = threading.Lock(), 0
+    def __init__(self, parent: AtWork | None = None) -> None:
+        self._lock, self._count, self._parent = threading.Lock(), 0, parent
         self._then: Callable[[], None] | None = None
 
     @property
@@ -35,6 +36,8 @@ class AtWork:
     def begin(self) -> None:
         with self._lock:
             self._count += 1
+        if self._parent is not None:
+            self._parent.begin()
 
     def end(self) -> None:
         with self._lock:
@@ -42,6 +45,8 @@ class AtWork:
             then, self._then = (self._then, None) if not self._count else (None, self._then)
         if then is not None:
             then()
+        if self._parent is not None:  # after the child is released, so that its parent finds it free
+            self._parent.end()
 
     def when_idle(self, then: Callable[[], None]) -> bool:
         """Call `then` in the thread that ends last. Return False, and call nothing, if no thread is at work."""
@@ -52,6 +57,9 @@ class AtWork:
 
 
 working_for: contextvars.ContextVar[AtWork | None] = contextvars.ContextVar("working_for", default=None)
+"""Who counts the threads of the tool that is being called; nobody, if it is pure."""
+inside: contextvars.ContextVar[AtWork | None] = contextvars.ContextVar("inside", default=None)
+"""The threads of the run whose tool is being called."""
 _IDLE_SECONDS = 10.0
 _jobs: SimpleQueue[tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]] = SimpleQueue()
 _lock = threading.Lock()

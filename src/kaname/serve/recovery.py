@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from logging import getLogger
 from random import random
@@ -19,10 +19,10 @@ from .service import SERVED, Service
 
 _EVERY = 5.0  # seconds between two looks
 _AT_ONCE = 16  # runs that are opened
-_MOST = 500  # runs that one look finds
+_PAGE = 500  # runs that are read at once
 DEATHS = 10  # of servers, with no progress of the run in between, after which it is set aside
 _SUSPECT = 2  # such a run may be what kills the server: it is tried alone, so that the others are not blamed
-_TRIAL = 10.0  # seconds that it is watched alone
+_TRIAL = 60.0  # seconds that it is watched alone
 _LONGEST = 15.0  # seconds before it is tried again
 _MOVES = ("message", "tool_call", "tool_response", "usage", "error")
 log = getLogger("kaname.serve")
@@ -48,13 +48,21 @@ class Recovery:
             await asyncio.sleep(_EVERY * (0.75 + random() / 2))  # several servers do not look at the same moment
 
     async def look(self) -> None:
-        for card in await self._service.journal.runs(status="interrupted", limit=_MOST):
+        async for card in self._interrupted():
             known = card.run_id in self._busy or card.run_id in self.set_aside
             if not known and not card.parent and card.agent in self._service.agents and not self._service.here(card.run_id):
                 self._busy.add(card.run_id)
                 task = asyncio.create_task(self._take_up(card))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+
+    async def _interrupted(self) -> AsyncIterator[RunInfo]:
+        """All of them, a page at a time: runs of scripts, which are not taken up, must not hide the others."""
+        before = 0
+        while cards := await self._service.journal.runs(status="interrupted", before=before, limit=_PAGE):
+            for card in cards:
+                yield card
+            before = cards[-1].place
 
     async def _take_up(self, card: RunInfo) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -21,6 +22,7 @@ from ..core.events import ToolFinished
 from ..core.messages import ToolResult
 from ..core.notices import Notice, notice, to_json
 from ..core.openai_shape import to_openai
+from ..core.people.visible import visible, visible_json
 from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
 from .admin_only import chunks_for, stop_for
@@ -162,7 +164,8 @@ class Runs:
 
     async def answer(self, request: Request) -> Response:
         card, form = await self._mine(request, "approve"), await read(request, Answers)
-        return await self._resumed(request, card, form.answers, False, form.mode)
+        answers = {key: _with_arguments(given) for key, given in form.answers.items()}
+        return await self._resumed(request, card, answers, False, form.mode)
 
     async def resume(self, request: Request) -> Response:
         card, form = await self._mine(request, "talk"), await read(request, Resume)
@@ -328,11 +331,29 @@ def described(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping
     }
 
 
+def _with_arguments(given: Any) -> Any:
+    """Read arguments that a browser sends as JSON text: it cannot hold a large whole number exactly."""
+    if not isinstance(given, dict) or {*given} != {"args_text"}:
+        return given
+    try:
+        return {"args": json.loads(given["args_text"])}
+    except (ValueError, TypeError, RecursionError):
+        raise ConfigError(notice("serve.args_text", "args_text is a JSON object of arguments")) from None
+
+
+def _shown(args: Any) -> dict[str, Any]:
+    """Arguments as texts: all of them, to be edited, and each, to be read."""
+    if not isinstance(args, Mapping):
+        return {}
+    shown = {name: visible(one) if isinstance(one, str) else visible_json(one) for name, one in args.items()}
+    return {"text": visible(json.dumps(args, ensure_ascii=False, indent=2, default=str)), "shown": shown}
+
+
 def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[str, Any]:
     asked = result.questions[key]
     call = asked.about or result.state.open.get(asked.call_id)
-    tool = None if call is None else tools.get(call.name)
+    tool = None if call is None else tools.get(call.name, None)  # none of this agent's, if a child asks
     does = {} if tool is None else {"effect": tool.effect, "description": str(tool.description or "").partition("\n")[0]}
-    told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args, **does}
+    told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args, **_shown(call.args), **does}
     said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
     return {"key": key, **said, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}

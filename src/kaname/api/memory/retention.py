@@ -27,6 +27,9 @@ Time = str | float
 FOR_EVER = "forever"
 
 
+_LEAST = 3_600.0  # seconds
+
+
 class Keep:
     """How long ended runs are kept, counted from their last fact. A run that is under way or waiting is always kept.
 
@@ -66,8 +69,14 @@ class Keep:
 
 
 def lasting(given: Time) -> float:
-    """Return a time to keep runs in seconds."""
-    return inf if given == FOR_EVER else seconds(given)
+    """Return a time to keep runs in seconds. A bare number or less than an hour is refused, because a slip would delete all."""
+    if given == FOR_EVER:
+        return inf
+    kept = seconds(given)
+    if not isinstance(given, str) or given.strip().replace(".", "", 1).isdecimal() or kept < _LEAST:
+        told = notice("keep.unclear", '{given!r} is not a time to keep runs; write "90d", "12h" or "forever"', given=given)
+        raise ConfigError(told)
+    return kept
 
 
 class Pruned(NamedTuple):

@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from ...api.memory.look_back import Said
 from ...api.memory.sessions import SEARCHED, Session, Sessions
@@ -79,7 +80,7 @@ async def _act(given: argparse.Namespace, sessions: Sessions, session: Session, 
 
 async def _list(journaled: Sessions, given: argparse.Namespace, screen: Screen) -> int:
     wanted = {"agent": agent_name(given), "user": given.user}
-    before = (await journaled.get(given.before, **wanted)).place if given.before else 0
+    before = await _place(journaled, given.before, wanted) if given.before else 0
     sessions = await journaled.all(**wanted, before=before, limit=given.number + 1)
     more, sessions = len(sessions) > given.number, sessions[: given.number]
     if given.json:
@@ -99,9 +100,19 @@ async def _list(journaled: Sessions, given: argparse.Namespace, screen: Screen) 
         left += f"{padded(told_status(one.status), 11)} {padded(cut(whose, 20), 20)} " if wide else ""
         screen.say(left + cut(one.title, max(8, columns() - width(left) - 1)))
     if more:
-        command = f"{this_command()} sessions --before {shlex.quote(sessions[-1].id)}{where_it_is(given)}"
+        last = sessions[-1]
+        narrowed = [("-a", given.agent if ":" not in (given.agent or "") else None), ("--user", given.user)]
+        options = "".join([f" {name} {shlex.quote(value)}" for name, value in narrowed if value is not None])
+        page = f"sessions -n {given.number}{options} --before {shlex.quote(f'{last.id}@{last.place}')}"
+        command = f"{this_command()} {page}{where_it_is(given)}"
         screen.note(say(f"… and more: {command}", f"… 続きがあります: {command}"))
     return DONE
+
+
+async def _place(journaled: Sessions, named: str, wanted: dict[str, Any]) -> int:
+    """The place of a session in the list: as the command that we print says it (`ID@PLACE`), or by its id."""
+    place = named.rpartition("@")[2]
+    return int(place) if "@" in named and place.isdecimal() else (await journaled.get(named, **wanted)).place
 
 
 def _found(found: Sequence[tuple[Session, Sequence[Said]]], screen: Screen, given: argparse.Namespace) -> int:

@@ -42,11 +42,11 @@ _PAGE = 500
 class _Hold:
     """A run that is executed through this journal: the epoch it was claimed with, and its index card as it is in the file."""
 
-    __slots__ = ("card", "constant", "died", "epoch", "failure", "turn")
+    __slots__ = ("before", "card", "constant", "epoch", "failure", "turn")
 
-    def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, died: bool = False) -> None:
+    def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, before: str = "") -> None:
         self.epoch, self.card, self.turn, self.constant = epoch, card, turn, _rarely_changing(card)
-        self.died = died  # the process that had it before
+        self.before = before  # what became of the one that had it: "died", "overtaken", or it was released
         self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
 
     def fail(self, problem: JournalError) -> None:
@@ -74,15 +74,15 @@ class SqliteJournal:
         taken: list[_Hold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
-        def take(epoch: int, card: RunInfo, died: bool = False) -> None:
-            taken[:] = [_Hold(epoch, card, turn, died)]
+        def take(epoch: int, card: RunInfo, before: str = "") -> None:
+            taken[:] = [_Hold(epoch, card, turn, before)]
             self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
             if taken:  # tried before, and rolled back
                 self._drop(run_id, taken[0].epoch)
             row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run_id,)).fetchone()
-            if not takeover and (holder := self._holder(run_id, row)):
+            if (holder := self._holder(run_id, row)) and not takeover:
                 raise RunBusy(busy(run_id, holder))
             if row is None:
                 hold = self._held.get(run_id)  # taken over from somebody here who has not written anything
@@ -90,8 +90,8 @@ class SqliteJournal:
             connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (row[0] + 1, self._me(), run_id))
             connection.execute("DELETE FROM stops WHERE run = ?", (run_id,))  # it was for the one before
             card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
-            died = not takeover and row[1] not in (None, self._me())
-            return take(row[0] + 1, card_of(card, self.path), died)
+            before = "overtaken" if holder else "died" if row[1] not in (None, self._me()) else ""
+            return take(row[0] + 1, card_of(card, self.path), before)
 
         try:
             await self._writer.transact(work, alone=not self._held)
@@ -102,7 +102,7 @@ class SqliteJournal:
         except asyncio.CancelledError:  # it is carried out all the same, and right after it this
             self._release_soon(run_id, taken)
             raise
-        return Lease(taken[0].epoch, taken[0].card.seq, taken[0].died)
+        return Lease(taken[0].epoch, taken[0].card.seq, taken[0].before)
 
     def _holder(self, run_id: str, row: tuple[Any, str | None] | None) -> str:
         """Who executes the run, in words; nothing if it is free. A run that broke off here, and was not given back, is free."""

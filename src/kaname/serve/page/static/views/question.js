@@ -15,7 +15,7 @@ const EFFECTS = {
 };
 const isApproval = question => /^approve:|:approve:/.test(question.key) && question.call;
 
-export function Values({ args }) {
+export function Values({ args, shown }) {
   if (typeof args !== "object" || args === null) return html`<pre>${visible(plain(args))}</pre>`;
   const names = Object.keys(args);
   if (!names.length) return html`<p class="note">${t("without arguments")}</p>`;
@@ -23,7 +23,7 @@ export function Values({ args }) {
     ${names.map(
       name =>
         html`<dt>${visible(name)}</dt>
-          <dd><pre>${visible(plain(args[name]))}</pre></dd>`,
+          <dd><pre>${shown?.[name] ?? visible(plain(args[name]))}</pre></dd>`,
     )}
   </dl>`;
 }
@@ -51,12 +51,12 @@ const json = text => {
 
 // What is filled in: the label, the word on the button, and what the text comes to as an answer.
 const FORMS = {
-  edit: () => ({ label: t("Arguments, as JSON"), word: t("Run it with these"), rows: 6, read: text => ({ args: json(text) }) }),
+  edit: () => ({ label: t("Arguments, as JSON"), word: t("Run it with these"), rows: 6, read: text => (json(text), { args_text: text }) }),
   refuse: () => ({
     label: t("Why not? The agent reads it. It may stay empty."),
     word: t("Refuse"),
     rows: 2,
-    read: text => ({ approved: false, reason: text }), // its words are a reason, even if they are "yes"
+    read: text => ({ approved: false, reason: text }), // even "yes"
   }),
   result: () => ({
     label: t("What it returned: a text, or JSON"),
@@ -133,13 +133,13 @@ export function Question({ question, run, active, spent, choose, answering }) {
     if (event.key === "Escape") back();
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) filled();
   };
-  const start = mode === "edit" ? visible(JSON.stringify(call.arguments, null, 2)) : "";
+  const start = mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
   return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
     <p dir="auto">
       ${approval ? html`<b>${call.name}</b> ${t("asks before it is run. May it?")}` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
     </p>
     ${call?.description && approval ? html`<p class="note">${call.description}</p>` : null}
-    ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} />` : null}
+    ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} />` : null}
     ${call?.effect && approval ? html`<p class="note">${t(EFFECTS[call.effect] || call.effect)}</p>` : null}
     ${question.in_doubt ? html`<p class="note">${t("It was begun before a crash, and nobody knows whether it took effect. Look before you decide.")}</p>` : null}
     ${spent == null ? null : html`<p class="note">${t("Spent so far: {cost}.", { cost: money(spent) })}</p>`}
