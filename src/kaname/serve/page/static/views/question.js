@@ -74,8 +74,7 @@ const loosely = text => {
   }
 };
 
-// Which question the keys are for: one that came alone. Where there are several, or one is left over, somebody has to choose: a key
-// that was meant for one must not answer another.
+// Which question the keys are for: one that came alone. A key that was meant for one must not answer another.
 export function useChosen(open) {
   const [chosen, choose] = useState("");
   const seen = useRef(new Set());
