@@ -85,7 +85,14 @@ def test_question_is_listed_and_answered(http, served):
     assert run["status"] == "waiting"
     (question,) = [one for one in http.get("/api/questions").json()["questions"] if one["run"]["run_id"] == run["run_id"]]
     does = {"effect": "irreversible", "description": "Pay an amount. Every effect is one line of a file."}
-    assert question["call"] == {"id": question["call"]["id"], "name": "pay", "arguments": {"amount": 5}, **does}
+    assert question["call"] == {
+        "id": question["call"]["id"],
+        "name": "pay",
+        "arguments": {"amount": 5},
+        "text": '{\n  "amount": 5\n}',
+        "shown": {"amount": "5"},
+        **does,
+    }
     assert question["options"] == ["yes", "no"]
     changed = {"answers": {question["key"]: {"args": {"amount": 3}}}, "mode": "wait"}
     done = http.post(f"/api/runs/{run['run_id']}/answers", json=changed).json()
