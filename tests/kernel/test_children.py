@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kaname import Agent, Approve, MemoryJournal, RunStopped, ScriptedModel, SqliteJournal, ToolContext, call, cost, tool
+from kaname.core.events import Event, Opened, ToolFinished, ToolStarted
 from kaname.core.messages import ModelReply, Usage, assistant
 from tests.parts import Died, MortalJournal
 
@@ -390,3 +391,19 @@ async def test_every_child_of_a_call_asks_its_question_and_pays_once(tmp_path, k
         result = await boss.resume(result.run_id, dict.fromkeys(result.questions, "yes"))
     assert (result.output, sorted(paid), asked) == ("all done", ["first", "free", "second"], 2)
     await journal.close()
+
+
+async def test_parent_that_waits_for_a_busy_child_is_let_go_without_a_result_for_its_call():
+    """Another process executes the child. That it is busy must not become what the tool returned."""
+    journal = MemoryJournal()
+    paid, boss = family(journal)
+    child_id = "r/c1_0/clerk"
+    lease = await journal.claim(child_id)
+    await journal.append([Event(child_id, 1, 1.0, "clerk", Opened(parent=("r", "c1_0")))], lease.epoch)
+    run = boss.run("go", run_id="r").start()
+    while not any([type(fact.body) is ToolStarted async for fact in journal.read("r")]):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.05)  # it has looked at the child, and waits
+    assert (await run.let_go()).stop.kind == "released"
+    assert not any([type(fact.body) is ToolFinished async for fact in journal.read("r")])
+    assert paid == []

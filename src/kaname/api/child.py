@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from ..core.chunks import Chunk
@@ -87,9 +88,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
             await _relay(chunk, child_id, scope)
         result = await run
     except asyncio.CancelledError:
-        if not (leaving := scope.leaving() or context.call_id in scope.signals):  # another child of the call may ask first
-            run.abort()
-        await (run.let_go() if leaving else run)
+        await _leave(run, resumable=scope.leaving() or context.call_id in scope.signals)  # another child of the call asks first
         raise
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
         raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem
@@ -125,6 +124,14 @@ async def _is_busy(run: Run[Any]) -> bool:
     except AgentError:  # told by the run itself
         pass
     return False
+
+
+async def _leave(run: Run[Any], *, resumable: bool) -> None:
+    """Stop executing a child when its parent's call is cancelled: leave it resumable, or abort it."""
+    if not resumable:
+        run.abort()
+    with suppress(AgentError):  # one that was busy has never begun; its error must not take the cancellation's place
+        await (run.let_go() if resumable else run)
 
 
 def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoReturn:

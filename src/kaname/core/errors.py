@@ -60,7 +60,7 @@ class AgentError(Exception):
 
     @property
     def public(self) -> str:
-        """What can be shown to everybody."""
+        """Return the words that can be shown to everybody."""
         return str(self)
 
 

@@ -113,7 +113,7 @@ class State:
 
     @property
     def question(self) -> Message | None:
-        """What the user said in this turn; the placeholder, if it is blocked."""
+        """Return what the user said in this turn; the placeholder, if it is blocked."""
         return self.messages[self.turn_start] if self.turn_start < len(self.messages) else None
 
     @property

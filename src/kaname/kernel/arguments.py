@@ -21,7 +21,7 @@ class Incoming(NamedTuple):
     prepared: Any
 
 
-class OnTheWay:
+class IncomingCall:
     """One call, in all the forms that policies have given to it: a stand-in of another name, other arguments."""
 
     def __init__(self) -> None:

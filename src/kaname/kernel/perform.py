@@ -22,7 +22,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
-from .arguments import OnTheWay
+from .arguments import IncomingCall
 from .boundary import Failure, attempt
 from .chain import around_model, around_question, around_tool
 from .effects import settle
@@ -188,7 +188,7 @@ async def use(call: ToolCall, scope: Scope) -> None:
 
 async def permitted(call: ToolCall, scope: Scope) -> ToolResult:
     """Hand the call through the policies to its tool; each of them sees what the tool would receive."""
-    scope.incoming[call.id] = OnTheWay()
+    scope.incoming[call.id] = IncomingCall()
     try:
         return await joints(scope.caller(call), scope)[1](call)
     finally:

@@ -15,7 +15,7 @@ from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
 from ..core.messages import ToolCall, Usage
 from ..core.state import State, evolve
-from .arguments import OnTheWay
+from .arguments import IncomingCall
 from .boundary import Failure, attempt
 from .channel import Channel
 from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
@@ -52,7 +52,7 @@ class Scope:
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it
-        self.incoming: dict[str, OnTheWay] = {}  # calls on their way to their tools
+        self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
         self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
         self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
         self.leaving: Callable[[], bool] = lambda: False  # cancelled now, it is left as it is, and so are its children
@@ -71,7 +71,7 @@ class Scope:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a call that has no result yet is still being carried out in a thread."""
+        """Return True if a call that has no result yet is still being carried out in a thread."""
         return bool(self.state.started) and self.threads.busy
 
     @property
@@ -102,11 +102,11 @@ class Scope:
     def as_received(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that its tool would receive. Raises `BadArguments`."""
         tool = self.caller(call).tools.get(call.name, None)
-        return call if tool is None else self.incoming.get(call.id, OnTheWay()).read(call, tool)
+        return call if tool is None else self.incoming.get(call.id, IncomingCall()).read(call, tool)
 
     def as_sent(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that the model sent, unless a policy has changed them."""
-        return self.incoming.get(call.id, OnTheWay()).sent(call)
+        return self.incoming.get(call.id, IncomingCall()).sent(call)
 
     async def record(self, *bodies: Fact, agent: str = "") -> None:
         """Write facts down: 1. durable, 2. true, 3. seen.

@@ -43,10 +43,12 @@ class AtWork:
         with self._lock:
             self._count -= 1
             then, self._then = (self._then, None) if not self._count else (None, self._then)
-        if then is not None:
-            then()
-        if self._parent is not None:  # after the child is released, so that its parent finds it free
-            self._parent.end()
+        try:
+            if then is not None:
+                then()
+        finally:
+            if self._parent is not None:  # after the child is released, so that its parent finds it free
+                self._parent.end()
 
     def when_idle(self, then: Callable[[], None]) -> bool:
         """Call `then` in the thread that ends last. Return False, and call nothing, if no thread is at work."""
@@ -57,7 +59,7 @@ class AtWork:
 
 
 working_for: contextvars.ContextVar[AtWork | None] = contextvars.ContextVar("working_for", default=None)
-"""Who counts the threads of the tool that is being called; nobody, if it is pure."""
+"""Counter of the threads of the tool that is being called; None for a pure tool."""
 inside: contextvars.ContextVar[AtWork | None] = contextvars.ContextVar("inside", default=None)
 """The threads of the run whose tool is being called."""
 _IDLE_SECONDS = 10.0

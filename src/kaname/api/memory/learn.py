@@ -89,7 +89,7 @@ class Learning:
         return True
 
     async def _when(self, card: RunInfo) -> Literal["now", "later", "never"]:
-        """When to ask the model about a run: never again after three processes that died of it, or a hundred failures."""
+        """Return when to ask a model about a run: never again after three processes died of it, or after a hundred failures."""
         run_id = f"{card.run_id}.{LEARNING}"
         if not await self._journal.runs(run_id=run_id, limit=1):
             return "now"

@@ -80,7 +80,7 @@ def lasting(given: Time) -> float:
 
 
 class Pruned(NamedTuple):
-    """What `prune` deleted, or would delete: the ids of the runs, with those inside them, how many runs of which agent ended
+    """Result of `prune`, done or only planned: the ids of the runs, with those inside them, how many runs of which agent ended
     how, the bytes given back to the disk, and the bytes still free in the file."""
 
     runs: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What an answer means: the one reader for Python, the terminal, the page and every protocol.
+"""Read answers: the one place that says what an answer means, for Python, the terminal, the page and every protocol.
 
 Only a clear yes is a yes. What cannot be read is refused before it is recorded, so that the question stays open.
 """

@@ -159,7 +159,7 @@ class _Repair:
         return json.dumps(escape, ensure_ascii=False)[1:-1]
 
     def _shown(self, place: int) -> str:
-        """What stands at a place, and where that is."""
+        """Return what stands at a place, with its line and column."""
         line, column = self.text.count("\n", 0, place) + 1, place - self.text.rfind("\n", 0, place)
         word = re.match(r"\\.\w{0,12}", self.text[place : place + 16], re.DOTALL)
         return f"{word[0] if word else 'a control character'} at line {line}, column {column}"

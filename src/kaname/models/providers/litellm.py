@@ -256,7 +256,7 @@ class _Pieces(Pieces):
             self._thought = []
 
     def count(self, usage: Mapping[str, Any]) -> Usage:
-        """What LiteLLM makes up where the provider reports nothing is all zeros: that is not known."""
+        """Return the usage; unknown where LiteLLM has only zeros, because the provider reported nothing."""
         if not usage.get("total_tokens"):
             return Usage(cost=None)
         seen = super().count(usage)
@@ -361,7 +361,7 @@ async def _closed() -> None:
 
 
 def _provider_message(problem: Any) -> str:
-    """What the provider said, without LiteLLM's own words around it."""
+    """Return what the provider said, without LiteLLM's own words around it."""
     text = str(problem).partition(" Original exception:")[0].partition(" Handle with `litellm.")[0]
     text = re.sub(r"^(litellm\.)?(\w+: )?(litellm\.)?(\w+: )*(\w+Exception - )?", "", text).strip()
     return re.sub(r"^b(['\"])(.*)\1$", r"\2", text, flags=re.S)  # some providers' bodies are shown as Python shows bytes

@@ -178,8 +178,8 @@ class Guardrails(Policy):
     # In a run
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
-        """What is blocked ends the run. What was said before it, here or elsewhere, and is blocked is taken out of the
-        conversation. What follows the question in its own turn are kaname's notes, and not judged."""
+        """End the run if the question is blocked. What was said before it, here or elsewhere, and is blocked is taken out of
+        the conversation. What follows the question in its own turn are kaname's notes, and not judged."""
         state = view.state
         verdicts, usage = await self._judge_input(question)
         if (no := blocking(verdicts)) is not None:
