@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -67,16 +68,17 @@ def ask(served: Served, method: str, path: str, body: Any = None, accept: str = 
     return one
 
 
-def sockets(served: Served) -> int:
-    """How many the server has open."""
-    folder = Path(f"/proc/{served.process.pid}/fd")
-    found = 0
-    for name in os.listdir(folder):
-        try:
-            found += os.readlink(folder / name).startswith("socket:")
-        except OSError:  # closed meanwhile
-            continue
-    return found
+def connections(served: Served) -> int:
+    """Count the connections of clients that the server holds open."""
+    folder = Path(f"/proc/{served.process.pid}")
+    held = set()
+    for name in os.listdir(folder / "fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            held.add(os.readlink(folder / "fd" / name))
+    listening = "0A"
+    rows = [line.split() for line in (folder / "net" / "tcp").read_text().splitlines()[1:]]
+    ours = [row for row in rows if int(row[1].rpartition(":")[2], 16) == served.port and row[3] != listening]
+    return sum(f"socket:[{row[9]}]" in held for row in ours)
 
 
 def until(there: Callable[[], Any], seconds: float = 60.0) -> Any:
@@ -97,20 +99,15 @@ def large_run(served: Served) -> str:
 def test_client_that_does_not_read_is_cut_whatever_the_answer(impatient):
     """All of them at once: each is answered, and none is left."""
     run = large_run(impatient)
-    until(lambda: sockets(impatient) == idle(impatient))
+    with socket.create_connection(("127.0.0.1", impatient.port)):
+        until(lambda: connections(impatient))
+    until(lambda: not connections(impatient))
     asking = [(one, ask(impatient, one[0], one[1].format(run=run), *one[2:])) for one in ANSWERS]
     for answer, one in asking:
         assert select.select([one], [], [], 60)[0], f"{answer} was answered"
-    until(lambda: sockets(impatient) == idle(impatient))
+    until(lambda: not connections(impatient))
     for _, one in asking:
         one.close()
-
-
-def idle(served: Served) -> int:
-    """The sockets of a server that nobody is connected to: it listens, and wakes itself."""
-    if not hasattr(served, "idle"):
-        served.idle = min(sockets(served) for _ in range(3))  # type: ignore[attr-defined]
-    return served.idle  # type: ignore[attr-defined,no-any-return]
 
 
 @pytest.mark.parametrize("path", ["/api/runs/{run}", "/api/runs/{run}/events"])
