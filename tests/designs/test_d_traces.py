@@ -13,12 +13,14 @@ from fastmcp import Context, FastMCP
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from kaname import Agent, ConfigError, ScriptedModel, ToolContext, call, load_config, tool
+from kaname import Agent, ConfigError, Retry, ScriptedModel, ToolContext, call, load_config, max_steps, tool
+from kaname.core.errors import ModelUnavailable
 from kaname.core.tracing import current, parsed
 from kaname.models import OpenAI
 from kaname.sinks import Console, JsonLines, OpenTelemetry
+from kaname.sinks.spans import Span, Spans
 from kaname.testing import WireServer
-from kaname.testing.wire import reply
+from kaname.testing.wire import Answer, reply
 from tests.parts import add, adding, fail
 from tests.serve.serving import client, events, serving
 
@@ -155,6 +157,77 @@ async def test_trace_goes_on_from_the_callers_and_is_passed_on_to_the_provider(r
     assert (root.trace_id.hex(), root.parent_span_id.hex()) == ("ab" * 16, "cd" * 8)
     assert parsed(server.headers[0]["traceparent"]) == ("ab" * 16, root.span_id.hex())
     assert "hi there" in str(receiver.spans), "content was asked for"
+
+
+def told(spans: list[Span], name: str) -> list[dict[str, object]]:
+    """The attributes of the spans of that name, with their JSON read."""
+    written = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions")
+    found = [span.attributes for span in spans if span.name.startswith(name)]
+    return [{key: json.loads(value) if key in written else value for key, value in one.items()} for one in found]
+
+
+async def test_trace_with_content_has_messages_in_parts_as_viewers_read_them():
+    spans, traced = [], Spans(content=True)
+    agent = Agent(
+        ScriptedModel([call("add", a=1, b=2), "三です。"]),
+        [add],
+        name="desk",
+        instructions="Add carefully.",
+        journal="memory",
+        sinks=[lambda event: spans.extend(traced.take(event))],
+    )
+    await agent.run("1 足す 2 は?")
+    question = {"role": "user", "parts": [{"type": "text", "content": "1 足す 2 は?"}]}
+    asked = {"type": "tool_call", "id": "c1_0", "name": "add", "arguments": {"a": 1, "b": 2}}
+    gave = {"type": "tool_call_response", "id": "c1_0", "response": "3"}
+    answer = {"role": "assistant", "parts": [{"type": "text", "content": "三です。"}], "finish_reason": "stop"}
+    first, second = told(spans, "chat")
+    assert first["gen_ai.system_instructions"] == [{"type": "text", "content": "Add carefully."}]
+    assert first["gen_ai.input.messages"] == [question]
+    assert first["gen_ai.output.messages"] == [{"role": "assistant", "parts": [asked], "finish_reason": "tool_call"}]
+    calls = [{"role": "assistant", "parts": [asked]}, {"role": "tool", "parts": [gave]}]
+    assert second["gen_ai.input.messages"] == [question, *calls]
+    assert second["gen_ai.output.messages"] == [answer]
+    (own,) = told(spans, "invoke_agent")
+    assert (own["gen_ai.input.messages"], own["gen_ai.output.messages"]) == ([question], [answer])
+    assert (own["input.value"], own["output.value"]) == ("1 足す 2 は?", "三です。")
+
+
+async def test_trace_of_a_long_run_grows_with_its_length_and_not_faster():
+    spans, traced = [], Spans(content=True)
+
+    @tool(effect="pure")
+    def read(page: int) -> str:
+        """Read a page."""
+        return f"page {page} " + "word " * 6_000
+
+    script = [*(call("read", page=page) for page in range(12)), "done"]
+    sinks = [lambda event: spans.extend(traced.take(event))]
+    agent = Agent(ScriptedModel(script), [read], stops=max_steps(20), journal="memory", sinks=sinks)
+    assert (await agent.run("Read all.")).completed
+    assert max(len(span.attributes.get("gen_ai.input.messages", "")) for span in spans) < 140_000
+    last = told(spans, "chat")[-1]
+    said = last["gen_ai.input.messages"]
+    assert said[0]["parts"][0]["content"] == "Read all."
+    assert "page 11" in str(said[-1])
+    assert len(said) + last["kaname.input.left_out"] == 25
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+async def test_trace_tells_of_each_model_call_that_failed(receiver, tries, monkeypatch):
+    monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.0)
+    sink = OpenTelemetry(receiver.url, content=True)
+    async with WireServer(lambda body: Answer(status=503, body=b"{}")) as server:
+        model = OpenAI("m", base_url=server.url, api_key="k")
+        agent = Agent(model, name="desk", policies=[Retry(tries)], sinks=[sink], journal="memory")
+        with pytest.raises(ModelUnavailable):
+            await agent.run("hi")
+        await agent.close()
+    sink.close()
+    failed = [attributes(span) for span in receiver.spans if span.name == "chat openai/m"]
+    assert [one["error.type"] for one in failed] == ["_OTHER", "ModelUnavailable"][2 - tries :]
+    assert all("503" in one["error.message"] and "hi" in one["gen_ai.input.messages"] for one in failed)
+    assert all("gen_ai.usage.input_tokens" not in one for one in failed), "what is not known is not told as zero"
 
 
 async def test_trace_is_passed_on_to_mcp_servers(receiver):

@@ -113,7 +113,7 @@ class OpenTelemetry:
         told, metrics = span.attributes, self._measuring
         named = {name: told[name] for name in _NAMED if name in told}
         metrics.duration.record(span.end - span.start, named)
-        if told["gen_ai.operation.name"] == "chat":
+        if "gen_ai.response.model" in told:  # a model's reply: a call that failed has none
             for kind in ("input", "output"):
                 metrics.tokens.record(told[f"gen_ai.usage.{kind}_tokens"], {**named, "gen_ai.token.type": kind})
             if "kaname.usage.cost" in told:

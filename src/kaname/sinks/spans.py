@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from ..core import tracing
+from ..core import errors, tracing
 from ..core.events import (
     Answered,
     Asked,
@@ -19,7 +19,6 @@ from ..core.events import (
     HandedOff,
     ModelReplied,
     Opened,
-    Received,
     Resumed,
     Stopped,
     ToolFinished,
@@ -27,12 +26,17 @@ from ..core.events import (
     Warned,
 )
 from ..core.messages import Usage
-from ..core.openai_shape import result_text, to_openai
+from ..core.openai_shape import result_text
 from ..core.record import field, mutable, record, replace
+from ..core.state import State, evolve
 from ..core.values import plain_text
+from .genai_messages import final_answer, input_messages, instructions, output_message
 
 _MOST = 10_000  # runs that are remembered at once
-_INPUT = "gen_ai.input.messages"
+_INPUT, _OUTPUT, _TOLD = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
+_SHOWN_INPUT = "input.value"
+_MODEL_ERRORS = {name for name, it in vars(errors).items() if isinstance(it, type) and issubclass(it, errors.ModelError)}
+_GAVE_UP = ("retry", "limit")  # whose warnings tell that a model call has failed
 
 
 @record
@@ -77,7 +81,8 @@ class _Run:
     started: dict[str, tuple[float, ToolStarted]] = field(factory=dict)
     moments: list[Moment] = field(factory=list)
     spans: list[Span] = field(factory=list)
-    said: list[Any] = field(factory=list)
+    instructions: str = ""
+    state: State = field(factory=State)  # kept only where what was said is told
     lives: int = 0  # that have ended: somebody may go on after a stop
 
 
@@ -110,6 +115,8 @@ class Spans:
         if run is None:  # it began elsewhere
             run = self._runs[event.run_id] = _Run(event.run_id, event.time, event.agent, last=event.time)
         over = self._note(run, event)
+        if self._content:
+            evolve(run.state, event)
         if type(event.body) is not ToolStarted:
             run.last = event.time
         if not over:
@@ -128,6 +135,7 @@ class Spans:
             body.user,
             str(body.recipe.get("model", "")),
             body.base[0] if body.base else "",
+            instructions=str(body.recipe.get("instructions", "")),
         )
 
     def _note(self, run: _Run, event: Event) -> bool:
@@ -139,8 +147,6 @@ class Spans:
                 run.started[call.id] = (event.time, event.body)
             case ToolFinished():
                 self._finished(run, event, event.body)
-            case Received(message):
-                run.said = [to_openai(message)] if message.role == "user" else run.said
             case Compacted(usage=usage):
                 run.usage += usage
             case Asked(key, prompt):
@@ -151,6 +157,8 @@ class Spans:
             case HandedOff(to):
                 run.moments.append(Moment("handoff", event.time, {"gen_ai.agent.name": to}))
             case Warned(source, text):
+                if source in _GAVE_UP:
+                    self._failed(run, event, "_OTHER", text)
                 run.moments.append(Moment("warning", event.time, {"source": source, "text": text}))
             case Resumed(attempt):
                 run.moments.append(Moment("resumed", event.time, {"attempt": attempt}))
@@ -163,19 +171,38 @@ class Spans:
         reply = body.reply
         run.usage += reply.usage
         name = reply.model or run.model
-        said = {"gen_ai.output.messages": [to_openai(reply.message)], _INPUT: run.said} if self._content else {}
         attributes = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": name.partition("/")[0] or "unknown",
-            "gen_ai.request.model": run.model or name,
+            **self._asked(run, event, name, body.step.instructions),
             "gen_ai.response.model": name,
             "gen_ai.response.finish_reasons": [reply.stop_reason or "unknown"],
-            "gen_ai.agent.name": event.agent,
             **_usage(reply.usage),
-            **_written(said),
+            **({_OUTPUT: output_message(reply)} if self._content else {}),
         }
         place = tracing.span_id(run.run_id, event.seq)
         run.spans.append(self._span(run, place, f"chat {name}", "client", run.last, event.time, attributes, body.reply.problem))
+
+    def _failed(self, run: _Run, event: Event, error: str, text: str) -> None:
+        """Tell of a model call that gave no reply. `error`: its type, or `_OTHER`, which is how the conventions say unknown."""
+        place = tracing.span_id(run.run_id, event.seq, "failed")
+        attributes = {**self._asked(run, event, run.model), "error.message": text}
+        run.spans.append(self._span(run, place, f"chat {run.model}", "client", run.last, event.time, attributes, error))
+
+    def _asked(self, run: _Run, event: Event, model: str, told: str | None = None) -> dict[str, Any]:
+        """Return what is known of a model call before its reply. `told`: instructions for this call, instead of the agent's."""
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": model.partition("/")[0] or "unknown",
+            "gen_ai.request.model": run.model or model,
+            "gen_ai.agent.name": event.agent,
+        }
+        if self._content:
+            attributes[_INPUT], left_out = input_messages(run.state.history)
+            if left_out:
+                attributes["kaname.input.left_out"] = left_out
+            known = run.instructions if event.agent == run.agent else ""  # only the first agent's are recorded
+            if told := known if told is None else told:
+                attributes[_TOLD] = instructions(told)
+        return attributes
 
     def _finished(self, run: _Run, event: Event, body: ToolFinished) -> None:
         result = body.result
@@ -201,6 +228,8 @@ class Spans:
     def _stopped(self, run: _Run, event: Event, body: Stopped) -> None:
         """Its own span. What was started and never finished was cut off. A message that was blocked is in no span."""
         stop = body.stop
+        if stop.error in _MODEL_ERRORS:
+            self._failed(run, event, stop.error, stop.detail)
         if stop.blocks_input:
             run.spans = [replace(span, attributes=_without_input(span.attributes)) for span in run.spans]
         attributes = {
@@ -210,9 +239,9 @@ class Spans:
             "kaname.run.id": run.run_id,
             "kaname.stop": stop.kind,
             **({"gen_ai.conversation.id": run.session} if run.session else {}),
-            **({"enduser.id": run.user} if run.user else {}),
+            **({"enduser.id": run.user, "user.id": run.user} if run.user else {}),
             **_usage(run.usage),
-            **self._said(output=body.output),
+            **self._conversation(run, body),
         }
         problem = (stop.error or stop.kind) if stop.kind == "failed" else ""
         links: tuple[str, ...] = (tracing.of_run(run.base, ""),) if run.base else ()
@@ -222,6 +251,19 @@ class Spans:
                          attributes, problem, tuple(run.moments), links)  # fmt: skip
         run.spans.append(own)
         run.lives, run.moments, run.usage = run.lives + 1, [], Usage()
+
+    def _conversation(self, run: _Run, body: Stopped) -> dict[str, str]:
+        """Return what the run was asked and what it answered. `input.value` and `output.value` are OpenInference's names:
+        viewers show these in their lists of traces."""
+        if not self._content:
+            return {}
+        told = {_TOLD: instructions(run.instructions)} if run.instructions else {}
+        question = run.state.question
+        if question is not None and not body.stop.blocks_input:
+            told |= {_INPUT: input_messages([question])[0], _SHOWN_INPUT: question.text}
+        if body.output is not None:
+            told |= {_OUTPUT: final_answer(body.output), "output.value": plain_text(body.output)}
+        return told
 
     def _span(
         self,
