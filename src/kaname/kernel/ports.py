@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from ..core.errors import ConfigError
 from ..core.events import Event
@@ -218,7 +218,15 @@ their order, for each call of the model; the first gets the instructions and the
 
 
 class Policy:
-    """May it, and how: wraps the only two things an agent does to the world. Override what you need."""
+    """May it, and how: wraps the only two things an agent does to the world. Override what you need.
+
+    Attributes:
+        default: Where the policy stands if kaname added it by itself; empty for a policy that the user wrote. See `chain.joined`.
+        alone: If a root and a member both have a policy of this class, only the member's stands around the member's calls.
+    """
+
+    default: Literal["", "outermost", "innermost"] = ""
+    alone = False
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge what the user said, before each model call and before anything is made of it: no part of the context has seen
