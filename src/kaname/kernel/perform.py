@@ -103,7 +103,8 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         judged = NOTHING if question is None else await admit(question)
         messages = await shown(agent, step.instructions, scope)
         last = bool(tools) and is_last(scope.stops(agent), scope.state)
-        reply = await ask(ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last))
+        unoffered = () if tools else agent.memo.specs(agent.tools)
+        reply = await ask(ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last, unoffered=unoffered))
     except Halt as end:
         if end.reply is None:
             raise

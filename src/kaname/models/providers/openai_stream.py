@@ -167,7 +167,9 @@ class Pieces:
             return replace(seen, cost=None)
         if self._price is None:
             return seen
-        return replace(seen, cost=self._price.of(seen, counted(read.get("cache_write_tokens"))))
+        written = counted(read.get("cache_write_tokens"))
+        hour = counted(mapping(read.get("cache_creation_token_details")).get("ephemeral_1h_input_tokens"))  # by LiteLLM
+        return replace(seen, cost=self._price.of(seen, max(0, written - hour), hour))
 
 
 def _is_theirs(call: Mapping[str, Any]) -> bool:
