@@ -367,7 +367,7 @@ def cached(hour, five):
         "cache_creation_input_tokens": hour + five,
         "cache_creation": {"ephemeral_5m_input_tokens": five, "ephemeral_1h_input_tokens": hour},
     }
-    first, *rest = anthropic_reply("fine").events
+    rest = anthropic_reply("fine").events[1:]
     return Answer((json.dumps({"type": "message_start", "message": {"usage": usage}}).encode(), *rest))
 
 

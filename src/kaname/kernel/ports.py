@@ -39,6 +39,13 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class Selective(Protocol):
+    """A model whose protocol does not take every setting: `ignores` returns the names of those that are left out."""
+
+    def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]: ...
+
+
+@runtime_checkable
 class Tool(Protocol):
     """A tool in its smallest form: text in, result out. Functions and richer tools become an `Action`."""
 
@@ -221,7 +228,7 @@ class Policy:
     """May it, and how: wraps the only two things an agent does to the world. Override what you need.
 
     Attributes:
-        default: Where the policy stands if kaname added it by itself; empty for a policy that the user wrote. See `chain.joined`.
+        default: Where the policy stands if kaname added it by itself; empty if the user wrote it. See `chain.joined`.
         alone: If a root and a member both have a policy of this class, only the member's stands around the member's calls.
     """
 

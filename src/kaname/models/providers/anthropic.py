@@ -59,8 +59,8 @@ class Anthropic(ServedModel):
     """`base_url` and `api_key` come from `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` where they are not given.
 
     `settings` (temperature, thinking, tool_choice, …) go into every request; `max_tokens`, which the API wants, is 8192 unless
-    they say otherwise. If it is not larger than the budget for thinking, it counts as the room for the answer, and the budget is
-    added to it. Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
+    they say otherwise. If it is not larger than the budget for thinking, it counts as the room for the answer, and the budget
+    is added to it. Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
     """
 
     provider = "anthropic"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ToolMode = Literal["auto", "native", "constrained", "text"]
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")  # of tools: few take sound
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
+_OF_NATIVE_TOOLS = ("tool_choice", "parallel_tool_calls")
 OPENAI = "https://api.openai.com/v1"
 
 
@@ -134,6 +135,10 @@ class OpenAI(ServedModel):
         kept = [part for part in said.message.parts if not isinstance(part, Text)]
         return replace(said, message=Message("assistant", (*kept, call)), stop_reason="tool_use")
 
+    def ignores(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the settings that `tool_mode` leaves out of the requests."""
+        return left_out({**self.settings, **settings}, self.tool_mode)
+
     def joiner(self, request: ModelRequest) -> Joiner:
         return Pieces(self.who, self.price_for(request))
 
@@ -157,6 +162,11 @@ class OpenAI(ServedModel):
         if self._tools[0] is not tools:
             self._tools = (tools, dump(tool_shapes(tools)).encode()[1:-1])
         return self._tools[1]
+
+
+def left_out(settings: Mapping[str, Any], mode: ToolMode) -> list[str]:
+    """Return the settings that mean nothing to a model that is asked for its calls in words or by a schema."""
+    return [name for name in _OF_NATIVE_TOOLS if mode in ("constrained", "text") and name in settings]
 
 
 def openai_key(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str]:
