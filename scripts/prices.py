@@ -13,6 +13,7 @@ KINDS = {
     "output": "output_cost_per_token",
     "cached": "cache_read_input_token_cost",
     "written": "cache_creation_input_token_cost",
+    "hour": "cache_creation_input_token_cost_above_1hr",
 }
 DATED = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8})$")
 

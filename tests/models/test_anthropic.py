@@ -19,11 +19,12 @@ from kaname import (
     ToolCall,
     ToolResult,
     Usage,
+    max_steps,
     tool,
 )
 from kaname.core import errors
-from kaname.core.messages import Provided, Text, Thinking, user
-from kaname.models import Anthropic
+from kaname.core.messages import Provided, Text, Thinking, ToolSpec, user
+from kaname.models import Anthropic, Price
 from kaname.models.registry import resolve
 from kaname.testing import ModelContract
 from kaname.testing.wire import Answer, WireServer, anthropic_reply, status
@@ -293,7 +294,7 @@ async def test_tool_choice_and_what_else_is_set():
         await made.close()
     first = server.requests[0]
     assert first["tool_choice"] == choice
-    assert (first["thinking"]["budget_tokens"], first["max_tokens"]) == (1024, 99)
+    assert (first["thinking"]["budget_tokens"], first["max_tokens"]) == (1024, 1024 + 99)
 
 
 JSON = (("content-type", "application/json"),)
@@ -317,3 +318,70 @@ async def test_all_rounds_of_a_reply_are_counted():
         advised = price_of("anthropic/claude-opus-4-6")
         paid = price.of(Usage(50_100, 1_020)) + advised.of(Usage(10, 10))
         assert got.usage.cost == (pytest.approx(paid) if known else None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "most"),
+    [
+        ({"thinking": {"type": "enabled", "budget_tokens": 16_000}}, {}, 16_000 + 8192),
+        ({"thinking": {"type": "enabled", "budget_tokens": 8192}}, {}, 2 * 8192),
+        ({"thinking": {"type": "enabled", "budget_tokens": 8191}}, {}, 8192),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 500}, {}, 2548),
+        ({"thinking": {"type": "adaptive"}, "max_tokens": 500}, {}, 500),
+        ({"thinking": {"type": "disabled"}}, {}, 8192),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 9000}},
+            {"anthropic-beta": "interleaved-thinking-2025-05-14"},
+            8192,
+        ),
+    ],
+)
+async def test_max_tokens_leaves_room_for_an_answer_beside_the_thinking(settings, headers, most):
+    _, _, server = await once(anthropic_reply("fine"), settings=settings, headers=headers)
+    assert server.requests[0]["max_tokens"] == most
+
+
+async def test_last_words_are_asked_with_the_tools_of_the_conversation_and_none_to_choose():
+    answers = [anthropic_reply("", [("add", {"a": 1, "b": 2})]), anthropic_reply("3, as far as I got")]
+    async with WireServer(answers) as server:
+        agent = Agent(model(server, settings={"tool_choice": {"type": "any"}}), [add], stops=max_steps(1), journal="memory")
+        result = await agent.run("go")
+        await agent.close()
+    first, last = server.requests
+    assert (result.stop.kind, result.output) == ("max_steps", "3, as far as I got")
+    assert last["tools"] == first["tools"], "also for the prompt cache"
+    assert (first["tool_choice"], last["tool_choice"]) == ({"type": "any"}, {"type": "none"})
+
+
+async def test_request_without_calls_in_its_history_sends_no_tools():
+    told = ModelRequest((user("hi"),), unoffered=(ToolSpec("add", "Add.", {"type": "object"}),))
+    _, _, server = await once(anthropic_reply("fine"), told)
+    assert "tools" not in server.requests[0]
+
+
+def cached(hour, five):
+    """An answer that has put tokens into the cache, in message_start as the API says it."""
+    usage = {
+        "input_tokens": 100,
+        "output_tokens": 1,
+        "cache_creation_input_tokens": hour + five,
+        "cache_creation": {"ephemeral_5m_input_tokens": five, "ephemeral_1h_input_tokens": hour},
+    }
+    rest = anthropic_reply("fine").events[1:]
+    return Answer((json.dumps({"type": "message_start", "message": {"usage": usage}}).encode(), *rest))
+
+
+@pytest.mark.parametrize(
+    ("price", "hour", "five", "charged"),
+    [
+        (Price(10.0, 50.0, 1.0, 12.5, hour=20.0), 1000, 0, 100 * 10 + 1000 * 20 + 5 * 50),
+        (Price(10.0, 50.0, 1.0, 12.5, hour=20.0), 1000, 400, 100 * 10 + 1000 * 20 + 400 * 12.5 + 5 * 50),
+        (Price(10.0, 50.0, 1.0, 12.5), 0, 400, 100 * 10 + 400 * 12.5 + 5 * 50),
+        (Price(10.0, 50.0, 1.0, 12.5), 1, 400, None),
+        (Price(1.0, 1.0, over=50, long=Price(2.0, 2.0, hour=4.0)), 10, 0, 100 * 2 + 10 * 4 + 5 * 2),
+    ],
+)
+async def test_one_hour_cache_writes_have_their_own_price(price, hour, five, charged):
+    got, _, _ = await once(cached(hour, five), price=price)
+    assert got.usage.input == 100 + hour + five
+    assert got.usage.cost == (None if charged is None else pytest.approx(charged / 1e6))

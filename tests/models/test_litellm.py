@@ -10,7 +10,7 @@ import pytest
 
 from kaname import Agent, ConfigError, ModelRequest, deadline
 from kaname.core import errors
-from kaname.core.messages import Provided, Thinking, Usage, user
+from kaname.core.messages import Message, Provided, Thinking, ToolCall, ToolResult, ToolSpec, Usage, user
 from kaname.core.record import replace
 from kaname.models import LiteLLM, Price, Timeouts
 from kaname.models.providers import litellm as adapter
@@ -28,7 +28,7 @@ def test_nothing_of_it_is_loaded_before_its_first_use():
     code = (
         "import sys, kaname; from kaname import Agent; from kaname.models import LiteLLM\n"
         "from kaname.models.registry import resolve\n"
-        "agent = Agent(resolve('groq/llama'), journal='memory'); print(agent.model if hasattr(agent, 'model') else 'made')\n"
+        "agent = Agent(resolve('gemini/flash'), journal='memory'); print(agent.model if hasattr(agent, 'model') else 'made')\n"
         "heavy = {'litellm', 'openai', 'httpx', 'aiohttp', 'tiktoken'} & set(sys.modules); assert not heavy, heavy"
     )
     done = run_python(code)
@@ -37,13 +37,13 @@ def test_nothing_of_it_is_loaded_before_its_first_use():
 
 def test_a_clear_word_when_it_is_not_installed(monkeypatch):
     monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"groq/llama goes through LiteLLM.*pip install .*\[litellm\]'"):
-        resolve("groq/llama")
+    with pytest.raises(ConfigError, match=r"gemini/flash goes through LiteLLM.*pip install .*\[litellm\]'"):
+        resolve("gemini/flash")
 
 
 def test_names():
-    assert resolve("groq/llama-3.3").name == "groq/llama-3.3"
-    assert resolve("openrouter/meta/llama").name == "openrouter/meta/llama"
+    assert resolve("gemini/flash-3").name == "gemini/flash-3"
+    assert resolve("litellm/groq/llama-3.3").name == "groq/llama-3.3"
     assert resolve("litellm/some_new_one/x").name == "some_new_one/x"
     with pytest.raises(ConfigError, match="did you mean 'groq'"):
         resolve("groc/llama")
@@ -236,3 +236,15 @@ async def test_it_fetches_nothing_and_counts_nothing_that_was_not_reported():
 def test_usage_of_zeros_is_not_known():
     pieces = adapter._Pieces(LiteLLM("openai/any").who, Price(1, 1), charged=True)
     assert pieces.count({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}) == Usage(cost=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "tools", "choice"),
+    [("anthropic/claude-x", 1, "none"), ("bedrock/claude-x", 1, None), ("gemini/gemini-x", 0, None)],
+)
+def test_last_words_know_the_tools_of_the_conversation_where_they_are_wanted(name, tools, choice):
+    said = Message("assistant", (ToolCall("c1_0", "add", {"a": 1, "b": 2}),))
+    done = Message("tool", (ToolResult(3, call_id="c1_0", name="add"),))
+    spec = ToolSpec("add", "Add.", {"type": "object", "properties": {}})
+    sent = LiteLLM(name).arguments(ModelRequest((user("go"), said, done), unoffered=(spec,)))
+    assert (len(sent.get("tools", ())), sent.get("tool_choice")) == (tools, choice)

@@ -410,3 +410,9 @@ async def test_a_call_that_the_provider_marks_as_its_own_is_not_ours(kind):
         assert got.stop_reason == stop
         kept = [part.data["name"] for part in got.message.parts if isinstance(part, Provided)]
         assert kept == ["web_search"]
+
+
+@pytest.mark.parametrize(("mode", "told"), [("constrained", ["tool_choice"]), ("text", ["tool_choice"]), ("native", [])])
+def test_choice_of_a_tool_is_reported_as_left_out_where_the_server_does_not_know_the_tools(mode, told):
+    model = OpenAI("any", base_url="http://127.0.0.1:1", api_key="k", tool_mode=mode, settings={"tool_choice": "required"})
+    assert model.ignores({"temperature": 0}) == told

@@ -112,7 +112,7 @@ async def test_responses_phase_of_a_message_is_kept():
     content = [{"type": "output_text", "text": "Working on it.", "annotations": []}]
     item = {"type": "message", "id": "m", "role": "assistant", "content": content, "phase": "commentary"}
     said, _, _ = await asked(responses_reply("Done.", items=[item]))
-    assert said.message.text == "Working on it.Done."
+    assert (said.message.text, said.message.thinking) == ("Done.", "Working on it.")
     _, _, sent = await asked(responses_reply("ok"), user("hi"), said.message, user("go on"))
     assert [one.get("phase") for one in sent["input"]] == [None, "commentary", None, None]
 
@@ -215,3 +215,93 @@ def test_responses_are_not_chosen_for_models_that_do_not_reason(monkeypatch):
     assert type(resolve("openai/ft:gpt-5:mine")) is OpenAIResponses
     monkeypatch.setenv("OPENAI_BASE_URL", "https://eu.api.openai.com/v1")
     assert type(resolve("openai/gpt-5.2")) is OpenAIResponses
+
+
+def message(place, text, phase=None):
+    """The events of one message of a stream, in OpenAI's order."""
+    item = {"type": "message", "id": f"m{place}", "role": "assistant", **({"phase": phase} if phase else {})}
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return [
+        {"type": "response.output_item.added", "output_index": place, "item": {**item, "content": []}},
+        *[{"type": "response.output_text.delta", "output_index": place, "delta": one} for one in (text[:3], text[3:])],
+        {"type": "response.output_item.done", "output_index": place, "item": {**item, "content": content}},
+    ]
+
+
+def streamed(*events):
+    done = {"type": "response.completed", "response": {"status": "completed", "output": [], "usage": {}}}
+    return Answer(tuple([json.dumps(event).encode() for event in (*events, done)]))
+
+
+@pytest.mark.parametrize(
+    ("phases", "text", "thinking"),
+    [
+        (("commentary", "final_answer"), "It is 42.", "Looking."),
+        ((None, None), "Looking.\n\nIt is 42.", ""),
+        (("commentary", "commentary"), "Looking.\n\nIt is 42.", ""),  # there is no other answer
+        ((None, "commentary"), "Looking.", "It is 42."),
+    ],
+)
+async def test_responses_messages_of_one_reply_are_not_run_together(phases, text, thinking):
+    said, shown, _ = await asked(streamed(*message(0, "Looking.", phases[0]), *message(1, "It is 42.", phases[1])))
+    assert (said.message.text, said.message.thinking) == (text, thinking)
+    told = {kind: "".join([one for channel, one in shown if channel == kind]) for kind in ("text", "thinking")}
+    assert told["text"] == text or phases == ("commentary", "commentary")
+    _, _, sent = await asked(responses_reply("ok"), user("hi"), said.message, user("go on"))
+    back = [(one["content"][0]["text"], one.get("phase")) for one in sent["input"] if one["role"] == "assistant"]
+    assert back == [("Looking.", phases[0]), ("It is 42.", phases[1])], "two messages, as they came"
+
+
+async def test_responses_commentary_is_not_the_answer_of_a_run():
+    async with WireServer(
+        [streamed(*message(0, "Looking.", "commentary"), *message(1, '{"n": 42}', "final_answer"))]
+    ) as server:
+        agent = Agent(model(server), journal="memory")
+        result = await agent.run("?")
+        await agent.close()
+    assert result.output == '{"n": 42}'
+
+
+async def test_responses_namespace_of_a_call_goes_back_with_it():
+    item = {"type": "function_call", "call_id": "x", "name": "add", "arguments": '{"a": 1, "b": 2}', "namespace": "sums"}
+
+    def script(body):
+        return (
+            responses_reply("3") if len(body["input"]) > 1 else responses_reply("", [("add", {"a": 2, "b": 2})], items=[item])
+        )
+
+    async with WireServer(script) as server:
+        agent = Agent(model(server), [add], journal="memory")
+        assert (await agent.run("1 + 2?")).output == "3"
+        await agent.close()
+    calls = [one for one in server.requests[1]["input"] if one.get("type") == "function_call"]
+    assert [one.get("namespace") for one in calls] == ["sums", None]
+
+
+@pytest.mark.parametrize(
+    ("mine", "agents", "told"),
+    [
+        ({"seed": 7}, {"stop": ["END"], "temperature": 0}, "stop, seed"),
+        ({}, {"frequency_penalty": 1, "logit_bias": {"5": 1}}, "logit_bias, frequency_penalty"),
+        ({"temperature": 0}, {"response_format": {"type": "json_object"}, "stream_options": {}, "seed": None}, ""),
+    ],
+)
+async def test_responses_settings_that_are_left_out_are_reported_once(mine, agents, told):
+    def script(body):
+        assert not {"seed", "stop", "logit_bias", "frequency_penalty", "stream_options", "response_format"} & body.keys()
+        return responses_reply("3") if len(body["input"]) > 1 else responses_reply("", [("add", {"a": 1, "b": 2})])
+
+    async with WireServer(script) as server:
+        agent = Agent(model(server, settings=mine), [add], settings=agents, journal="memory")
+        seen = [chunk async for chunk in agent.run("1 + 2?", session_id="s")]
+        seen += [chunk async for chunk in agent.run("again?", session_id="s")]
+        await agent.close()
+    warnings = [chunk["content"] for chunk in seen if chunk["type"] == "status" and chunk["data"]["status"] == "warning"]
+    assert warnings == ([f"openai/gpt-5 does not take these settings, and they are left out: {told}"] if told else [])
+
+
+async def test_responses_wanted_form_of_chat_completions_is_translated():
+    schema = {"type": "object", "properties": {}}
+    form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+    _, _, sent = await asked(responses_reply("{}"), settings={"response_format": form, "verbosity": "low"})
+    assert sent["text"] == {"format": {"type": "json_schema", "name": "reply", "schema": schema}, "verbosity": "low"}

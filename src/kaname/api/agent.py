@@ -26,7 +26,7 @@ from .child import Parent
 from .ids import check_ids
 from .input import Input, as_list, as_mapping, as_tuple, as_turn, check_deps, is_config
 from .open_run import Beginnings, Recent, new_run_id
-from .options import AgentOptions
+from .options import AgentOptions, Explained
 from .recipe import brought, check_parts, describe, recipe_of, traced_by
 from .result import OutputT, Result, result_of
 from .run import Begin, Run, blocking, find_live, recorded
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Agent(Generic[OutputT]):
+class Agent(Explained, Generic[OutputT]):
     """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. `output` is any type that
     pydantic can validate.
 

@@ -1,9 +1,10 @@
-"""Types of `Agent`'s keyword options, for type checkers."""
+"""Types of `Agent`'s keyword options, for type checkers, and errors for options that it does not have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,6 +14,40 @@ if TYPE_CHECKING:
     from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
     from .team.handoff import Team
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_EXPLAINED = ("__init__", "run", "run_sync", "steps", "resume", "start_or_resume", "fork")
+
+
+class Explained:
+    """A class that names its own parameters and attributes where those of another agent library are used."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        for name in [one for one in _EXPLAINED if one in vars(cls)]:
+            setattr(cls, name, _explained(vars(cls)[name]))
+
+    if not TYPE_CHECKING:  # a type checker would take any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            from .peers.names import missing
+
+            missing(self, name)
+
+
+def _explained(function: F) -> F:
+    @wraps(function)
+    def call(*given: Any, **options: Any) -> Any:
+        try:
+            return function(*given, **options)
+        except TypeError:
+            from .peers.names import explain
+
+            explain(function, options)
+            raise
+
+    return cast(F, call)
 
 
 class AgentOptions(TypedDict, total=False):

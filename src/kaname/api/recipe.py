@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from ..core.codec import digest
 from ..core.errors import ConfigError, InvalidState
@@ -12,13 +12,14 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
+from ..kernel.chain import joined
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
 from ..strategies.react import React
-from ..strategies.stop import Rule, with_defaults
+from ..strategies.stop import with_defaults
 from ..strategies.termination import DuplicateDetectionPolicy
 from ..tools.registry import ToolRegistry
 
@@ -35,13 +36,17 @@ def recipe_of(
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """With what every agent has: default limits, the run's deadline, tries again, and time limits of tools."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=_judged_by(strategy))
-    limits = [Deadline(r.limit) for r in rules if isinstance(r, Rule) and r.kind == "deadline" and r.limit]
-    retry = [] if any(isinstance(one, Retry) for one in policies) else [Retry()]
-    around = (*limits, *policies, *retry, Timeout())
+    around = joined((), (*_default("outermost", Deadline()), *policies, *_default("innermost", Retry(), Timeout())))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
+
+
+def _default(place: Literal["outermost", "innermost"], *policies: Policy) -> tuple[Policy, ...]:
+    for policy in policies:
+        policy.default = place
+    return policies
 
 
 def check_parts(

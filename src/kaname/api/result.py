@@ -45,6 +45,13 @@ class Result(Generic[OutputT]):
     def __repr__(self) -> str:
         return f"<Result {self.stop.kind}: {self.output!r:.200}, {self.usage.total} tokens, run {self.run_id}>"
 
+    if not TYPE_CHECKING:  # a type checker would take any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            from .peers.names import missing
+
+            missing(self, name)
+
     @property
     def completed(self) -> bool:
         return self.stop.kind == "completed"

@@ -19,6 +19,7 @@ from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
 from ..journals.default import choose, default_path
 from ..journals.sqlite import SqliteJournal
+from ..models.compatible import with_keys
 from ..models.local import weights
 from ..models.registry import resolve
 from .agent import agent_from, config_for, journal_for
@@ -115,7 +116,7 @@ def _model(given: argparse.Namespace) -> list[Finding]:
     except AgentError as problem:
         return [*found, (what, False, translated(problem))]
     usable = weights.present() is not None or any(os.environ.get(key) for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
-    if usable or os.environ.get("OPENAI_BASE_URL"):
+    if usable or os.environ.get("OPENAI_BASE_URL") or with_keys():
         return found
     none = say(
         f"none yet: `{this_command()} models pull`, or set a key",
@@ -137,6 +138,9 @@ def _keys(given: argparse.Namespace) -> list[Finding]:
         url = f"{(address or usual).rstrip('/')}/models"
         headers = {"authorization": f"Bearer {secret}"} if key.startswith("OPENAI") else {"x-api-key": secret or ""}
         found.append(_answers(base if address else key, url, {**headers, "anthropic-version": "2023-06-01"}))
+    for server in with_keys().values():
+        headers = {"authorization": f"Bearer {server.key}"}
+        found.append(_answers(server.variable, f"{server.base_url.rstrip('/')}/models", headers))
     return found
 
 

@@ -7,6 +7,7 @@ import os
 from importlib.util import find_spec
 
 from ..core.install import install_command, this_command
+from ..models.compatible import SERVERS, with_keys
 from ..models.local import weights
 from .agent import pull
 from .main import DONE
@@ -40,6 +41,14 @@ def rows() -> list[tuple[str, str]]:
         ("local/FILE.gguf", say("any model file for llama.cpp", "llama.cpp のモデルファイル")),
         ("openai/NAME", _key("OPENAI_API_KEY", "OPENAI_BASE_URL")),
         ("anthropic/NAME", _key("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")),
+        *[(f"{name}/NAME", f"{server.variable} {say('is set', '設定済み')}") for name, server in with_keys().items()],
+        (
+            "groq/NAME, …",
+            say(
+                f"{len(SERVERS)} providers that speak OpenAI's protocol; set their keys (GROQ_API_KEY, MISTRAL_API_KEY, …)",
+                f"OpenAI 互換の {len(SERVERS)} のプロバイダー。各社のキー (GROQ_API_KEY、MISTRAL_API_KEY など) を設定します",
+            ),
+        ),
         ("PROVIDER/NAME", f"LiteLLM: {other}"),
         *[
             (one.server, f"OPENAI_BASE_URL={one.address}, --model openai/{', openai/'.join(one.models[:3])}")

@@ -170,7 +170,9 @@ class ToolSpec:
 class ModelRequest:
     """`emit` is where the pieces of the reply go while it is made: to the run's reader, unless a policy stands between.
 
-    `last`: the limits allow no other model call after this one, so a tool's result would be read by nobody.
+    `last`: the limits allow no other model call after this one, so a tool's result would be read by nobody. `unoffered`: the
+    agent's tools in a request that offers none, such as the one for a last answer: some providers want to know the tools of the
+    calls in the conversation.
     """
 
     messages: tuple[Message, ...]
@@ -180,6 +182,12 @@ class ModelRequest:
     stream: bool = True
     emit: Callable[..., Awaitable[None]] | None = None
     last: bool = False
+    unoffered: tuple[ToolSpec, ...] = ()
+
+    @property
+    def called(self) -> tuple[ToolSpec, ...]:
+        """The tools that are not on offer, if calls of them may be in the conversation."""
+        return self.unoffered if not self.tools and any(message.calls for message in self.messages) else ()
 
 
 NOTE = "Your last reply could not be read: "

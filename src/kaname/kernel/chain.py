@@ -7,13 +7,38 @@ from typing import Any
 
 from ..core.errors import BadArguments
 from ..core.messages import NOTHING, Message, ToolCall, ToolResult, Usage
-from .ports import Admission, ModelHandler, Policy, ToolHandler
+from .ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
 from .view import RunView
 
 
 async def let_in(question: Message) -> Usage:
     """Admit the question: no policy objects."""
     return NOTHING
+
+
+def joined(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Policy, ...]:
+    """Return what stands around a member's calls after a hand-over: the root's policies, then its own.
+
+    A default is there once a run, and not at all if it is to stand alone and the root or the member wrote one of its class.
+    """
+    both = {id(policy): policy for policy in (*root, *member)}.values()
+    written = [policy for policy in both if not policy.default]
+    nearest = {type(policy): policy for policy in written if policy.alone}
+    kept = [policy for policy in written if nearest.get(type(policy), policy) is policy]
+    defaults = {type(policy): policy for policy in both if policy.default}.values()
+    missing = [one for one in defaults if not (one.alone and any(isinstance(other, type(one)) for other in kept))]
+    outer = [policy for policy in missing if policy.default == "outermost"]
+    inner = [policy for policy in missing if policy.default == "innermost"]
+    return (*outer, *kept, *inner)
+
+
+def joined_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:
+    """Return the stop rules for a member's steps: all that were written, and one default of each kind that was not."""
+    both = (*root, *member)
+    written = [rule for rule in both if not getattr(rule, "default", False)]
+    kinds = {getattr(rule, "kind", "") for rule in written}
+    missing = {rule.kind: rule for rule in both if getattr(rule, "default", False) and rule.kind not in kinds}  # type: ignore[attr-defined]
+    return (*missing.values(), *written)
 
 
 def around_question(policies: Sequence[Policy], view: RunView) -> Admission:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ..core.errors import (
     AgentError,
@@ -26,7 +27,7 @@ from .arguments import IncomingCall
 from .boundary import Failure, attempt
 from .chain import around_model, around_question, around_tool
 from .effects import settle
-from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
+from .ports import Admission, ModelHandler, Recipe, Selective, StopRule, ToolHandler
 from .replies import take_in
 from .results import fit, must_be_json
 from .scope import Scope, silent
@@ -94,6 +95,8 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     schema = None if tools else step.schema
     sent = CallModel(step.tools if tools else False, schema, step.note, step.agent, step.instructions, step.settings)
     settings = {**agent.settings, **step.settings} if step.settings else agent.settings
+    if agent.name not in scope.joints:
+        await warn_of_ignored(settings, agent, scope)
     ask, _, admit = joints(agent, scope)
     messages: tuple[Message, ...] = ()
     ending: tuple[Stopped, ...] = ()
@@ -103,7 +106,8 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         judged = NOTHING if question is None else await admit(question)
         messages = await shown(agent, step.instructions, scope)
         last = bool(tools) and is_last(scope.stops(agent), scope.state)
-        reply = await ask(ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last))
+        unoffered = () if tools else agent.memo.specs(agent.tools)
+        reply = await ask(ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last, unoffered=unoffered))
     except Halt as end:
         if end.reply is None:
             raise
@@ -113,6 +117,19 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     history = scope.state.messages if agent.context else None
     fingerprint = agent.memo.fingerprint(messages, history, tools, schema, settings)
     await scope.record(ModelReplied(taken, sent, fingerprint), *ending, agent=agent.name)
+
+
+async def warn_of_ignored(settings: Mapping[str, Any], agent: Recipe, scope: Scope) -> None:
+    """Warn once, before an agent's first reply, of settings that its model leaves out of its requests."""
+    first = not scope.state.replied or agent is not scope.root
+    if first and isinstance(agent.model, Selective) and (names := ", ".join(agent.model.ignores(settings))):
+        told = notice(
+            "model.settings_ignored",
+            "{model} does not take these settings, and they are left out: {names}",
+            model=agent.model.name,
+            names=names,
+        )
+        await scope.record(Warned("model", told))
 
 
 async def ask_for_last_words(step: CallModel, limit: Stop, scope: Scope) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from ..core.errors import ConfigError
 from ..core.events import Event
@@ -36,6 +36,13 @@ class Model(Protocol):
     name: str
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply: ...
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A model whose protocol does not take every setting: `ignores` returns the names of those that are left out."""
+
+    def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]: ...
 
 
 @runtime_checkable
@@ -218,7 +225,15 @@ their order, for each call of the model; the first gets the instructions and the
 
 
 class Policy:
-    """May it, and how: wraps the only two things an agent does to the world. Override what you need."""
+    """May it, and how: wraps the only two things an agent does to the world. Override what you need.
+
+    Attributes:
+        default: Where the policy stands if kaname added it by itself; empty if the user wrote it. See `chain.joined`.
+        alone: If a root and a member both have a policy of this class, only the member's stands around the member's calls.
+    """
+
+    default: Literal["", "outermost", "innermost"] = ""
+    alone = False
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge what the user said, before each model call and before anything is made of it: no part of the context has seen

@@ -17,6 +17,7 @@ from ..core.messages import ToolCall, Usage
 from ..core.state import State, evolve
 from .arguments import IncomingCall
 from .boundary import Failure, attempt
+from .chain import joined, joined_rules
 from .channel import Channel
 from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 from .threads import AtWork, inside
@@ -43,6 +44,7 @@ class Scope:
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
         self.view = RunView(self)
+        self._rules: dict[str, tuple[StopRule, ...]] = {}  # of members, by name
         self.joints: dict[str, tuple[ModelHandler, ToolHandler, Admission]] = {}
         self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
@@ -89,11 +91,16 @@ class Scope:
         return self.root.team.get(name, self.root) if self.root.team else self.root
 
     def policies(self, agent: Recipe) -> tuple[Policy, ...]:
-        """What stands around its calls: the root's policies hold for all to whom it hands over."""
-        return agent.policies if agent is self.root else (*self.root.policies, *agent.policies)
+        """Return what stands around its calls: the root's policies hold for all to whom it hands over."""
+        return agent.policies if agent is self.root else joined(self.root.policies, agent.policies)
 
     def stops(self, agent: Recipe) -> tuple[StopRule, ...]:
-        return agent.stops if agent is self.root else (*self.root.stops, *agent.stops)
+        """Return its stop rules: the root's hold for all to whom it hands over."""
+        if agent is self.root:
+            return agent.stops
+        if agent.name not in self._rules:
+            self._rules[agent.name] = joined_rules(self.root.stops, agent.stops)
+        return self._rules[agent.name]
 
     def caller(self, call: ToolCall) -> Recipe:
         """The agent that made the call: it may have handed over since."""

@@ -15,7 +15,7 @@ from ..core.runs import titled
 from ..core.state import State
 
 if TYPE_CHECKING:
-    from .ports import Action, Emit, Policy, Recipe, ToolContext
+    from .ports import Action, Emit, Policy, Recipe, StopRule, ToolContext
     from .scope import Scope
 
 Fetch = Callable[[], Awaitable[Any]]
@@ -74,6 +74,11 @@ class RunView:
     def policies(self, call: ToolCall | None = None) -> tuple[Policy, ...]:
         """All that stand around the call, or around who is at work, the outermost first."""
         return self._scope.policies(self.agent if call is None else self._scope.caller(call))
+
+    @property
+    def stops(self) -> tuple[StopRule, ...]:
+        """The stop rules that hold for who is at work."""
+        return self._scope.stops(self.agent)
 
     def tool_context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         return self._scope.context(call_id, key, attempt)

@@ -23,9 +23,15 @@ _DATED = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8})$")
 
 @record
 class Price:
-    """US dollars for a million tokens: read, written, read from the provider's cache, put into it.
+    """US dollars for a million tokens.
 
-    `over` so many tokens of input the whole request is charged at the prices in `long`.
+    Attributes:
+        input: For tokens that the model reads.
+        output: For tokens that it writes.
+        cached: For input that is read from the provider's cache; by default the price of `input`.
+        written: For input that is put into the cache; by default the price of `input`.
+        hour: For input that is put into the cache for an hour. Without it, a reply that does so costs *unknown*.
+        over: With more tokens of input than this, the whole request is charged at the prices in `long`.
     """
 
     input: float
@@ -34,15 +40,25 @@ class Price:
     written: float | None = None
     over: int = 0
     long: Price | None = None
+    hour: float | None = None
 
-    def of(self, usage: Usage, written: int = 0) -> float:
-        """`written`: how many of the input tokens were put into the provider's cache."""
+    def of(self, usage: Usage, written: int = 0, hour: int = 0) -> float | None:
+        """Return the cost, or None if it is unknown.
+
+        Args:
+            usage: The tokens of the reply.
+            written: How many of the input tokens were put into the provider's cache.
+            hour: How many were put there for an hour.
+        """
         if self.long is not None and usage.input > self.over:
-            return self.long.of(usage, written)
+            return self.long.of(usage, written, hour)
+        if hour and self.hour is None:
+            return None
         cached = self.input if self.cached is None else self.cached
         put = self.input if self.written is None else self.written
-        fresh = max(0, usage.input - usage.cached - written)
-        return (fresh * self.input + usage.cached * cached + written * put + usage.output * self.output) / 1e6
+        fresh = max(0, usage.input - usage.cached - written - hour)
+        kept = written * put + hour * (self.hour or 0.0)
+        return (fresh * self.input + usage.cached * cached + kept + usage.output * self.output) / 1e6
 
 
 def price_of(name: str) -> Price | None:

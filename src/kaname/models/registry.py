@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..kernel.ports import Model
+from .compatible import SERVERS
 
 # provider: "module:what makes a model from the rest of the name"
 PROVIDERS = {
@@ -19,7 +21,7 @@ PROVIDERS = {
     "local": "kaname.models.local.model:Local",
     "replay": "kaname.models.providers.replay:ReplayModel.from_file",
 }
-# Those that LiteLLM 1.106 serves. `litellm/PROVIDER/NAME` takes any other name to it.
+# Those that LiteLLM 1.106 serves, unless we have an adapter (`SERVERS`). `litellm/PROVIDER/NAME` takes any name to it.
 _SERVED = """
     ai21 ai21_chat aiml aiohttp_openai amazon_nova apertis azure azure_ai azure_text baseten bedrock bedrock_mantle
     bytez cerebras chatgpt chutes clarifai cloudflare codestral cohere cohere_chat cometapi compactifai cortecs
@@ -58,6 +60,8 @@ def maker(provider: str) -> Any:
     """What makes a model from the rest of its name."""
     if provider in PROVIDERS:
         return _imported(PROVIDERS[provider])
+    if provider in SERVERS:
+        return partial(_imported("kaname.models.providers.compatible:Compatible"), provider)
     from importlib.metadata import entry_points  # slow to load, and seldom needed
 
     others = {entry.name: entry for entry in entry_points(group=GROUP)}
@@ -66,7 +70,7 @@ def maker(provider: str) -> Any:
     if provider in LITELLM:
         make = _imported(PROVIDERS["litellm"])
         return lambda rest, **given: make(f"{provider}/{rest}", **given)
-    known = [*PROVIDERS, *others, *LITELLM]
+    known = [*PROVIDERS, *SERVERS, *others, *LITELLM]
     raise ConfigError(
         notice(
             "model.no_provider",

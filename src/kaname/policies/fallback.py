@@ -47,6 +47,8 @@ class FallbackStrategy(Policy):
 
     `fallback={"tool_a": "tool_b"}`: the tool to try with the same arguments when the first has failed for good. In the end the
     model answers without tools; with `degrade=False` it gets the error, and may go on with other tools.
+
+    If a root and a member of its team both have one, the member's repeats the member's calls; the root's stand-ins follow.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class FallbackStrategy(Policy):
                 failures.append(why)
                 break
             result, attempts = await self._tried(
-                partial(next, one), partial(_may_repeat, one, view), partial(_cleared, one, view)
+                partial(next, one), partial(self._may_repeat, one, view), partial(_cleared, one, view)
             )
             ran = _ran(one, view)
             if not result.is_error or not result.retryable or not ran:
@@ -133,6 +135,11 @@ class FallbackStrategy(Policy):
             left |= {_effect(one, view)} if ran and not undone else set()
         told = "\n".join(failures)
         return replace(result, output=None, error=told, gave_up=self.degrade)
+
+    def _may_repeat(self, call: ToolCall, view: RunView) -> bool:
+        """Return True if the call can be repeated, and no other FallbackStrategy further in has done so already."""
+        strategies = [policy for policy in view.policies(call) if isinstance(policy, FallbackStrategy)]
+        return strategies[-1:] in ([self], []) and _may_repeat(call, view)
 
     def _may_not_stand_in(self, other: ToolCall, left: set[str], view: RunView) -> str:
         """Nobody has asked for this call yet: a policy may want to, and what may have been done must not be done another way.

@@ -30,6 +30,8 @@ class Retry(Policy):
             raise ConfigError(f"Retry: tries is 1 or more, longest_wait 0 or more, not {tries!r} and {longest_wait!r}")
         self.tries, self.longest_wait = tries, longest_wait
 
+    alone = True
+
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         shown, emit = False, request.emit or view.emit
 

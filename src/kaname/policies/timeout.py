@@ -11,7 +11,7 @@ from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall
 from ..core.notices import notice
 from ..core.steps import Stop
 from ..kernel.chain import let_in
-from ..kernel.ports import Admission, ModelHandler, Policy, ToolHandler
+from ..kernel.ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
@@ -81,10 +81,10 @@ class Timeout(Policy):
 
 
 class Deadline(Policy):
-    """Outermost: ends the run when the turn's working time is used up, also in the middle of a call."""
+    """Outermost: ends the run when the turn's working time is used up, also in the middle of a call.
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    The limit is that of the stop rule `deadline(…)`, the shortest if there are several.
+    """
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         return NOTHING if next is let_in else await self._within(next(question), view)
@@ -99,11 +99,19 @@ class Deadline(Policy):
         return await self._within(next(call), view)
 
     async def _within(self, work: Awaitable[T], view: RunView) -> T:
-        state = view.state
+        limits = [limit for rule in view.stops if getattr(rule, "kind", "") == "deadline" and (limit := _limit(rule))]
+        if not limits:
+            return await work
+        state, limit = view.state, min(limits)
         used = state.spent.seconds + max(0.0, view.now() - state.time)
         try:
-            return await within(max(0.0, self.seconds - used), work)
+            return await within(max(0.0, limit - used), work)
         except Late:
             pass
-        used_up = notice("stop.deadline", "the time limit of {limit:g} s is used up", limit=self.seconds)
+        used_up = notice("stop.deadline", "the time limit of {limit:g} s is used up", limit=limit)
         raise Halt(Stop("deadline", used_up))
+
+
+def _limit(rule: StopRule) -> float:
+    """Return the seconds of a deadline; 0 if it is switched off, or a parent's, which stands around the whole child."""
+    return getattr(rule, "limit", None) or 0.0

@@ -14,7 +14,7 @@ from ..core.durations import dollars, seconds
 from ..core.errors import ConfigError
 from ..core.messages import ToolCall
 from ..core.notices import notice
-from ..core.record import record
+from ..core.record import record, replace
 from ..core.state import State, call_identity
 from ..core.steps import CallModel, CallTools, Step, Stop, StopKind
 from ..kernel.ports import StopRule
@@ -22,11 +22,15 @@ from ..kernel.ports import StopRule
 
 @record
 class Rule:
-    """`kind` is what the run's stop will be called; `limit` is `None` for a rule that is switched off."""
+    """`kind` is what the run's stop will be called; `limit` is `None` for a rule that is switched off.
+
+    `default`: kaname added it, because the user wrote no rule of its kind.
+    """
 
     kind: StopKind
     limit: float | None
     judge: Callable[[State, Step, float], str | None]
+    default: bool = False
 
     def __call__(self, state: State, step: Step) -> Stop | None:
         why = None if self.limit is None else self.judge(state, step, self.limit)
@@ -136,8 +140,8 @@ def with_defaults(given: Any, *, without: frozenset[str] = frozenset()) -> tuple
     """The rules given, and the default of every kind that they (or `without`) do not mention."""
     rules = tuple(_flat(given))
     kinds = {rule.kind for rule in rules if isinstance(rule, Rule)} | without
-    defaults = [rule for rule in (max_steps(10), no_repeats(2), deadline("30m")) if rule.kind not in kinds]
-    return (*defaults, *rules)
+    usual = (max_steps(10), no_repeats(2), deadline("30m"))
+    return (*[replace(rule, default=True) for rule in usual if rule.kind not in kinds], *rules)
 
 
 def _flat(given: Any) -> Iterator[StopRule]:

@@ -13,6 +13,7 @@ from ...core.errors import AgentError, ConfigError, nearest
 from ...core.notices import notice
 from ...core.project import FOLDER
 from ...core.record import field, record
+from ...models.compatible import SERVERS
 from ...models.registry import LITELLM, PROVIDERS, resolve
 from ...strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
 from ..memory.retention import Keep, lasting
@@ -282,7 +283,8 @@ def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
 
 def _check_block(provider: str, block: Mapping[str, Any], where: tuple[str, ...], reading: Reading) -> None:
     """Keys that the file may have, but that this provider does not take."""
-    taken = _TAKES.get(_SYNONYMS.get(provider, provider), _SERVED)
+    name = _SYNONYMS.get(provider, provider)
+    taken = _TAKES.get("openai" if name in SERVERS else name, _SERVED)
     for key in block:
         if key in _KEYS and key not in taken:
             listed = ", ".join(sorted(taken))
@@ -300,7 +302,7 @@ def _check_model(model: Any, where: tuple[str, ...], reading: Reading) -> None:
     if not isinstance(model, str) or model in ("", "local"):
         return
     provider, slash, rest = model.partition("/")
-    known = {*PROVIDERS, *LITELLM}
+    known = {*PROVIDERS, *SERVERS, *LITELLM}
     if not slash or not rest:
         reading.wrong(
             where,

@@ -15,7 +15,6 @@ from ...core.steps import Step, Stop
 from ...kernel.load import load
 from ...kernel.ports import Action, Journal, Policy
 from ...models.prompted.choice_schema import choice_schema
-from ...policies.timeout import Deadline, Timeout
 from ...strategies.graph.asking import EvaluationResult, Form, simple_form
 from ...strategies.graph.plan import ExecutionPlan
 from ...strategies.orchestrate import Attempt, Judge, Orchestrate, Phase, partial_output, phase_of
@@ -142,8 +141,9 @@ class AgentOrchestrator:
     def around(cls, agent: Agent[Any], *, approve: bool = False, max_revisions: int = 3) -> AgentOrchestrator:
         """With an agent's model, tools, tool servers, policies, limits and journal."""
         planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
-        own = [one for one in agent.recipe.policies if not isinstance(one, Timeout | Deadline)]
-        limits = [rule for rule in agent.recipe.stops if getattr(rule, "kind", "") in ("budget", "deadline")]
+        own = [one for one in agent.recipe.policies if not one.default]
+        written = [rule for rule in agent.recipe.stops if not getattr(rule, "default", False)]
+        limits = [rule for rule in written if getattr(rule, "kind", "") in ("budget", "deadline")]
         made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=limits, sinks=agent.sinks)
         if ASK not in agent.tools:
             agent.tools.register(AskPerson(ASK))

@@ -21,7 +21,7 @@ from ...core.notices import notice
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
 from ..prices import Price
-from ..providers.openai import OpenAI, ToolMode
+from ..providers.openai import OpenAI, ToolMode, left_out
 from . import weights
 
 _SLOW = Timeouts(connect=10.0, first_byte=1800.0, between=600.0)  # a long prompt takes minutes on a small machine
@@ -96,6 +96,10 @@ class Local:
                 tool_mode=self.tool_mode,
             )
         return await self._served.reply(request, emit)
+
+    def ignores(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the settings that `tool_mode` leaves out of the requests."""
+        return left_out({**self.settings, **settings}, self.tool_mode)
 
     async def close(self) -> None:
         """Close the connections of this event loop. The model stays loaded, until `unload` or the end of the process."""

@@ -44,6 +44,7 @@ _PAUSED = "pause_turn"
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
 _CITATIONS = "citations"
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_MADE = "cache_creation"  # how long what was put into the cache is kept there
 _CACHE = b',"cache_control":{"type":"ephemeral"}}'
 _STOPS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -58,7 +59,8 @@ class Anthropic(ServedModel):
     """`base_url` and `api_key` come from `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` where they are not given.
 
     `settings` (temperature, thinking, tool_choice, …) go into every request; `max_tokens`, which the API wants, is 8192 unless
-    they say otherwise. Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
+    they say otherwise. If it is not larger than the budget for thinking, it counts as the room for the answer, and the budget
+    is added to it. Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
     """
 
     provider = "anthropic"
@@ -113,6 +115,10 @@ class Anthropic(ServedModel):
             head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": _ANSWER}
             form = {"name": _ANSWER, "description": "Give the final answer.", "input_schema": request.schema}
             tools = [dump(form).encode(), *theirs]
+        elif request.called:  # calls in the conversation are refused without their tools
+            tools = [self._encoded_tools(request.called), *theirs]
+            head["tool_choice"] = {"type": "none"}
+        self._make_room(head)
         if not tools:
             head.pop("tool_choice", None)
         parts = [b'"tools":[' + b",".join(tools) + b"]"] if tools else []
@@ -122,6 +128,13 @@ class Anthropic(ServedModel):
         turns = [message for message in request.messages if message.role != "system" and message.parts]
         parts.append(b'"messages":[' + b",".join(_turns(turns)) + b"]")
         return dump(head).encode()[:-1] + b"," + b",".join(parts) + b"}"
+
+    def _make_room(self, head: dict[str, Any]) -> None:
+        """Raise `max_tokens` over the budget for thinking, which is a part of it. Interleaved thinking may exceed it."""
+        budget, most = mapping(head.get("thinking")).get("budget_tokens"), head["max_tokens"]
+        whole = isinstance(budget, int) and isinstance(most, int)
+        if whole and most <= budget and "interleaved-thinking" not in self._headers.get("anthropic-beta", ""):
+            head["max_tokens"] = most + budget
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         if self._tools[0] is not tools:
@@ -201,7 +214,7 @@ class _Blocks:
     def __init__(self, who: Who, price: Price | None, *, form: bool) -> None:
         self._who, self._price, self._form = who, price, form  # `form`: the call of the answer tool is the answer
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._usage: dict[str, int] = {}
+        self._usage: dict[str, Any] = {}
         self._rounds: list[Mapping[str, Any]] = []  # of a reply that took several: compaction, an advisor, the message
         self._stop = ""
         self._seen = self._tools_of_theirs = False
@@ -269,6 +282,8 @@ class _Blocks:
     def _count(self, usage: Any) -> None:
         usage = mapping(usage)
         self._usage |= {name: counted(usage[name]) for name in _COUNTS if usage.get(name) is not None}
+        if (made := usage.get(_MADE)) is not None:
+            self._usage[_MADE] = made
         self._rounds = listed(usage.get("iterations")) or self._rounds
         self._tools_of_theirs = self._tools_of_theirs or any(mapping(usage.get("server_tool_use")).values())
 
@@ -298,13 +313,14 @@ class _Blocks:
 
     def _counted_round(self, one: Mapping[str, Any]) -> Usage:
         fresh, output, read, made = [counted(one.get(name)) for name in _COUNTS]
+        hour = counted(mapping(one.get(_MADE)).get("ephemeral_1h_input_tokens"))
         usage = Usage(fresh + read + made, output, read, None)
         kind, price = words(one.get("type")), self._price
         if kind == "advisor_message":  # by another model
             price = price_of(f"anthropic/{words(one.get('model'))}")
         if price is None or kind not in ("", "message", "compaction", "advisor_message"):
             return usage
-        return replace(usage, cost=price.of(usage, made))
+        return replace(usage, cost=price.of(usage, max(0, made - hour), hour))
 
     def _parts(self, block: dict[str, Any]) -> list[Part]:
         """What the text rests on stands before it: both go back."""

@@ -62,6 +62,7 @@ _NOT_THERE = re.compile(
     r"^Connection error|^Cannot connect to host|name resolution|nodename nor servname|Name or service", re.I
 )
 _SECRETS = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
+_WANT_TOOLS = ("anthropic", "bedrock")  # they refuse calls in the conversation without the tools that were called
 _OPENED, _ENDED = object(), object()
 _CLOSING = 5.0  # seconds for its connections
 _users: WeakSet[LiteLLM] = WeakSet()  # the models that have used LiteLLM's shared clients since these were last closed
@@ -157,7 +158,11 @@ class LiteLLM:
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
         tools = [*deepcopy(tool_shapes(request.tools)), *(settings.pop("tools", None) or [])]  # for Gemini they are changed
-        if tools:
+        if request.called and self.who.provider in _WANT_TOOLS:  # Bedrock knows no choice of none
+            settings |= {"tools": deepcopy(tool_shapes(request.called)), "tool_choice": "none"}
+            if self.who.provider == "bedrock":
+                del settings["tool_choice"]
+        elif tools:
             settings["tools"] = tools
         else:
             settings.pop("tool_choice", None)

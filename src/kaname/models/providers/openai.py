@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...core.codec import dump
@@ -21,6 +22,7 @@ from ..prices import Price
 from ..prompted.inline_calls import Held, written_call
 from ..prompted.modes import Shown, in_words, refuses
 from .openai_stream import Pieces
+from .quirks import NONE, Quirks
 
 if TYPE_CHECKING:
     from ..prompted.react.model import Stops
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 ToolMode = Literal["auto", "native", "constrained", "text"]
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")  # of tools: few take sound
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
+_OF_NATIVE_TOOLS = ("tool_choice", "parallel_tool_calls")
+_BETWEEN = dump({"role": "assistant", "content": "OK"}).encode()  # a result and what the user says next
 OPENAI = "https://api.openai.com/v1"
 
 
@@ -64,14 +68,30 @@ class OpenAI(ServedModel):
                 )
             )
         self.tool_mode: ToolMode = tool_mode
-        url, key = openai_key(model, base_url, api_key)
+        url, key = self._place(model, base_url, api_key)
         named = {"authorization": f"Bearer {key}"} if key else {}
         super().__init__(
             model, endpoint(url, "/chat/completions"), {**named, **(headers or {})}, key, settings, timeouts, price
         )
+        self.quirks = Quirks()
+        self._sent_as = model
+        self._more: Mapping[str, Any] = {}  # what goes into every request
         self._schemas = True  # whether the server takes `response_format`, as far as is known
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
         self._stops: Stops | None = None  # of the ReAct protocol
+
+    def _place(self, model: str, base_url: str | None, api_key: str | None) -> tuple[str, str]:
+        """Return the address and the key."""
+        return openai_key(model, base_url, api_key)
+
+    async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
+        """Make the request. If the server refuses a field or a form that it can do without, make it once more without."""
+        while True:
+            try:
+                return await super().exchange(request, emit)
+            except RequestRefused as problem:
+                if not problem.status or not self.quirks.learns(problem):
+                    raise
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """A refusal comes before anything was shown, so the next way can be tried at once, and is kept."""
@@ -134,20 +154,27 @@ class OpenAI(ServedModel):
         kept = [part for part in said.message.parts if not isinstance(part, Text)]
         return replace(said, message=Message("assistant", (*kept, call)), stop_reason="tool_use")
 
+    def ignores(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the settings that `tool_mode` leaves out of the requests."""
+        return left_out({**self.settings, **settings}, self.tool_mode)
+
     def joiner(self, request: ModelRequest) -> Joiner:
         return Pieces(self.who, self.price_for(request))
 
     def body(self, request: ModelRequest) -> bytes:
-        messages = b",".join(_encoded(request.messages))
-        settings: dict[str, Any] = {**self.settings, **request.settings}
+        messages = b",".join(_encoded(request.messages, self.quirks))
+        settings = self.quirks.named({**self.settings, **request.settings})
         theirs = settings.pop("tools", None) or []  # tools of the provider, beside ours
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
         if not request.tools and not theirs:
             settings.pop("tool_choice", None)
             settings.pop("parallel_tool_calls", None)
-        head: dict[str, Any] = {"model": self.model, "stream": True, "stream_options": {"include_usage": True}, **settings}
-        if not head["stream"]:
+        streams = {"stream": True, "stream_options": {"include_usage": True}}
+        head: dict[str, Any] = {"model": self._sent_as, **streams, **self._more, **settings}
+        if "streamed_form" in self.quirks and "response_format" in head:
+            head["stream"] = False
+        if not head["stream"] or "stream_options" in self.quirks:
             del head["stream_options"]  # refused without a stream
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
@@ -157,6 +184,11 @@ class OpenAI(ServedModel):
         if self._tools[0] is not tools:
             self._tools = (tools, dump(tool_shapes(tools)).encode()[1:-1])
         return self._tools[1]
+
+
+def left_out(settings: Mapping[str, Any], mode: ToolMode) -> list[str]:
+    """Return the settings that mean nothing to a model that is asked for its calls in words or by a schema."""
+    return [name for name in _OF_NATIVE_TOOLS if mode in ("constrained", "text") and name in settings]
 
 
 def openai_key(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str]:
@@ -198,12 +230,17 @@ def is_strict(schema: Any) -> bool:
     return "default" not in schema and all(is_strict(value) for value in schema.values())
 
 
-def _encoded(messages: tuple[Message, ...]) -> list[bytes]:
+def _encoded(messages: tuple[Message, ...], quirks: Quirks) -> list[bytes]:
     encoded: list[bytes] = []
+    form, as_bytes, before = quirks.form, partial(encode, quirks=quirks), ""
     for message, pictures in with_pictures(messages):
-        encoded.append(message.encoded("openai", encode))
+        if before == "tool" and message.role == "user" and "order" in quirks:
+            encoded.append(_BETWEEN)
+        encoded.append(message.encoded(form, as_bytes))
+        before = message.role
         if pictures:
-            encoded.append(dump(shown_after(pictures)).encode())
+            encoded += [*([_BETWEEN] if "order" in quirks else []), dump(shown_after(pictures)).encode()]
+            before = "user"
     return encoded
 
 
@@ -225,15 +262,15 @@ def shown_after(pictures: list[Media]) -> dict[str, Any]:
     return {"role": "user", "content": [text, *[_content(takeable(media, _TAKEN)) for media in pictures]]}
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Message, quirks: Quirks = NONE) -> bytes:
     """One message, made once; see `Message.encoded`."""
-    return dump(shape(message)).encode()
+    return dump(shape(message, quirks)).encode()
 
 
-def shape(message: Message) -> dict[str, Any]:
+def shape(message: Message, quirks: Quirks = NONE) -> dict[str, Any]:
     if message.role == "tool":
         (result,) = [part for part in message.parts if isinstance(part, ToolResult)]
-        return {"role": "tool", "tool_call_id": result.call_id, "content": result_text(result)}
+        return {"role": "tool", "tool_call_id": quirks.call_id(result.call_id), "content": result_text(result)}
     made: dict[str, Any] = {"role": message.role, "content": message.text}
     if any(isinstance(part, Media) for part in message.parts):
         made["content"] = [_content(part) for part in message.parts if isinstance(part, Text | Media)]
@@ -241,13 +278,14 @@ def shape(message: Message) -> dict[str, Any]:
         made["content"] = message.text or None
         made["tool_calls"] = [
             {
-                "id": call.id,
+                "id": quirks.call_id(call.id),
                 "type": "function",
                 "function": {"name": call.name, "arguments": call.args if isinstance(call.args, str) else dump(call.args)},
             }
             for call in calls
         ]
-        _give_back(message, made)
+        if "echo" not in quirks:
+            _give_back(message, made)
     return made
 
 

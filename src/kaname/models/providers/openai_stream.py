@@ -53,7 +53,12 @@ class Pieces:
             not choices and (chunk.get("object") == "error" or chunk.get("message") or chunk.get("detail"))
         ):
             raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
-        if usage := mapping(chunk.get("usage")) or mapping(mapping(chunk.get("x_groq")).get("usage")):
+        last = choices[0] if choices else {}
+        if (
+            usage := mapping(chunk.get("usage"))
+            or mapping(mapping(chunk.get("x_groq")).get("usage"))
+            or mapping(last.get("usage"))
+        ):
             self._usage = self.count(usage)
         for choice in choices:
             self._seen = True
@@ -154,20 +159,22 @@ class Pieces:
         return [Thinking("".join(self._thinking))] if self._thinking else []
 
     def count(self, usage: Mapping[str, Any]) -> Usage:
-        """A price of ours goes before what the server says that it took; OpenRouter does say so."""
+        """Return the tokens and what they cost: by a price of ours, or as the server says (OpenRouter, Perplexity, xAI)."""
         read, made = mapping(usage.get("prompt_tokens_details")), mapping(usage.get("completion_tokens_details"))
-        seen = Usage(
-            counted(usage.get("prompt_tokens")),
-            counted(usage.get("completion_tokens")),
-            counted(read.get("cached_tokens")),
-            _money(usage.get("cost")),
-            counted(made.get("reasoning_tokens")),
-        )
+        given, written, thought = [
+            counted(one) for one in (usage.get("prompt_tokens"), usage.get("completion_tokens"), made.get("reasoning_tokens"))
+        ]
+        if thought and counted(usage.get("total_tokens")) == given + written + thought:  # xAI does not count it as written
+            written += thought
+        cached = read.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
+        seen = Usage(given, written, counted(cached), _charged(usage), thought)
         if any(mapping(usage.get("server_tool_use")).values()):  # searches and the like are charged by the piece
             return replace(seen, cost=None)
         if self._price is None:
             return seen
-        return replace(seen, cost=self._price.of(seen, counted(read.get("cache_write_tokens"))))
+        written = counted(read.get("cache_write_tokens"))
+        hour = counted(mapping(read.get("cache_creation_token_details")).get("ephemeral_1h_input_tokens"))  # by LiteLLM
+        return replace(seen, cost=self._price.of(seen, max(0, written - hour), hour))
 
 
 def _is_theirs(call: Mapping[str, Any]) -> bool:
@@ -202,6 +209,14 @@ def _merged(details: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
             if value is not None:
                 block[name] = block[name] + value if joined else value
     return list(blocks.values())
+
+
+def _charged(usage: Mapping[str, Any]) -> float | None:
+    """Return what the server says that the reply cost, in dollars."""
+    cost = usage.get("cost")
+    if (ticks := _money(usage.get("cost_in_usd_ticks"))) is not None:
+        return ticks / 1e10
+    return _money(mapping(cost).get("total_cost") if isinstance(cost, dict) else cost)
 
 
 def _money(told: Any) -> float | None:

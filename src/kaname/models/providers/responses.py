@@ -20,11 +20,12 @@ from ..http.provider import Joiner, ServedModel
 from ..media import takeable
 from ..prices import Price
 from .openai import OPENAI, OpenAI, is_strict, openai_key
-from .responses_stream import MINE, Items
+from .responses_stream import BETWEEN, MINE, Items
 
 _BY_RESPONSES = re.compile(r"(?:ft:)?(?:gpt-[5-9](?!.*-(?:chat|search))|o1(?!-(?:mini|preview))|o[2-9]|codex|computer-use)")
 """Models whose reasoning only goes back this way."""
-_NOT_HERE = ("stop", "stream_options", "seed", "response_format")
+_NOT_HERE = ("stop", "seed", "n", "logit_bias", "frequency_penalty", "presence_penalty", "logprobs", "prediction", "audio")
+"""Settings of chat completions for which this API has no counterpart."""
 _RENAMED = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")
 _ENCRYPTED = "reasoning.encrypted_content"
@@ -81,6 +82,10 @@ class OpenAIResponses(ServedModel):
     def joiner(self, request: ModelRequest) -> Joiner:
         return Items(self.who, self.price_for(request))
 
+    def ignores(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the settings of chat completions that this API does not take."""
+        return [name for name in _NOT_HERE if {**self.settings, **settings}.get(name) is not None]
+
     def body(self, request: ModelRequest) -> bytes:
         head = {"model": self.model, "stream": True, "store": False, **_settings({**self.settings, **request.settings})}
         if not head["store"] and self._sealed:  # then what was thought comes along, for us to give it back
@@ -113,8 +118,10 @@ class OpenAIResponses(ServedModel):
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """In this API's names."""
     made = {_RENAMED.get(name, name): value for name, value in given.items()}
-    for name in _NOT_HERE:
+    for name in (*_NOT_HERE, "stream_options"):  # usage is always reported here
         made.pop(name, None)
+    if form := made.pop("response_format", None):
+        made["text"] = {**made.get("text", {}), "format": _text_format(form)}
     if verbosity := made.pop("verbosity", None):
         made["text"] = {**made.get("text", {}), "verbosity": verbosity}
     if effort := made.pop("reasoning_effort", None):
@@ -123,6 +130,11 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(choice, Mapping) and isinstance(choice.get("function"), Mapping):
         made["tool_choice"] = {"type": "function", "name": choice["function"].get("name")}
     return made
+
+
+def _text_format(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a `response_format` of chat completions as this API spells it: without the nested object."""
+    return {"type": form.get("type"), **(form.get("json_schema") or {})}
 
 
 def encode(message: Message) -> bytes:
@@ -144,24 +156,32 @@ def _output(result: ToolResult) -> Any:
 
 
 def _said(message: Message) -> list[dict[str, Any]]:
-    """What the model said, in its order. What belongs to a text (its phase) stands before it."""
+    """Return what the model said, in its order. What belongs to a text (phase) or a call (namespace) stands before it."""
     items: list[dict[str, Any]] = []
     about: Mapping[str, Any] = {}
     for part in message.parts:
         match part:
-            case Provided(provider, data) if provider == MINE and data.get("type") == "message":
+            case Provided(provider, data) if provider == MINE and data.get("type") == "message" and "text" in data:
+                items.append(_message(data["text"], data))  # what was said beside the answer
+            case Provided(provider, data) if provider == MINE and data.get("type") in ("message", "function_call"):
                 about = data
             case Provided(provider, data) if provider == MINE:
                 items.append(dict(data))
-            case Text(text) if text:
-                said = [{"type": "output_text", "text": text, "annotations": about.get("citations", [])}]
-                phase = {"phase": about["phase"]} if "phase" in about else {}
-                items.append({"type": "message", "role": "assistant", "content": said, **phase})
+            case Text(text) if text and text != BETWEEN:
+                items.append(_message(text, about))
                 about = {}
             case ToolCall(id, name, args):
+                space = {"namespace": about["namespace"]} if "namespace" in about else {}
                 arguments = args if isinstance(args, str) else dump(args)
-                items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
+                items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments, **space})
+                about = {}
     return items
+
+
+def _message(text: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    said = [{"type": "output_text", "text": text, "annotations": about.get("citations", [])}]
+    phase = {"phase": about["phase"]} if "phase" in about else {}
+    return {"type": "message", "role": "assistant", "content": said, **phase}
 
 
 def _content(part: Part) -> dict[str, Any]:

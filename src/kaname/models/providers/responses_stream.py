@@ -15,6 +15,8 @@ from ..http.provider import counted, listed, mapping, parsed_arguments, words
 from ..prices import Price
 
 MINE = "openai-responses"  # whose pieces are handed back as they came
+BETWEEN = "\n\n"  # two messages of one reply
+_ASIDE = "commentary"  # the phase of a message that is not the answer
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHT = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
@@ -22,12 +24,17 @@ _BY_THE_PIECE = ("web_search_call", "file_search_call", "code_interpreter_call",
 
 
 class Items:
-    """The items of a reply. What is said and called becomes ours; all else is the provider's, and wanted back."""
+    """The items of a reply. What is said and called becomes ours; all else is the provider's, and wanted back.
+
+    Commentary on the way to the answer is shown as thinking: the answer is the text. Several messages are paragraphs of it.
+    """
 
     def __init__(self, who: Who, price: Price | None = None) -> None:
         self._who, self._price = who, price
         self._items: dict[int, Mapping[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}  # by the place of the item, for one that was never finished
+        self._asides: set[int] = set()  # the places of commentary
+        self._emitted: dict[str, int] = {}  # the place of the item that was last shown, by channel
         self._response: Mapping[str, Any] = {}
         self._seen = self._shown = False
 
@@ -40,15 +47,17 @@ class Items:
         self._seen = self._seen or kind.startswith("response.")
         if kind in _TEXT and (text := words(chunk.get("delta"))):
             self._texts.setdefault(place, []).append(text)
-            self._shown = True
-            await emit(text)
+            await self._show(text, place, "thinking" if place in self._asides else "text", emit)
         elif kind in _THOUGHT and (text := words(chunk.get("delta"))):
-            self._shown = True
-            await emit(text, "thinking")
+            await self._show(text, place, "thinking", emit)
+        elif kind == "response.output_item.added" and mapping(chunk.get("item")).get("phase") == _ASIDE:
+            self._asides.add(place)
         elif kind == "response.reasoning_summary_part.added" and counted(chunk.get("summary_index")):
             await emit("\n\n", "thinking")
         elif kind == "response.output_item.done":
-            self._items[place] = mapping(chunk.get("item"))
+            item = self._items[place] = mapping(chunk.get("item"))
+            if item.get("phase") == _ASIDE and place not in self._texts:
+                self._asides.add(place)
         elif kind in _ENDS:
             await self._end(mapping(chunk.get("response")), emit)
             return True
@@ -56,11 +65,20 @@ class Items:
             raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
         return False
 
+    async def _show(self, text: str, place: int, channel: str, emit: Emit) -> None:
+        if self._emitted.get(channel, place) != place:
+            await emit(BETWEEN, channel)
+        self._emitted[channel] = place
+        self._shown = True
+        await emit(text, channel)
+
     async def _end(self, response: Mapping[str, Any], emit: Emit) -> None:
         self._response = response
         if response.get("status") == "failed" or response.get("error"):
             raise from_event(response.get("error") or notice("model.server_gave_up", "the server gave up"), self._who)
         for place, item in enumerate(listed(response.get("output"))):
+            if place not in self._items and item.get("phase") == _ASIDE and place not in self._texts:
+                self._asides.add(place)
             self._items.setdefault(place, item)
         if not self._shown:  # it came whole
             for part in self._parts():
@@ -77,6 +95,9 @@ class Items:
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
             raise failure(ContentFiltered, withheld, 0, self._who)
         parts = self._parts()
+        if self._asides and not any(isinstance(part, Text | ToolCall) for part in parts):  # nothing else was said
+            self._asides.clear()
+            parts = self._parts()
         stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
         if why or self._response.get("status") == "incomplete":
             stop = "max_tokens"
@@ -85,7 +106,16 @@ class Items:
     def _parts(self) -> list[Part]:
         unfinished = {place: {"type": "message", "content": [{"text": "".join(text)}]} for place, text in self._texts.items()}
         items = {**unfinished, **self._items}
-        return [part for place in sorted(items) for part in _parts_of(items[place])]
+        parts: list[Part] = []
+        for place in sorted(items):
+            made = _parts_of(items[place], aside=place in self._asides)
+            for kind in (Text, Thinking):  # a paragraph of its own, after one of another item
+                before = any(isinstance(part, kind) for part in parts)
+                first = next((number for number, part in enumerate(made) if isinstance(part, kind)), None)
+                if before and first is not None:
+                    made.insert(first, kind(BETWEEN))
+            parts += made
+        return parts
 
     def _usage(self) -> Usage:
         usage = mapping(self._response.get("usage"))
@@ -102,13 +132,19 @@ class Items:
         return replace(seen, cost=self._price.of(seen, counted(read.get("cache_write_tokens"))))
 
 
-def _parts_of(item: Mapping[str, Any]) -> list[Part]:
+def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
     kind = item.get("type")
+    if kind == "message" and aside:
+        said = [words(one.get("text")) for one in listed(item.get("content"))]
+        held = [Provided(MINE, {"type": "message", "phase": _ASIDE, "text": text}) for text in said if text]
+        return [part for one in held for part in (one, Thinking(one.data["text"]))]
     if kind == "message":
         return [part for one in listed(item.get("content")) for part in _said(one, item.get("phase"))]
     if kind == "function_call":
         called = words(item.get("call_id")) or words(item.get("id"))
-        return [ToolCall(called, words(item.get("name")), parsed_arguments(words(item.get("arguments"))))]
+        call = ToolCall(called, words(item.get("name")), parsed_arguments(words(item.get("arguments"))))
+        space = words(item.get("namespace"))
+        return [*([Provided(MINE, {"type": "function_call", "namespace": space})] if space else []), call]
     back = {name: value for name, value in item.items() if value is not None}
     if kind != "reasoning":
         return [Provided(MINE, back)] if kind else []

@@ -1,0 +1,69 @@
+"""What a server that speaks OpenAI's protocol does not take: known before, or learnt from its refusal and remembered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import blake2s
+from typing import Any
+
+from ...core.errors import RequestRefused
+
+_NOT_TAKEN = (
+    r"(?:unsupported|not supported|not permitted|not allowed|extra_forbidden|unknown|unrecogni[sz]ed|unexpected|invalid)"
+)
+# What the server says, by what it cannot take. Mistral, Groq, Cerebras, vLLM, NIM.
+_REFUSED = {
+    "stream_options": rf"stream_options.*{_NOT_TAKEN}|{_NOT_TAKEN}.*stream_options",
+    "echo": rf"reasoning_(?:content|details).*{_NOT_TAKEN}|{_NOT_TAKEN}.*reasoning_(?:content|details)",
+    "ids": r"tool call id.*length of 9",
+    "order": r"unexpected role '?\"?user'?\"? after role '?\"?tool",
+    "streamed_form": r"stream\w*\b.{0,40}(?:structured|response.format|json)|(?:structured|response.format).{0,40}\bstream",
+    "max_completion_tokens": rf"max_completion_tokens.*{_NOT_TAKEN}|{_NOT_TAKEN}.*max_completion_tokens",
+}
+QUIRKS = {name: re.compile(pattern, re.IGNORECASE | re.DOTALL) for name, pattern in _REFUSED.items()}
+_RETURN_IT = re.compile(r"reasoning_content.{0,60}must be (?:passed|sent|provided)", re.IGNORECASE | re.DOTALL)
+
+
+class Quirks:
+    """The quirks of one server.
+
+    `stream_options`: it takes no such field, and reports the usage anyway, or not at all. `echo`: it takes no reasoning back.
+    `ids`: the id of a call has nine letters or digits. `order`: a reply must stand between a tool's result and the user's next
+    message. `streamed_form`: an answer in a wanted form comes in one piece. `max_completion_tokens`: it is called `max_tokens`.
+    """
+
+    def __init__(self, known: Iterable[str] = (), renamed: Mapping[str, str] | None = None) -> None:
+        self._known = set(known)
+        self._renamed = dict(renamed or {})
+
+    def __contains__(self, quirk: str) -> bool:
+        return quirk in self._known
+
+    def learns(self, problem: RequestRefused) -> bool:
+        """Return True if the refusal names a quirk that was not known: then the request can be made in another way."""
+        if _RETURN_IT.search(problem.said):
+            return False
+        new = [name for name, said in QUIRKS.items() if name not in self._known and said.search(problem.said)]
+        self._known.update(new)
+        return bool(new)
+
+    @property
+    def form(self) -> str:
+        """The name of the form that messages take: it is a part of what `Message.encoded` keeps them under."""
+        return "openai" + "".join([f"-{name}" for name in ("echo", "ids") if name in self._known])
+
+    def call_id(self, call_id: str) -> str:
+        """Return the id as the server takes it, the same one each time."""
+        return blake2s(call_id.encode(), digest_size=8).hexdigest()[:9] if "ids" in self._known else call_id
+
+    def named(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings under the names that the server knows."""
+        names = {**self._renamed, **({"max_completion_tokens": "max_tokens"} if "max_completion_tokens" in self else {})}
+        made = {names.get(name, name): value for name, value in settings.items()}
+        if "ids" in self and made.get("tool_choice") == "required":
+            made["tool_choice"] = "any"  # Mistral's word
+        return made
+
+
+NONE = Quirks()
