@@ -9,6 +9,7 @@ import pytest
 
 from kaname.cli.init import TEMPLATE
 from kaname.cli.main import main
+from tests.parts import SOURCE
 
 TOOLS = '''
 from kaname import tool
@@ -53,7 +54,7 @@ def test_runs_from_before_the_file_was_there_are_told_of(tmp_path):
     (tmp_path / "program.py").write_text(
         'from kaname import Agent, ScriptedModel\nAgent(ScriptedModel(["hi"])).run_sync("hello")'
     )
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "KANAME_LANG": "en"}
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
 
     def python(*arguments):
         return subprocess.run(
