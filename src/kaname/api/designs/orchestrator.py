@@ -13,7 +13,7 @@ from ...core.record import field, record, replace
 from ...core.state import State
 from ...core.steps import Step, Stop
 from ...kernel.load import load
-from ...kernel.ports import Action, Journal, Policy
+from ...kernel.ports import Action, Journal, Policy, Recipe
 from ...models.prompted.choice_schema import choice_schema
 from ...policies.timeout import Deadline, Timeout
 from ...strategies.graph.asking import EvaluationResult, Form, simple_form
@@ -24,6 +24,7 @@ from ...tools.arguments.schema import problems as unfit
 from ...tools.registry import ToolRegistry
 from ..actions import ASK, AskPerson
 from ..agent import Agent
+from ..child import Parent
 from ..run import Run
 from ..workflow.misuse import misuse
 
@@ -191,6 +192,28 @@ class AgentOrchestrator:
         made.tools = self.tools
         made.recipe = made.recipe.altered(tools=self.tools)  # one registry: a tool that is registered later is planned with
         return made
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.agent.recipe
+
+    def altered(self, **changes: Any) -> AgentOrchestrator:
+        """Return one that differs only in its planner: `approve`, `max_revisions`, `model`, …"""
+        planner, given = replace(self.planner, **changes), {"policies": self._policies, "stops": self._stops}
+        made = AgentOrchestrator(planner, self.monitor, self.agent.journal, name=self._name, sinks=self._sinks, **given)
+        made.tools = self.tools
+        made.agent.origin, made.agent.servers = self.agent.origin, self.agent.servers
+        return made
+
+    def run_on(
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent
+    ) -> Run[Any]:
+        """Plan and run a task inside a tool call: what `ToolContext.run_child` does."""
+        return self.agent.run_on(journal, recipe, run_id, given, answers, parent)
 
     def run(self, user_input: str, **options: Any) -> Run[Any]:
         """`await` the result, or `async for` the chunks."""
