@@ -14,7 +14,7 @@ from ..api.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
 from ..core.values import plain_text
-from .agent import agent_from, where_it_is
+from .agent import agent_from, input_for, programs_workflow, where_it_is
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translated
 from .messages.stops import told_stop
@@ -35,7 +35,7 @@ def main(given: argparse.Namespace) -> int:
     except UnicodeDecodeError:
         screen.note(say("standard input is not text (UTF-8)", "標準入力が UTF-8 のテキストではありません"), "red")
         return USAGE
-    if not task:
+    if not task and not (given.agent and programs_workflow(given)):  # a workflow may need no parameters
         screen.note(say('what is to be done? kaname run "…"', '仕事を書いてください: kaname run "…"'), "red")
         return USAGE
     return to_the_end(lambda ending: _main(given, task, screen))
@@ -62,7 +62,7 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
     agent = agent_from(given, screen)
     try:
         stop = asyncio.Event()
-        run = agent.run(task, session_id=given.session, abort_event=stop)
+        run = agent.run(input_for(given, task), session_id=given.session, abort_event=stop)
         return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=where_it_is(given))
     finally:
         await agent.close()

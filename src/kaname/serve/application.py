@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from ..api.agent import Agent
 from ..api.config.build import Config, load_config
 from ..api.memory.retention import Keep, keep_pruning
+from ..api.designs.orchestrator import AgentOrchestrator, agent_behind
 from ..api.workflow.workflow import Workflow
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
@@ -81,8 +82,11 @@ class Application:
         await self.service.close()
 
 
+Served = Agent[Any] | Workflow | AgentOrchestrator
+
+
 def app(
-    agents: Config | Agent[Any] | Workflow | Iterable[Agent[Any] | Workflow] | str | Path,
+    agents: Config | Served | Iterable[Served] | str | Path,
     *,
     users: Users | str | Path | None = None,
     who: Who | None = None,
@@ -99,7 +103,7 @@ def app(
     """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
     Args:
-        agents: A configuration, the path of one, an agent, a workflow, or a list of agents and workflows.
+        agents: A configuration, the path of one, an agent, a workflow, an orchestrator, or a list of these.
         users: Who may use it. By default the users in `users.json` next to the journal, and `KANAME_TOKEN`, as in
             `kaname serve`. While there are none, only direct requests of this machine are answered.
         who: Your own way to tell a `Caller` from the ASGI scope, instead of `users`.
@@ -140,14 +144,14 @@ def _agents(given: Any, sinks: tuple[Sink, ...], journal: Journal | str | Path |
             files = [str(Path(file).resolve()) for file in given.files]
             agent.origin = {"folder": str(Path.cwd()), "config": files, "agent": agent.name}
         return made
-    listed = [given] if isinstance(given, Agent | Workflow) else list(given)
-    served: list[Any] = [one.agent if isinstance(one, Workflow) else one for one in listed]
-    if not all(isinstance(one, Agent) for one in served):
+    served = [agent_behind(one) for one in (list(given) if isinstance(given, Iterable) else [given])]
+    found = [one for one in served if one is not None]
+    if len(found) != len(served):
         raise ConfigError(notice("serve.what", "what is served is a Config, the path of one, an Agent, or a list of Agents"))
-    for agent in served:
+    for agent in found:
         agent.sinks = (*agent.sinks, *sinks)
         agent.journal = agent.journal if journal is None else choose(journal)
-    return served
+    return found
 
 
 def _few_at_once(count: int) -> Callable[[Handler], Handler]:

@@ -27,6 +27,7 @@ from ..agent import Agent
 from ..child import Parent
 from ..run import Run
 from ..workflow.misuse import misuse
+from ..workflow.workflow import Workflow
 
 _REFERENCE = {"type": "string", "pattern": r"^\$\{step[0-9]{1,2}\}$"}
 
@@ -207,6 +208,7 @@ class AgentOrchestrator:
         made = AgentOrchestrator(planner, self.monitor, self.agent.journal, name=self._name, sinks=self._sinks, **given)
         made.tools = self.tools
         made.agent.origin, made.agent.servers = self.agent.origin, self.agent.servers
+        made.agent.recipe = made.agent.recipe.altered(stops=self.agent.recipe.stops)
         return made
 
     def run_on(
@@ -250,6 +252,13 @@ class AgentOrchestrator:
         """How far a task is, here or in another process."""
         state = await load(self.agent.journal, run_id)
         return context_of(state, run_id, *self.strategy.course(state))
+
+
+def agent_behind(made: object) -> Agent[Any] | None:
+    """Return the agent that runs it: an agent itself, the one of a workflow or an orchestrator; None for anything else."""
+    if isinstance(made, Workflow | AgentOrchestrator):
+        return made.agent
+    return made if isinstance(made, Agent) else None
 
 
 def _with_references(tool: Action) -> ToolSpec:
