@@ -113,6 +113,13 @@ def test_plan_uses_the_orchestrator_that_is_named_and_asks_first(kaname):
     assert (code, "? Which?" in told) == (WAITING, True)
 
 
+def test_a_plan_that_cannot_be_made_has_failed_and_was_not_interrupted(kaname):
+    code, _, told = kaname("run", "-a", "desk_of_tests.py:lost", "x")
+    assert (code, "no plan led to the goal" in told, "runs fork" in told, "runs resume" in told) == (FAILED, True, True, False)
+    assert kaname("plan", "-y", "-a", "desk_of_tests.py:lost", "--max-revisions", "0", "x")[0] == FAILED
+    assert kaname("runs", "resume", "last")[0] == FAILED
+
+
 def test_what_is_neither_is_told(kaname):
     code, _, told = kaname("run", "-a", "desk_of_tests.py:label", "hi")
     assert (code, "not an Agent, a Workflow or an AgentOrchestrator" in told) == (USAGE, True)
