@@ -1,12 +1,16 @@
 """What a program makes, named by its place (`-a FILE.py:NAME`): an agent, a workflow or an orchestrator, with its neighbours."""
 
+import argparse
+import asyncio
 import json
 import sys
 
 import pytest
 
-from kaname import Agent, ScriptedModel, serve
+from kaname import Agent, Approve, ScriptedModel, call, serve, tool
 from kaname.cli.main import DONE, FAILED, USAGE, WAITING, main
+from kaname.cli.records import runs
+from kaname.cli.terminal.screen import Screen
 
 TOOLS = '''
 from kaname import tool
@@ -131,3 +135,45 @@ def test_an_orchestrator_is_served(kaname, tmp_path):
     other = Agent(ScriptedModel(["hi"]), name="other", journal="memory")
     planner = AgentOrchestrator(TaskPlanner(ScriptedModel([])), state_manager=other.journal, name="planner")
     assert list(serve.app([other, planner]).service.agents) == ["other", "planner"]
+
+
+def test_follow_of_a_run_that_waits_says_so_and_ends(kaname):
+    kaname("run", "-a", "desk_of_tests.py:order", '{"item": "cup"}')
+    code, _, told = kaname("runs", "follow", "last")
+    assert (code, "? Send it?" in told) == (WAITING, True)
+    assert "it waits for an answer; to go on:" in told.splitlines()[-1]
+    assert kaname("runs", "follow", "last", "--json")[0] == WAITING
+
+
+async def test_follow_goes_on_while_something_else_is_under_way(tmp_path, capsys):
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="pure")
+    async def look() -> str:
+        """Look."""
+        begun.set()
+        await go_on.wait()
+        return "seen"
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    agent = Agent(
+        ScriptedModel([[call("look"), call("pay")], "done"]), [look, pay], policies=[Approve("pay")], journal="memory"
+    )
+    run = agent.run("go").start()
+    await begun.wait()
+    while not (cards := await agent.journal.runs(status="waiting")):
+        await asyncio.sleep(0.01)
+    given = argparse.Namespace(json=False, agent=None, journal=None, config=None)
+    following = asyncio.ensure_future(runs._follow(agent.journal, cards[0], given, Screen()))
+    async with asyncio.timeout(20):
+        while "? Run pay" not in capsys.readouterr().err:
+            await asyncio.sleep(0.01)
+        assert not following.done()
+        go_on.set()
+        assert await following == WAITING
+    assert "seen" in capsys.readouterr().err
+    await run

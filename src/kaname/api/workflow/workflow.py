@@ -235,7 +235,9 @@ class Workflow:
         except ValueError:
             params = None
         if not isinstance(params, Mapping):
-            raise ConfigError(notice("serve.params", "workflow {name} is given a JSON object of its parameters", name=self.name))
+            raise ConfigError(
+                notice("serve.params", "workflow {name} is given a JSON object of its parameters", name=self.name)
+            )
         return plain_text(self.given(params))
 
     # Running it
