@@ -38,6 +38,7 @@ def test_template_is_valid_as_it_is_and_uncommented(all_of_it, language, tmp_pat
     monkeypatch.setenv("KANAME_LANG", language)
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     (tmp_path / "mail.py").write_text(TOOLS)
+    (tmp_path / "order.yaml").write_text("workflow: {steps: [{name: sure, ask: 'Order it?'}]}")
     assert main(["init"]) == 0
     text = (tmp_path / "kaname.yaml").read_text(encoding="utf-8")
     assert settings_in(text) == settings_in(TEMPLATE), "the languages differ in their remarks alone"

@@ -115,16 +115,14 @@ def orchestrator_from(given: argparse.Namespace, screen: Screen) -> AgentOrchest
 
 def workflow_from(given: argparse.Namespace) -> Workflow:
     """The workflow of a file, with the tools and agents of the configuration, and those that were named."""
-    from ..api.workflow.workflow import Workflow
+    from ..api.workflow.configured import with_agents
 
     if not getattr(given, "workflow", None) and (own := programs_workflow(given)) is not None:
         _altered(own.agent, given, Screen(), None)
         return own
     config, folder = config_for(given), Path(getattr(given, "folder", None) or Path.cwd())
     agents = {name: Agent.from_config(config, agent=name) for name in config.agents} if config is not None else {}
-    named = [*[tool for agent in agents.values() for tool in agent.tools.values()], *all_tools(given.tool, folder)]
-    tools = {getattr(tool, "name", str(number)): tool for number, tool in enumerate(named)}
-    made = Workflow.from_file(given.workflow, tools.values(), agents=agents, journal=journal_for(given))
+    made = with_agents(given.workflow, agents, all_tools(given.tool, folder), journal_for(given))
     made.origin = {**_origin(given, config), **made.origin}
     return made
 

@@ -235,9 +235,8 @@ class Workflow:
         except ValueError:
             params = None
         if not isinstance(params, Mapping):
-            raise ConfigError(
-                notice("serve.params", "workflow {name} is given a JSON object of its parameters", name=self.name)
-            )
+            told = notice("serve.params", "workflow {name} is given a JSON object of its parameters", name=self.name)
+            raise ConfigError(told)
         return plain_text(self.given(params))
 
     # Running it
