@@ -11,9 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import kaname
 from kaname import MemoryJournal, ScriptedModel, call, tool
 from kaname.core.events import Event
 from kaname.core.messages import Message, ToolResult
+
+SOURCE = str(Path(kaname.__file__).parents[1])
+"""PYTHONPATH of a process with an environment of its own: it imports the kaname that is tested, also in a worktree."""
 
 
 @tool(effect="pure")

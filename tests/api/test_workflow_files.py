@@ -9,6 +9,8 @@ import pytest
 from kaname import Agent, ConfigError, ScriptedModel, Workflow, tool
 from kaname.api.workflow import draw
 from kaname.api.workflow.file import SCHEMA
+from kaname.cli.main import main
+from kaname.serve import app
 
 DOCUMENT = (Path(__file__).parents[1] / "corpora" / "workflow.yaml").read_text("utf-8")
 
@@ -306,3 +308,54 @@ def test_workflow_drawn_in_three_ways(tmp_path):
 def test_schema_of_workflow_files_is_written_down():
     written = Path(__file__).parents[2] / "docs" / "workflow.schema.json"
     assert json.loads(written.read_text("utf-8")) == SCHEMA
+
+
+DESK = """
+agents: {desk: {model: scripted/script.json, tools: [calculator]}}
+workflows: [flows/order.yaml]
+journal: memory
+"""
+ORDER = """
+workflow:
+  name: order
+  params: {count: 2}
+  outputs: {price: "${price}", said: "${said}"}
+  steps:
+    - {name: price, tool: calculator, args: {expression: "${params.count} * 300"}}
+    - {name: said, agent: desk, input: "${price}"}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "kaname.yaml").write_text(DESK)
+    (tmp_path / "script.json").write_text('["with pleasure"]')
+    (tmp_path / "flows" / "order.yaml").write_text(ORDER)
+    return tmp_path
+
+
+async def test_workflows_that_the_configuration_names_are_served_with_its_agents_and_tools(desk):
+    service = app(desk / "kaname.yaml").service
+    assert (list(service.agents), list(service.workflows)) == (["desk", "order"], ["order"])
+    order = service.agent("order")
+    result = await order.run(service.input_of(order, '{"count": 3}'))
+    assert result.output == {"price": "900", "said": "with pleasure"}
+    assert order.origin["workflow"] == str(desk / "flows" / "order.yaml")
+    assert order.origin["config"] == [str(desk / "kaname.yaml")]
+
+
+def test_mistakes_in_a_workflow_that_the_configuration_names_are_told_with_their_place(desk, capsys):
+    assert main(["config", "check"]) == 0
+    assert "desk, order" in capsys.readouterr().err
+    (desk / "flows" / "order.yaml").write_text(ORDER.replace("tool: calculator", "tool: calculater"))
+    assert main(["config", "check"]) == 2
+    told = capsys.readouterr().err
+    assert "order.yaml:7:" in told
+    assert "calculater" in told
+    (desk / "kaname.yaml").write_text(DESK.replace("order", "ordre"))
+    assert main(["config", "check"]) == 2
+    assert "ordre.yaml:1: cannot be read" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="ordre"):
+        app(desk / "kaname.yaml")

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from kaname.cli.terminal.screen import cut, padded, width
+from tests.parts import SOURCE
 
 TOOLS = """
 import time
@@ -38,6 +39,7 @@ def terminal(tmp_path):
     (tmp_path / "defined.py").write_text(DEFINED)
     environment = {
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": SOURCE,
         "HOME": str(tmp_path),
         "KANAME_JOURNAL": str(tmp_path / "journal.db"),
         "KANAME_CACHE": str(tmp_path / "cache"),

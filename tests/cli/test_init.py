@@ -9,6 +9,7 @@ import pytest
 
 from kaname.cli.init import TEMPLATE
 from kaname.cli.main import main
+from tests.parts import SOURCE
 
 TOOLS = '''
 from kaname import tool
@@ -37,6 +38,7 @@ def test_template_is_valid_as_it_is_and_uncommented(all_of_it, language, tmp_pat
     monkeypatch.setenv("KANAME_LANG", language)
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     (tmp_path / "mail.py").write_text(TOOLS)
+    (tmp_path / "order.yaml").write_text("workflow: {steps: [{name: sure, ask: 'Order it?'}]}")
     assert main(["init"]) == 0
     text = (tmp_path / "kaname.yaml").read_text(encoding="utf-8")
     assert settings_in(text) == settings_in(TEMPLATE), "the languages differ in their remarks alone"
@@ -53,7 +55,7 @@ def test_runs_from_before_the_file_was_there_are_told_of(tmp_path):
     (tmp_path / "program.py").write_text(
         'from kaname import Agent, ScriptedModel\nAgent(ScriptedModel(["hi"])).run_sync("hello")'
     )
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "KANAME_LANG": "en"}
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
 
     def python(*arguments):
         return subprocess.run(

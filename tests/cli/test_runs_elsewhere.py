@@ -117,7 +117,7 @@ def test_runs_of_a_program_are_gone_on_with_by_its_own_agent(elsewhere, tmp_path
     assert "--answer … -a FILE.py:AGENT --journal desk.db" in listed.stderr
     refused = elsewhere("runs", "resume", "last", "--journal", "desk.db", "--answer", "yes")
     assert "name its agent (-a FILE.py:NAME)" in refused.stderr
-    assert "is no Agent" in elsewhere("runs", "resume", "last", "-a", "desk.py:pay", "--journal", "desk.db").stderr
+    assert "and not an Agent" in elsewhere("runs", "resume", "last", "-a", "desk.py:pay", "--journal", "desk.db").stderr
     assert "Pay the rent." in elsewhere("runs", "-a", "desk.py:desk").stdout
     done = elsewhere("runs", "resume", "last", "--answer", "yes", "-a", "desk.py:desk")
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr

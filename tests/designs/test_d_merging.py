@@ -99,6 +99,24 @@ async def test_judge_chooses_without_knowing_who_said_it_and_its_run_is_recorded
     assert merged.dissent == {"1": "tea", "2": "coffee"}
 
 
+@pytest.mark.parametrize("said", ["2", "２", " **2.**\n", '"2"', "#2", "2.0", '{"number": "2"}', "```json\n2\n```"])
+async def test_judge_may_answer_with_the_bare_number(said):
+    assert (await merge(["tea", "coffee"], "best", judge=agent(said, "judge"))).value == "coffee"
+
+
+async def test_judge_with_a_type_of_output_chooses_by_its_value():
+    judge = Agent(ScriptedModel(lambda request: "2"), name="judge", output=int, journal="memory")
+    assert (await merge(["tea", "coffee"], "best", judge=judge)).value == "coffee"
+
+
+@pytest.mark.parametrize(
+    "said", ["0", "-1", "3", "1.5", "true", '{"number": true}', "none of the 2", "NaN", "1 or 2", "9" * 5000]
+)
+async def test_judge_without_one_whole_number_has_chosen_nothing(said):
+    with pytest.raises(ConfigError, match="chose none of the 2 answers"):
+        await merge(["tea", "coffee"], "best", judge=agent(said, "judge"))
+
+
 @pytest.mark.parametrize(
     ("results", "options", "told"),
     [

@@ -45,3 +45,16 @@ def test_the_numbers_of_lines_are_true():
 def test_every_page_for_users_is_there_in_japanese():
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"benchmarks.md", "synonyms.md"}
     assert pages <= {page.name for page in (ROOT / "docs" / "ja").glob("*.md")}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_rows_of_tables_have_the_columns_of_their_head(page):
+    columns, fenced = 0, False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        fenced ^= line.startswith("```")
+        if fenced or not line.startswith("|"):
+            columns = 0
+            continue
+        here = len(re.findall(r"(?<!\\)\|", line))  # a bar inside a cell is written \|
+        columns = columns or here
+        assert here == columns, line

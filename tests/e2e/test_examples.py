@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import SOURCE
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path, tmp_path):
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "KANAME_LANG": "en", "PYTHONWARNINGS": "error"}
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
+    environment["PYTHONWARNINGS"] = "error"
     done = subprocess.run(
         [sys.executable, str(path)], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
     )

@@ -15,6 +15,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.parts import SOURCE
+
 DOCS = Path(__file__).parents[2] / "docs"
 pytestmark = pytest.mark.slow
 
@@ -35,7 +37,7 @@ class Desk:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "KANAME_LANG": "en"}
+        self.environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
 
     def write(self, upto):
         (self.folder / "desk.py").write_text("\n\n".join(self.steps[:upto]), encoding="utf-8")

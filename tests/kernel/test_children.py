@@ -4,7 +4,22 @@ import asyncio
 
 import pytest
 
-from kaname import Agent, Approve, MemoryJournal, RunStopped, ScriptedModel, SqliteJournal, ToolContext, call, cost, tool
+from kaname import (
+    Agent,
+    AgentOrchestrator,
+    Approve,
+    ExecutionMonitor,
+    MemoryJournal,
+    RunStopped,
+    ScriptedModel,
+    SqliteJournal,
+    TaskPlanner,
+    ToolContext,
+    Workflow,
+    call,
+    cost,
+    tool,
+)
 from kaname.core.events import Event, Opened, ToolFinished, ToolStarted
 from kaname.core.messages import ModelReply, Usage, assistant
 from tests.parts import Died, MortalJournal
@@ -407,3 +422,61 @@ async def test_parent_that_waits_for_a_busy_child_is_let_go_without_a_result_for
     assert (await run.let_go()).stop.kind == "released"
     assert not any([type(fact.body) is ToolFinished async for fact in journal.read("r")])
     assert paid == []
+
+
+def delegating(child, given):
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Have it done."""
+        return str((await context.run_child(child, given)).unwrap())
+
+    return Agent(ScriptedModel([call("delegate"), "all done"]), [delegate], name="boss", journal="memory")
+
+
+def order(**parts):
+    flow = Workflow("order", params={"item": {"type": "string"}, "count": 2}, **parts)
+
+    @tool(effect="pure")
+    def label(item: str, count: int) -> str:
+        """Write a label."""
+        return f"{count} x {item}"
+
+    made = flow.task(label, item=flow.param("item"), count=flow.param("count"))
+    said = flow.ask("Send it?", ["yes", "no"])
+    flow.promise({"label": made, "said": said})
+    return flow
+
+
+@pytest.mark.parametrize("given", [{"item": "cup"}, '{"item": "cup", "count": 2}'], ids=["mapping", "text"])
+async def test_a_workflow_runs_as_a_child_and_asks_above(given):
+    boss = delegating(order(), given)
+    waiting = await boss.run("go")
+    (key,) = waiting.questions
+    assert (waiting.stop.kind, waiting.questions[key].prompt) == ("waiting", "Send it?")
+    result = await boss.resume(waiting.run_id, {key: "yes"})
+    assert result.output == "all done"
+    assert "2 x cup" in result.steps[0].observation
+    (child,) = [card for card in await boss.journal.runs() if card.parent]
+    assert (child.agent, child.status) == ("order", "completed")
+
+
+async def test_a_workflow_child_checks_its_parameters():
+    result = await delegating(order(), {"thing": "cup"}).run("go")
+    assert "item" in result.steps[0].observation
+    result = await delegating(order(), "two cups").run("go")
+    assert "JSON object" in result.steps[0].observation
+
+
+async def test_an_orchestrator_runs_as_a_child():
+    plan = '{"steps": [{"name": "one", "tool": "ask_person", "arguments": {"question": "Which?"}}]}'
+    planner = TaskPlanner(ScriptedModel([plan]), [])
+    boss = delegating(AgentOrchestrator(planner, ExecutionMonitor(judge=False), "memory", name="planner"), "choose")
+    waiting = await boss.run("go")
+    (key,) = waiting.questions
+    result = await boss.resume(waiting.run_id, {key: "the blue one"})
+    assert "the blue one" in result.steps[0].observation
+
+
+async def test_what_cannot_be_run_as_a_child_is_told():
+    result = await delegating(lambda: None, "x").run("go")
+    assert "run_child runs an Agent, a Workflow or an AgentOrchestrator" in result.steps[0].observation

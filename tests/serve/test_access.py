@@ -265,7 +265,12 @@ def test_server_for_others_does_not_start_without_users(tmp_path):
         "--port",
         "0",
     ]
-    environment = {**os.environ, "KANAME_TEST_FOLDER": str(tmp_path), "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
+    environment = {
+        **os.environ,
+        "KANAME_TEST_FOLDER": str(tmp_path),
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "LANG": "C.UTF-8",
+    }
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
     assert "make a user first" in done.stderr

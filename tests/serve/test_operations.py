@@ -154,7 +154,12 @@ def test_pause_before_another_life_is_not_made_longer_by_a_clock_that_was_set_ba
 def test_script_that_died_is_not_taken_up_by_a_server(tmp_path):
     """Its runs are the script's: the server's agent of the same name may have other tools."""
     program = "import asyncio, os, tests.serve.agents as a\nasync def go():\n r = await a.worker_agent.run('work').begun()\n await asyncio.sleep(.1)\n os._exit(9)\nasyncio.run(go())"
-    environment = {**os.environ, "KANAME_TEST_FOLDER": str(tmp_path), "PYTHONPATH": str(ROOT), "KANAME_TEST_PACE": "0.5"}
+    environment = {
+        **os.environ,
+        "KANAME_TEST_FOLDER": str(tmp_path),
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "KANAME_TEST_PACE": "0.5",
+    }
     subprocess.run([sys.executable, "-c", program], env=environment, check=False, timeout=30)
     with serving(tmp_path) as served, client(served) as http:
         (run,) = http.get("/api/runs").json()["runs"]

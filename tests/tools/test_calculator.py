@@ -97,12 +97,33 @@ async def test_what_is_too_small_is_said_to_be(text):
 
 
 async def test_a_refusal_is_for_the_model_to_mend_and_ends_nothing():
-    script = ["Action: calculator[sqrt(2)]", "Action: calculator[2**0.5]", "Final Answer: about 1.41"]
+    script = ["Action: calculator[root(2)]", "Action: calculator[2**0.5]", "Final Answer: about 1.41"]
     result = await AgentRuntime(ReActPlanner(ScriptedModel(script)), [CalculatorTool()], journal="memory").run("root of 2?")
     assert (result.answer, result.stopped_reason) == ("about 1.41", "completed")
-    assert [step.action_input for step in result.steps if step.action] == [{"expression": "sqrt(2)"}, {"expression": "2**0.5"}]
+    assert [step.action_input for step in result.steps if step.action] == [{"expression": "root(2)"}, {"expression": "2**0.5"}]
 
 
 @pytest.mark.parametrize("text", ["1€50", "5$3", "100円20", "1000円200円", "0x10", "1½½"])
 async def test_numbers_are_never_glued_together(text):
     assert (await CalculatorTool().execute(text)).is_error
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("2(3+4)", "write 2*(3+4)"),
+        ("(1+2)(3+4)", "write (1+2)*(3+4)"),
+        ("(1+2)3", "write (1+2)*3"),
+        ("2pi", "write 2*pi"),
+        ("2sqrt(16)", "write 2*sqrt(16)"),
+        ("200*5% + 10%", "write (…) * (1 + 10%) to change by that part, or + 0.1"),
+        ("sin(1)", "sqrt(…)"),
+        ("sqrt 16", "sqrt(…)"),
+        ("3万50000", "write it in digits"),
+        ("2千5万", "write it in digits"),
+    ],
+)
+async def test_a_refusal_names_the_way(text, way):
+    result = await CalculatorTool().execute(text)
+    assert result.is_error
+    assert way in result.error

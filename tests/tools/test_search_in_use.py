@@ -548,8 +548,28 @@ def test_the_command_lists_shows_and_removes_without_embeddings(tmp_path, folder
     assert shown == f"[rules.md#1]\n    {folder / 'rules.md'}: Hotels, line 3\n    At most 12,000 yen.\n"
     assert run(capsys, "show", "rules.md#2", "--index", index)[0] == 2
     assert run(capsys, "remove", folder / "empty.txt", "--index", index)[0] == 0, "known, though without passages"
-    assert run(capsys, "remove", folder / "other.txt", "--index", index)[0] == 1
+    code, _, told = run(capsys, "remove", folder / "other.txt", "--index", index)
+    assert (code, "no document" in told) == (2, True)
     assert run(capsys, "remove", folder, "--index", index)[0] == 0
+
+
+def test_the_command_removes_by_the_names_that_it_shows(tmp_path, folder, capsys):
+    index = tmp_path / "index.db"
+    (folder / "old").mkdir()
+    for name in ("rules.md", "old/rules.md", "prices.md", "notes.md"):
+        (folder / name).write_text(f"# {name}\n\nAt most 12,000 yen.\n")
+    pipeline = RAGPipeline(index, embeddings=Letters())
+    pipeline.add(folder)
+    pipeline.close()
+
+    def left():
+        return sorted([Path(line).name for line in run(capsys, "list", "--index", index)[1].splitlines()])
+
+    code, _, told = run(capsys, "remove", "prices.md", "rules.md", "--index", index)
+    assert (code, "which one" in told) == (2, True)
+    assert len(left()) == 4, "nothing is removed where one of the names is not clear"
+    assert run(capsys, "remove", "prices.md", "[notes.md#1]", "old/rules.md", "--index", index)[0] == 0
+    assert left() == ["rules.md"]
 
 
 def test_a_folder_with_nothing_to_read_says_what_was_passed_over(tmp_path, folder, capsys):

@@ -41,7 +41,7 @@ class Parent(NamedTuple):
 
 
 class Runnable(Protocol):
-    """An agent, as far as its parent's tool needs it."""
+    """An agent, a workflow or an orchestrator, as far as its parent's tool needs it."""
 
     @property
     def name(self) -> str: ...
@@ -54,6 +54,10 @@ class Runnable(Protocol):
 
 async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_input: Any, name: str) -> Result:
     """Start it, or go on with it: it is named after the call and the agent, so that a second try of the call finds it."""
+    if not callable(getattr(agent, "run_on", None)):
+        raise ConfigError(
+            notice("child.what", "run_child runs an Agent, a Workflow or an AgentOrchestrator, not {given!r:.100}", given=agent)
+        )
     child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
     spent = scope.child_usage.setdefault(context.call_id, {})
     opened = scope.children.setdefault((context.call_id, context.attempt), set())

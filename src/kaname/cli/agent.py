@@ -107,33 +107,64 @@ def orchestrator_from(given: argparse.Namespace, screen: Screen) -> AgentOrchest
     agent = agent_from(given, screen)
     given.plan = True
     agent.origin = {**agent.origin, "plan": True, "max_revisions": given.max_revisions, "approve": given.approve}
-    return AgentOrchestrator.around(agent, approve=given.approve, max_revisions=given.max_revisions)
+    how: dict[str, Any] = {"approve": given.approve, "max_revisions": given.max_revisions}
+    if isinstance(made := programs_own(given), AgentOrchestrator):
+        return made.altered(**how, model=agent.recipe.model)
+    return AgentOrchestrator.around(agent, **how)
 
 
 def workflow_from(given: argparse.Namespace) -> Workflow:
     """The workflow of a file, with the tools and agents of the configuration, and those that were named."""
-    from ..api.workflow.workflow import Workflow
+    from ..api.workflow.configured import with_agents
 
+    if not getattr(given, "workflow", None) and (own := programs_workflow(given)) is not None:
+        _altered(own.agent, given, Screen(), None)
+        return own
     config, folder = config_for(given), Path(getattr(given, "folder", None) or Path.cwd())
     agents = {name: Agent.from_config(config, agent=name) for name in config.agents} if config is not None else {}
-    named = [*[tool for agent in agents.values() for tool in agent.tools.values()], *all_tools(given.tool, folder)]
-    tools = {getattr(tool, "name", str(number)): tool for number, tool in enumerate(named)}
-    made = Workflow.from_file(given.workflow, tools.values(), agents=agents, journal=journal_for(given))
+    made = with_agents(given.workflow, agents, all_tools(given.tool, folder), journal_for(given))
     made.origin = {**_origin(given, config), **made.origin}
     return made
 
 
-def programs_agent(given: argparse.Namespace) -> Agent | None:
-    """The one that a program makes, if it is named by its place: `-a desk.py:desk`, `-a package.module:name`."""
+def programs_own(given: argparse.Namespace) -> Agent | Workflow | AgentOrchestrator | None:
+    """Return what a program makes, if it is named by its place: `-a desk.py:desk`, `-a package.module:name`."""
     place = given.agent or ""
     if ":" not in place:
         return None
+    from ..api.designs.orchestrator import agent_behind
+
     found = object_from(place, Path(getattr(given, "folder", None) or Path.cwd()))
     if isinstance(found, list | tuple) and found:  # several that are served: the first
         found = found[0]
-    if not isinstance(found, Agent):
-        raise ConfigError(say(f"{place} is no Agent, but {found!r:.100}", f"{place} は Agent ではありません: {found!r:.100}"))
-    return found
+    if agent_behind(found) is None:
+        raise ConfigError(
+            say(
+                f"{place} is {found!r:.100}, and not an Agent, a Workflow or an AgentOrchestrator",
+                f"{place} は Agent、Workflow、AgentOrchestrator のどれでもありません: {found!r:.100}",
+            )
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def programs_agent(given: argparse.Namespace) -> Agent | None:
+    """Return the agent that runs what a program makes: an agent, a workflow or an orchestrator."""
+    made = programs_own(given)
+    return made if made is None or isinstance(made, Agent) else made.agent
+
+
+def programs_workflow(given: argparse.Namespace) -> Workflow | None:
+    """Return the workflow that was named by its place, if it is one."""
+    from ..api.workflow.workflow import Workflow
+
+    made = programs_own(given)
+    return made if isinstance(made, Workflow) else None
+
+
+def input_for(given: argparse.Namespace, text: str) -> str:
+    """Return what the run is given: the text, or for a workflow its parameters, which the text is to hold as a JSON object."""
+    flow = workflow_from(given) if getattr(given, "workflow", None) else programs_workflow(given) if given.agent else None
+    return text if flow is None else flow.as_input(text)
 
 
 def _tell_of_no_documents(places: list[str], screen: Screen) -> None:

@@ -21,7 +21,7 @@ from ..core.state import what_was_said
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.threads import off_loop
-from .agent import agent_from, take_up, where_it_is
+from .agent import agent_from, input_for, take_up, where_it_is
 from .main import DONE
 from .messages import say, translated
 from .messages.stops import told_status
@@ -128,8 +128,8 @@ class _Chat:
     async def _answer(self, text: str) -> None:
         stop, show, begun = asyncio.Event(), Show(self._screen), monotonic()
         loop = asyncio.get_running_loop()
-        run = self._agent.run(text, session_id=self._session, abort_event=stop)
         try:
+            run = self._agent.run(input_for(self._given, text), session_id=self._session, abort_event=stop)
             while True:
                 loop.add_signal_handler(signal.SIGINT, stop.set)
                 async with self._screen.waiting():

@@ -8,8 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..api.agent import Agent
 from ..api.config.build import load_config
 from ..api.config.schema import SCHEMA
+from ..api.workflow.configured import configured_workflows
 from ..core.install import this_command
 from .agent import FILES
 from .main import DONE, USAGE
@@ -41,7 +43,8 @@ def main(given: argparse.Namespace) -> int:
         screen.say(yaml.safe_dump(_masked(config.value), allow_unicode=True, sort_keys=False).rstrip())
         return DONE
     config.check()
-    agents = ", ".join(config.agents)
+    made = {name: Agent.from_config(config, agent=name) for name in config.agents} if config.workflow_files else {}
+    agents = ", ".join([*config.agents, *[flow.name for flow in configured_workflows(config, made)]])
     screen.note(
         say(
             f"{', '.join(config.files)}: in order; agents: {agents}",

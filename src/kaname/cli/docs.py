@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ..core.install import this_command
-from ..tools.search.cite import Hit, cited
+from ..tools.search.cite import Hit, cited, document
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
@@ -134,6 +134,7 @@ def wrapped(line: str, most: int) -> Iterator[str]:
 
 
 def _remove(given: argparse.Namespace, index: Index, screen: Screen) -> int:
-    gone = index.remove_below(*given.what)
+    gone = {path for name in given.what for path in index.below(name) or [document(name, index)]}
+    index.remove(gone)
     screen.note(say(f"{len(gone)} files forgotten", f"{len(gone)} 件のファイルを削除しました"))
-    return DONE if gone else FAILED
+    return DONE

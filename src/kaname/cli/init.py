@@ -42,6 +42,7 @@ agents:
 # keep: 90d                         # ended runs are deleted after that time (default: forever)
 # trace: {console: info, file: logs/trace.jsonl}     # what runs do; otel: http://localhost:4318
 # serve: {port: 8000}              # for `kaname serve`
+# workflows: [order.yaml]          # workflow files to serve as well: `kaname workflow check order.yaml`
 """
 _NIHONGO = """# エージェントの設定。誤りは `kaname config check` がすべて示し、`kaname run "…"` は最初のエージェントを使います。
 # JSON Schema を読めるエディター用: kaname config schema > .kaname-schema.json (docs/kaname.schema.json も同じもの)
@@ -75,6 +76,7 @@ agents:
 # keep: 90d                         # 終了した実行をこの期間のあと削除します (既定: 削除しない)
 # trace: {console: info, file: logs/trace.jsonl}     # 実行の様子。otel: http://localhost:4318
 # serve: {port: 8000}              # `kaname serve` のため
+# workflows: [order.yaml]          # 一緒に提供するワークフローファイル: `kaname workflow check order.yaml`
 """
 
 

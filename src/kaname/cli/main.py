@@ -352,7 +352,10 @@ def _docs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
             say("the passage that a citation means", "引用された箇所を表示する"),
             say("such as rules.md#3", "rules.md#3 など"),
         ),
-        "remove": (say("forget files or folders", "削除する"), files),
+        "remove": (
+            say("forget files or folders", "削除する"),
+            say("files, folders, or a file as it is cited: rules.md", "ファイル、フォルダー、または引用名 (rules.md)"),
+        ),
     }
     for name, (words, what) in told.items():
         one = actions.add_parser(name, help=words, description=words)

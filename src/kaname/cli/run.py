@@ -14,7 +14,7 @@ from ..api.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
 from ..core.values import plain_text
-from .agent import agent_from, where_it_is
+from .agent import agent_from, input_for, programs_workflow, where_it_is
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translated
 from .messages.stops import told_stop
@@ -23,7 +23,7 @@ from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen
 from .terminal.signals import to_the_end
 
-_CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING, "cancelled": INTERRUPTED}
+_CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING}
 
 
 def main(given: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def main(given: argparse.Namespace) -> int:
     except UnicodeDecodeError:
         screen.note(say("standard input is not text (UTF-8)", "標準入力が UTF-8 のテキストではありません"), "red")
         return USAGE
-    if not task:
+    if not task and not (given.agent and programs_workflow(given)):  # a workflow may need no parameters
         screen.note(say('what is to be done? kaname run "…"', '仕事を書いてください: kaname run "…"'), "red")
         return USAGE
     return to_the_end(lambda ending: _main(given, task, screen))
@@ -62,7 +62,7 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
     agent = agent_from(given, screen)
     try:
         stop = asyncio.Event()
-        run = agent.run(task, session_id=given.session, abort_event=stop)
+        run = agent.run(input_for(given, task), session_id=given.session, abort_event=stop)
         return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=where_it_is(given))
     finally:
         await agent.close()
@@ -93,9 +93,10 @@ async def follow(
     if not as_json:
         show.finish(plain_text(result.output) if result.stop.kind in ("completed", "degraded") else "", result.citations)
         if not quiet or result.stop.kind not in ("completed", "degraded"):
-            ended = result.stop.kind == "failed" and hasattr(agent.recipe.strategy, "graph")
+            ended = not stop.is_set() and _has_ended_for_good(agent, result)
             screen.note(_ended_line(result, show, where) if ended else _last_line(result, show, where))
-    return _CODES.get(result.stop.kind, FAILED)
+    interrupted = result.stop.kind == "cancelled" and stop.is_set()  # and not by the run itself: a plan that cannot be made
+    return INTERRUPTED if interrupted else _CODES.get(result.stop.kind, FAILED)
 
 
 def _failed(problem: AgentError, show: Show, screen: Screen, *, as_json: bool, where: str) -> int:
@@ -128,11 +129,20 @@ def _last_line(result: Result, show: Show, where: str) -> str:
     return f"[{how}; {spent}; {_to_go_on(result.run_id, result, where)}]"
 
 
+def _has_ended_for_good(agent: Agent, result: Result) -> bool:
+    """True if resuming would only end it in the same way: a workflow whose task failed, a planner that found no plan."""
+    from ..strategies.graph.strategy import GraphStrategy
+    from ..strategies.orchestrate import Orchestrate
+
+    kinds = {"failed": GraphStrategy, "cancelled": Orchestrate}
+    return result.stop.kind in kinds and isinstance(agent.recipe.strategy, kinds[result.stop.kind])
+
+
 def _ended_line(result: Result, show: Show, where: str) -> str:
-    """A graph that failed has ended: its task is not tried again. What can be done is to fork it before that."""
+    """Say why the run has ended, and how to fork it from before that: it is not tried again."""
     command = f"{this_command()} runs fork {result.run_id} --at FACT{where}"
     again = say(f"it has ended; from before the failure: {command}", f"終了しました。失敗の前からやり直すには: {command}")
-    return f"[{told_stop('failed')}: {translated(result.stop.detail)}; {show.spent()}; {again}]"
+    return f"[{told_stop(result.stop.kind)}: {translated(result.stop.detail)}; {show.spent()}; {again}]"
 
 
 def _to_go_on(run_id: str, result: Result | None = None, where: str = "") -> str:

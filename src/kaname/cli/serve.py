@@ -63,14 +63,16 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
 
 def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, screen: Screen) -> Application:
     from ..api.config.traces import trace_from
+    from ..api.designs.orchestrator import agent_behind
     from ..serve.application import app
     from ..serve.users import Users
 
     agents: Any = config_for(given) if not given.agent and not given.model else None
     if ":" in (given.agent or ""):
         agents = object_from(given.agent, Path.cwd())
-        for agent in agents if isinstance(agents, list | tuple) else [agents]:
-            agent.origin = {"program": given.agent, "folder": str(Path.cwd()), **agent.origin}
+        for one in agents if isinstance(agents, list | tuple) else [agents]:
+            if (agent := agent_behind(one)) is not None:  # the application says what is wrong with the others
+                agent.origin = {"program": given.agent, "folder": str(Path.cwd()), **agent.origin}
     elif agents is None:
         agents = agent_from(given, screen)
     hosts = [*settings.get("hosts", []), *given.allow_host]

@@ -14,7 +14,7 @@ from ..core.errors import ConfigError
 from ..core.events import Opened
 from ..journals.default import choose
 from ..kernel.load import load, read_run
-from .agent import journal_for, take_up, where_it_is, workflow_from
+from .agent import journal_for, programs_workflow, take_up, where_it_is, workflow_from
 from .main import DONE
 from .messages import say
 from .records.runs import find
@@ -33,13 +33,13 @@ def main(given: argparse.Namespace) -> int:
         return DONE
     if given.action == "resume" or given.run:
         return to_the_end(lambda ending: _recorded(given, screen))
-    if not given.what:
+    if not given.what and ":" not in (given.agent or ""):
         raise ConfigError(say("which workflow file?", "どのワークフローファイルですか?"))
     given.workflow = given.what
-    made = workflow_from(given)
+    made = workflow_from(given).check()
     if given.action == "check":
-        count = len(made.graph.tasks)
-        screen.say(say(f"{given.what}: {count} tasks, no mistakes", f"{given.what}: タスク {count} 個、誤りはありません"))
+        count, name = len(made.graph.tasks), given.what or given.agent
+        screen.say(say(f"{name}: {count} tasks, no mistakes", f"{name}: タスク {count} 個、誤りはありません"))
     elif given.action == "show":
         screen.say(_PICTURES[given.form](made.graph))
     else:
@@ -60,7 +60,7 @@ async def _recorded(given: argparse.Namespace, screen: Screen) -> int:
     take_up(given, first.recipe if isinstance(first, Opened) else {}, run.agent)
     if given.run and given.what:
         given.workflow = given.what
-    if not getattr(given, "workflow", None):
+    if not getattr(given, "workflow", None) and programs_workflow(given) is None:
         raise ConfigError(say(f"{run.run_id} is no run of a workflow file", f"{run.run_id} はワークフローの実行ではありません"))
     made = workflow_from(given)
     if given.action == "show":

@@ -282,7 +282,8 @@ class ToolContext(Generic[DepsT]):
         return cast(DepsT, self.scope.deps)
 
     async def run_child(self, agent: Any, user_input: Any, *, name: str = "") -> Any:
-        """Run another agent as a part of this call; its `Result`. Its facts are in the same journal, under this call's name.
+        """Run another agent, a workflow or an orchestrator as a part of this call, and return its `Result`. Its facts are in
+        the same journal, under this call's name. A workflow's input are its parameters: a mapping, or a JSON object as text.
 
         What it spends counts for this run, and so do this run's limits on money and time for it; if this run is stopped, so is
         it; a question of its is asked here; it gets the same `deps`. A call that runs children should say

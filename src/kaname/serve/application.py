@@ -20,7 +20,9 @@ from starlette.types import Receive, Scope, Send
 
 from ..api.agent import Agent
 from ..api.config.build import Config, load_config
+from ..api.designs.orchestrator import AgentOrchestrator, agent_behind
 from ..api.memory.retention import Keep, keep_pruning
+from ..api.workflow.configured import configured_workflows
 from ..api.workflow.workflow import Workflow
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
@@ -81,8 +83,11 @@ class Application:
         await self.service.close()
 
 
+Served = Agent[Any] | Workflow | AgentOrchestrator
+
+
 def app(
-    agents: Config | Agent[Any] | Workflow | Iterable[Agent[Any] | Workflow] | str | Path,
+    agents: Config | Served | Iterable[Served] | str | Path,
     *,
     users: Users | str | Path | None = None,
     who: Who | None = None,
@@ -99,7 +104,7 @@ def app(
     """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
     Args:
-        agents: A configuration, the path of one, an agent, a workflow, or a list of agents and workflows.
+        agents: A configuration, the path of one, an agent, a workflow, an orchestrator, or a list of these.
         users: Who may use it. By default the users in `users.json` next to the journal, and `KANAME_TOKEN`, as in
             `kaname serve`. While there are none, only direct requests of this machine are answered.
         who: Your own way to tell a `Caller` from the ASGI scope, instead of `users`.
@@ -110,9 +115,10 @@ def app(
         mcp, a2a: Whether these protocols are served. By default they are if their packages are installed.
     """
     listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
-    workflows = [one for one in (listed if isinstance(listed, list) else [listed]) if isinstance(one, Workflow)]
     listed = load_config(listed) if isinstance(listed, str | Path) else listed
-    service = Service(_agents(listed, tuple(sinks), journal), workflows)
+    served = _configured(listed, journal) if isinstance(listed, Config) else listed if isinstance(listed, list) else [listed]
+    workflows = [one for one in served if isinstance(one, Workflow)]
+    service = Service(_agents(served, tuple(sinks), journal), workflows)
     streams = Streams()
     runs = Runs(service, streams)
     kept = listed.keep if keep is None and isinstance(listed, Config) else keep
@@ -131,23 +137,28 @@ def app(
     return Application(service, guarded, streams, inner)
 
 
-def _agents(given: Any, sinks: tuple[Sink, ...], journal: Journal | str | Path | None) -> list[Agent[Any]]:
-    if isinstance(given, Config):
-        shared = choose(journal or given.agent().journal_path or None)
-        made = [Agent.from_config(given, agent=name, journal=shared) for name in given.agents]
-        for agent in made:
-            agent.sinks = (*agent.sinks, *sinks)
-            files = [str(Path(file).resolve()) for file in given.files]
-            agent.origin = {"folder": str(Path.cwd()), "config": files, "agent": agent.name}
-        return made
-    listed = [given] if isinstance(given, Agent | Workflow) else list(given)
-    served: list[Any] = [one.agent if isinstance(one, Workflow) else one for one in listed]
-    if not all(isinstance(one, Agent) for one in served):
+def _configured(config: Config, journal: Journal | str | Path | None) -> list[Served]:
+    """The agents and workflows of a configuration, on one journal."""
+    shared = choose(journal or config.agent().journal_path or None)
+    agents = {name: Agent.from_config(config, agent=name, journal=shared) for name in config.agents}
+    workflows = configured_workflows(config, agents, shared)
+    origin = {"folder": str(Path.cwd()), "config": [str(Path(file).resolve()) for file in config.files]}
+    for agent in agents.values():
+        agent.origin = {**origin, "agent": agent.name}
+    for flow in workflows:
+        flow.origin = {**origin, **flow.origin}
+    return [*agents.values(), *workflows]
+
+
+def _agents(given: Iterable[Any], sinks: tuple[Sink, ...], journal: Journal | str | Path | None) -> list[Agent[Any]]:
+    served = [agent_behind(one) for one in given]
+    found = [one for one in served if one is not None]
+    if len(found) != len(served):
         raise ConfigError(notice("serve.what", "what is served is a Config, the path of one, an Agent, or a list of Agents"))
-    for agent in served:
+    for agent in found:
         agent.sinks = (*agent.sinks, *sinks)
         agent.journal = agent.journal if journal is None else choose(journal)
-    return served
+    return found
 
 
 def _few_at_once(count: int) -> Callable[[Handler], Handler]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from logging import getLogger
 from typing import Any
@@ -16,7 +15,6 @@ from ..core.errors import ConfigError, RunNotFound, nearest
 from ..core.notices import notice
 from ..core.runs import UNDER_WAY, RunInfo
 from ..core.steps import Stop
-from ..core.values import plain_text
 from ..kernel.load import end_run
 from .problems import Refused
 from .users import Caller
@@ -57,17 +55,7 @@ class Service:
     def input_of(self, agent: Agent[Any], given: Any) -> Any:
         """What a run is given. A workflow's are its parameters, a JSON object: checked, and with their defaults."""
         workflow = self.workflows.get(agent.name)
-        if workflow is None:
-            return given
-        try:
-            params = json.loads(given) if isinstance(given, str) else given
-        except ValueError:
-            params = None
-        if not isinstance(params, dict):
-            raise ConfigError(
-                notice("serve.params", "workflow {name} is given a JSON object of its parameters", name=agent.name)
-            )
-        return plain_text(workflow.given(params))
+        return given if workflow is None else workflow.as_input(given)
 
     def agent_of(self, card: RunInfo) -> Agent[Any]:
         """The one that a run belongs to; the run may have been handed to another of its team since."""

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from ..api.agent import Agent
+from ..api.designs.orchestrator import agent_behind
 from ..api.recipe import describe
 from ..api.replay import replay
 from ..api.result import Result
-from ..api.workflow.workflow import Workflow
 from ..core.codec import decode, encode
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Event
@@ -51,9 +51,8 @@ def agent_of(place: str, name: str, folder: str | Path = ".") -> Agent[Any]:
     found = object_from(place, Path(folder))
     listed = found if isinstance(found, list | tuple) else [found]
     for one in listed:
-        one = one.agent if isinstance(one, Workflow) else one
-        made = one() if callable(one) and not isinstance(one, Agent) else one
-        if isinstance(made, Agent) and (made.name == name or len(listed) == 1):
+        made = agent_behind(one) or (agent_behind(one()) if callable(one) else None)
+        if made is not None and (made.name == name or len(listed) == 1):
             return made
     raise ConfigError(notice("testing.no_agent", "{place} has no agent {name!r}", place=place, name=name))
 

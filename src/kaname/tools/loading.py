@@ -107,14 +107,14 @@ def object_from(place: str, folder: Path) -> Any:
 
 def _module(source: str, folder: Path) -> Any:
     if not source.endswith(".py"):
-        if str(folder.resolve()) not in sys.path:
-            sys.path.insert(0, str(folder.resolve()))
+        _find_neighbours(folder)
         return _loaded(source, lambda: importlib.import_module(source))
     path = (folder / Path(source).expanduser()).resolve()
     if not path.is_file():
         raise ConfigError(notice("tool.no_file", "there is no file {path}", path=path))
     if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
         return sys.modules[path.stem]
+    _find_neighbours(path.parent)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -127,6 +127,12 @@ def _module(source: str, folder: Path) -> Any:
         del sys.modules[path.stem]
         raise
     return module
+
+
+def _find_neighbours(folder: Path) -> None:
+    """Let a module of this folder import the others of it, as `python FILE.py` does."""
+    if str(folder.resolve()) not in sys.path:
+        sys.path.insert(0, str(folder.resolve()))
 
 
 def _place(error: BaseException) -> str:

@@ -166,6 +166,12 @@ class Config:
         return {**agent.parts(), "team": Named(agent.team, self.parts) if agent.team else ()}
 
     @property
+    def workflow_files(self) -> list[Path]:
+        """The workflow files that are served with the agents."""
+        folder = Path(self.files[-1]).resolve().parent if self.files else Path()
+        return [folder / Path(name).expanduser() for name in self.value.get("workflows") or ()]
+
+    @property
     def keep(self) -> Keep | None:
         """How long runs are kept; None if the files do not say."""
         return _keep(self.value)

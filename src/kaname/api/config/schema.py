@@ -235,6 +235,7 @@ SCHEMA: dict[str, Any] = {
             "additionalProperties": _PROVIDER,
         },
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
+        "workflows": {**_TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
         "keep": _KEPT,
         "serve": _SERVE,

@@ -13,7 +13,7 @@ from ...core.record import field, record, replace
 from ...core.state import State
 from ...core.steps import Step, Stop
 from ...kernel.load import load
-from ...kernel.ports import Action, Journal, Policy
+from ...kernel.ports import Action, Journal, Policy, Recipe
 from ...models.prompted.choice_schema import choice_schema
 from ...strategies.graph.asking import EvaluationResult, Form, simple_form
 from ...strategies.graph.plan import ExecutionPlan
@@ -23,8 +23,10 @@ from ...tools.arguments.schema import problems as unfit
 from ...tools.registry import ToolRegistry
 from ..actions import ASK, AskPerson
 from ..agent import Agent
+from ..child import Parent
 from ..run import Run
 from ..workflow.misuse import misuse
+from ..workflow.workflow import Workflow
 
 _REFERENCE = {"type": "string", "pattern": r"^\$\{step[0-9]{1,2}\}$"}
 
@@ -192,6 +194,29 @@ class AgentOrchestrator:
         made.recipe = made.recipe.altered(tools=self.tools)  # one registry: a tool that is registered later is planned with
         return made
 
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.agent.recipe
+
+    def altered(self, **changes: Any) -> AgentOrchestrator:
+        """Return one that differs only in its planner: `approve`, `max_revisions`, `model`, …"""
+        planner, given = replace(self.planner, **changes), {"policies": self._policies, "stops": self._stops}
+        made = AgentOrchestrator(planner, self.monitor, self.agent.journal, name=self._name, sinks=self._sinks, **given)
+        made.tools = self.tools
+        made.agent.origin, made.agent.servers = self.agent.origin, self.agent.servers
+        made.agent.recipe = made.agent.recipe.altered(stops=self.agent.recipe.stops)
+        return made
+
+    def run_on(
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent
+    ) -> Run[Any]:
+        """Plan and run a task inside a tool call: what `ToolContext.run_child` does."""
+        return self.agent.run_on(journal, recipe, run_id, given, answers, parent)
+
     def run(self, user_input: str, **options: Any) -> Run[Any]:
         """`await` the result, or `async for` the chunks."""
         return self.agent.run(user_input, **options)
@@ -227,6 +252,13 @@ class AgentOrchestrator:
         """How far a task is, here or in another process."""
         state = await load(self.agent.journal, run_id)
         return context_of(state, run_id, *self.strategy.course(state))
+
+
+def agent_behind(made: object) -> Agent[Any] | None:
+    """Return the agent that runs it: an agent itself, the one of a workflow or an orchestrator; None for anything else."""
+    if isinstance(made, Workflow | AgentOrchestrator):
+        return made.agent
+    return made if isinstance(made, Agent) else None
 
 
 def _with_references(tool: Action) -> ToolSpec:

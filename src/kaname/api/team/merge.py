@@ -11,6 +11,7 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 from ...core.errors import ConfigError
+from ...core.people.answers import folded
 from ...core.record import field, record
 from ...core.values import plain_text, read_json
 from ..result import Result
@@ -21,6 +22,7 @@ _NUMBER = re.compile(
     r"(?<![\w.,\-−])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d{1,300})(?:\.\d{1,300})?(?![\w,])|(?<![\w.])[-+−]?\.\d{1,300}(?!\w)"
 )
 _CLOSE = 1e-9
+_LONGEST_CHOICE = 6  # digits
 _BEST = """Several answers to one task follow, each under a number. Choose the best one: right, complete, and nothing made up.
 Answer with JSON alone: {"number": its number, "reason": "why, in a sentence"}"""
 _SYNTHESIS = """Several answers to one task follow. Write one answer from them: keep what they agree on, say where they
@@ -157,12 +159,28 @@ def _numbers(text: str) -> list[float]:
 async def _best(answers: Mapping[str, Any], failed: Mapping[str, str], judge: Any, task: str) -> Merged:
     names = list(answers)
     result = await _asked(judge, _BEST, answers, task)
-    try:
-        held = read_json(plain_text(result.output))
-        chosen = names[int(held["number"]) - 1] if int(held["number"]) > 0 else names[len(names)]
-    except (ValueError, TypeError, KeyError, IndexError, OverflowError):
-        raise ConfigError(f"the judge chose none of the {len(names)} answers: {plain_text(result.output)[:200]}") from None
-    return _told(answers[chosen], "best", answers, failed, reason=str(held.get("reason", "")), run_id=result.run_id)
+    number, reason = _choice(result.output)
+    if not 0 < number <= len(names):
+        raise ConfigError(f"the judge chose none of the {len(names)} answers: {plain_text(result.output)[:200]}")
+    return _told(answers[names[number - 1]], "best", answers, failed, reason=reason, run_id=result.run_id)
+
+
+def _choice(output: Any) -> tuple[int, str]:
+    """Return the number that a judge chose, and its reason: `{"number": 2, "reason": "…"}`, or the number alone; else 0."""
+    held: Any = output
+    if isinstance(output, str):
+        try:
+            held = read_json(output)
+        except ValueError:
+            held = output
+    reason = ""
+    if isinstance(held, Mapping):
+        held, reason = held.get("number"), str(held.get("reason", ""))
+    if isinstance(held, str):
+        bare = folded(held).removeprefix("#")
+        held = int(bare) if bare.isdecimal() and len(bare) < _LONGEST_CHOICE else 0
+    whole = isinstance(held, int | float) and not isinstance(held, bool) and held == held // 1
+    return (int(held), reason) if whole else (0, "")
 
 
 async def _synthesis(answers: Mapping[str, Any], failed: Mapping[str, str], judge: Any, task: str) -> Merged:

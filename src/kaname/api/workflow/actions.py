@@ -39,8 +39,7 @@ class RunWorkflow(Doing):
         self.parameters = workflow.parameters
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        given = self.made_from.given(prepared)
-        return _outcome(await context.run_child(self.made_from.agent, plain_text(given)))
+        return _outcome(await context.run_child(self.made_from, prepared))
 
 
 class Undo(Doing):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
 from keyword import iskeyword
@@ -14,7 +15,7 @@ from ...core.notices import joined, notice
 from ...core.record import replace
 from ...core.values import plain_text
 from ...kernel.load import load
-from ...kernel.ports import Action, Journal, Policy, Sink
+from ...kernel.ports import Action, Journal, Policy, Recipe, Sink
 from ...strategies.graph.check import Problem, problems
 from ...strategies.graph.expression import BadExpression, Expression
 from ...strategies.graph.progress import Progress
@@ -25,6 +26,7 @@ from ...tools.arguments.schema import problems as unfit
 from ...tools.registry import ToolRegistry, as_action
 from ..actions import ASK, AskPerson
 from ..agent import Agent
+from ..child import Parent
 from ..run import Run
 from .actions import RunAgent, RunWorkflow, TaskLimits, Undo, undoing
 from .handle import Handle, expression_of, task_of, templated
@@ -226,6 +228,17 @@ class Workflow:
             raise ConfigError(f"{self.name}: " + "; ".join(wrong))
         return whole
 
+    def as_input(self, given: Any) -> str:
+        """Return what a run is given, as recorded: the parameters with their defaults, from a mapping or the text of one."""
+        try:
+            params = json.loads(given or "{}") if isinstance(given, str) else given
+        except ValueError:
+            params = None
+        if not isinstance(params, Mapping):
+            told = notice("serve.params", "workflow {name} is given a JSON object of its parameters", name=self.name)
+            raise ConfigError(told)
+        return plain_text(self.given(params))
+
     # Running it
 
     @cached_property
@@ -243,11 +256,11 @@ class Workflow:
 
     def run(self, params: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
         """Do it: `await` the result, or `async for` the chunks. `options` are those of `Agent.run`, but for a session."""
-        return self.agent.run(plain_text(self.given(params or {})), **options)
+        return self.agent.run(self.as_input(params or {}), **options)
 
     def run_sync(self, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """The same, for code without an event loop."""
-        return self.agent.run_sync(plain_text(self.given(params or {})), **options)
+        return self.agent.run_sync(self.as_input(params or {}), **options)
 
     def resume(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
         """Go on after a crash, a stop or a question."""
@@ -256,6 +269,16 @@ class Workflow:
     def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """The same, for code without an event loop."""
         return self.agent.resume_sync(run_id, answers, **options)
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.agent.recipe
+
+    def run_on(
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent
+    ) -> Run[Any]:
+        """Run it inside a tool call: what `ToolContext.run_child` does. `given` are the parameters."""
+        return self.agent.run_on(journal, recipe, run_id, self.as_input(given), answers, parent)
 
     async def progress(self, run_id: str) -> Progress:
         """How far a run is, by its facts: `nodes`, `settled`."""

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import shlex
+from contextlib import aclosing
 from datetime import datetime
 
 from ...api.attach import attached
@@ -21,7 +22,7 @@ from ...journals.default import choose, default_path
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
 from ..agent import agent_from, journal_place, take_up, where_it_is
-from ..main import DONE, FAILED, USAGE
+from ..main import DONE, FAILED, USAGE, WAITING
 from ..messages import say
 from ..messages.stops import told_status
 from ..run import follow
@@ -67,8 +68,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             screen.note(say(f"{run.run_id} is rated {given.other}", f"{run.run_id} の評価: {given.other}"))
             return DONE
         if given.action == "follow":
-            await _how_to_go_on(journal, [run], given, screen)
-            return await _follow(journal, run, screen, as_json=given.json)
+            return await _follow(journal, run, given, screen)
         if given.action == "stop":
             return await _stop(journal, run, screen)
         if given.action == "delete":
@@ -153,16 +153,41 @@ async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     return like[0]
 
 
-async def _follow(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bool) -> int:
-    """Show a run as it goes on, wherever it is executed. Ctrl-C ends the showing, not the run."""
-    show, output = Show(screen), ""
-    async for chunk in attached(journal, run.run_id, 0):
-        screen.say(chunk.to_json()) if as_json else show.take(chunk)
-        if chunk.data.get("status") == "stopped" and chunk.data["output"] is not None:
-            output = plain_text(chunk.data["output"])  # another process shows no deltas
-    if not as_json:
+async def _follow(journal: Journal, run: RunInfo, given: argparse.Namespace, screen: Screen) -> int:
+    """Show a run as it goes on, wherever it is executed, until it ends or waits for an answer.
+
+    Ctrl-C ends the showing, not the run.
+    """
+    if run.status == "interrupted":
+        await _how_to_go_on(journal, [run], given, screen)
+    show, output, waits, questions = Show(screen), "", False, set[str]()
+    async with aclosing(attached(journal, run.run_id, 0)) as chunks:  # type: ignore[type-var]
+        async for chunk in chunks:
+            screen.say(chunk.to_json()) if given.json else show.take(chunk)
+            match chunk.data:
+                case {"status": "stopped", "output": held} if held is not None:
+                    output = plain_text(held)  # another process shows no deltas
+                case {"status": "waiting", "key": key}:
+                    questions.add(key)
+                case {"status": "answered", "key": key}:
+                    questions.discard(key)
+            if questions and "fact" in chunk.data and await _only_waits(journal, run.run_id, chunk.data["fact"]):
+                waits = True
+                break
+    if not given.json:
         show.finish(output)
-    return DONE
+    if waits:
+        await _how_to_go_on(journal, await journal.runs(run_id=run.run_id), given, screen)
+    return WAITING if waits else DONE
+
+
+async def _only_waits(journal: Journal, run_id: str, fact: int) -> bool:
+    """True if the run stands at this fact, asks something, and has nothing else under way."""
+    (card,) = await journal.runs(run_id=run_id, limit=1)
+    if card.status != "waiting" or card.seq > fact:
+        return False
+    state = await load(journal, run_id)
+    return {*state.started} <= {asked.call_id for asked in state.questions.values()}
 
 
 async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:

@@ -92,7 +92,9 @@ def is_yes_or_no(options: Sequence[str]) -> bool:
 def fitting(asked: Asked, answer: Any) -> Any:
     """Return the answer as it is recorded, or raise `InvalidState` with what the question takes.
 
-    A call that a crash left in doubt is run again only by the word "retry": a yes would not say what it agrees to.
+    Only an approval, a question about a call with a yes and a no, takes a reason or other arguments as well. Any other question
+    with options takes one of them. A call that a crash left in doubt is run again only by the word "retry": a yes would not say
+    what it agrees to.
     """
     if asked.in_doubt:
         return _settling(asked.key, answer)
@@ -100,7 +102,7 @@ def fitting(asked: Asked, answer: Any) -> Any:
         raise InvalidState(notice("answer.none", "{key!r} was not answered: the answer is empty", key=asked.key))
     if not asked.options:
         return answer
-    if is_yes_or_no(asked.options):
+    if asked.about is not None and is_yes_or_no(asked.options):
         if decided(answer) is None:
             raise _unclear(asked.key, answer, '"yes", "no", {"args": {…}} or {"approved": true|false, "reason": "…"}')
         return answer

@@ -31,9 +31,13 @@ _SPELLINGS = {
 }
 _PARTS = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _PART = re.compile(r"([0-9]+)?([½¼¾])")
+_UNITS = {"千": 10**3, "万": 10**4, "千万": 10**7, "億": 10**8, "千億": 10**11, "兆": 10**12}
+_COUNT = r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
+_COUNTED = re.compile(rf"({_COUNT})\s*(千?[万億兆]|千)?")
 _TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<number>(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])|[0-9]+(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
+    rf"""\s*(?:
+    (?P<large>{_COUNT}\s*(?:千?[万億兆]|千)(?:{_COUNT}(?:千?[万億兆]|千)?)*)
+    |(?P<number>(?:[1-9][0-9]{{0,2}}(?:,[0-9]{{3}})+(?![0-9])|[0-9]+(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
               |\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     |(?P<power>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
     |(?P<name>[^\W\d_]\w*)
@@ -41,8 +45,10 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_MONEY = re.compile(r"(?<![0-9.)])[¥$€£]\s*(?=[.0-9])|(?<=[0-9])\s*円(?!\s*[0-9(])")  # which says nothing of the number
+_MONEY = re.compile(r"(?<![0-9.)])[¥$€£]\s*(?=[.0-9])|(?<=[0-9千万億兆])\s*円(?!\s*[0-9(])")  # which says nothing of the number
 _CONSTANTS = {"pi": math.pi, "e": math.e}
+_KNOWN = "only numbers, + - * / // % **, brackets, sqrt(…), pi and e"
+_LONGEST_HINT = 60  # characters
 
 
 class _Token(NamedTuple):
@@ -71,13 +77,18 @@ def _part(found: re.Match[str]) -> str:
 
 
 class _Parser:
-    """Recursive descent with Python's precedence. It calculates while it reads."""
+    """Recursive descent with Python's precedence. It calculates while it reads.
+
+    `_share` says what the value read last is made of: "" has no percentage in it, "percent" is a percentage, "mixed" is
+    calculated with one. Only a sum needs to know.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = _tokens(text)
         self._place = 0
         self._depth = 0
+        self._share = ""
         self._bench = Bench()
 
     def whole(self) -> Number:
@@ -101,13 +112,29 @@ class _Parser:
     def _sum(self) -> Number:
         value = self._product()
         while sign := self._take("+", "-"):
-            value = self._bench.work(sign, value, self._product())
+            before, start = self._share, self._next.start
+            right = self._product()
+            if self._share == "percent" and before != "percent":
+                right = self._part_of(value, right, before, f"{sign} {self._text[start : self._tokens[self._place - 1].end]}")
+            elif self._share != before:
+                self._share = "mixed"
+            value = self._bench.work(sign, value, right)
         return value
+
+    def _part_of(self, whole: Number, percent: Number, before: str, typed: str) -> Number:
+        """`100 + 10%` adds ten percent of 100, as a pocket calculator does. `100*5% + 10%` can mean that, or a sum of rates."""
+        if before == "mixed":
+            decimal = f"{typed[0]} {float(percent):g}"
+            raise Unsolvable(f"{typed!r} has two meanings here: write (…) * (1 {typed}) to change by that part, or {decimal}")
+        self._share = ""
+        return self._bench.work("*", whole, percent)
 
     def _product(self) -> Number:
         value = self._signed()
         while sign := self._take("*", "/", "//", "%") or self._times():
+            before = self._share
             value = self._bench.work(sign, value, self._signed())
+            self._share = "mixed" if before or self._share else ""
         return value
 
     def _times(self) -> str:
@@ -132,16 +159,20 @@ class _Parser:
         while True:
             if self._next.kind == "power":
                 value = self._bench.power(value, _superscript(self._next.text))
+                self._share = self._share and "mixed"
                 self._place += 1
             elif self._is_percent():
                 value = self._bench.work("/", value, 100)
+                self._share = "percent"
                 self._place += 1
             else:
                 break
         if not self._take("**", "^"):
             return value
         self._deeper()
+        before = self._share
         value = self._bench.power(value, self._signed())
+        self._share = "mixed" if before or self._share else ""
         self._depth -= 1
         return value
 
@@ -160,11 +191,14 @@ class _Parser:
     def _atom(self) -> Number:
         token = self._next
         self._place += 1
+        self._share = ""
         if token.kind == "number":
             return _literal(token.text)
+        if token.kind == "large":
+            return _large(token.text)
         if token.kind == "name" and token.text.lower() in _CONSTANTS:
             return _CONSTANTS[token.text.lower()]
-        if token.text == "√":
+        if token.text == "√" or (token.text.lower() == "sqrt" and self._next.text == "("):
             self._deeper()
             value = self._bench.power(self._atom(), Fraction(1, 2))
             self._depth -= 1
@@ -194,12 +228,24 @@ class _Parser:
             return Unsolvable(f"{place} closes nothing, or an empty bracket")
         constant = token.text.lower() in _CONSTANTS
         if token.kind == "name" and not constant:
-            return Unsolvable(f"{token.text[:40]!r} is not known here: only numbers, + - * / // % **, brackets, pi and e")
-        return Unsolvable(
-            f"an operator or a bracket is missing before {place}"
-            if token.kind == "number" or constant or token.text == "("
-            else f"a number is missing before {place}"
+            return Unsolvable(f"{token.text[:40]!r} is not known here: {_KNOWN}{self._times_hint()}")
+        if token.kind in ("number", "large") or constant or token.text in ("(", "√"):
+            return Unsolvable(f"an operator or a bracket is missing before {place}{self._times_hint()}")
+        return Unsolvable(f"a number is missing before {place}")
+
+    def _times_hint(self) -> str:
+        """`2(3+4)`: a product, most likely, but `1/2(3+4)` would be two of them; so it is only proposed."""
+        token, before = self._next, self._tokens[self._place - 1] if self._place else _END
+        number = "number", "large"
+        follows = before.kind in number or before.text == ")" or before.text.lower() in _CONSTANTS
+        product = (
+            token.text in ("(", "√", "sqrt")
+            or token.text.lower() in _CONSTANTS
+            or (token.kind in number and before.text == ")")
         )
+        if not (follows and product) or len(self._text) > _LONGEST_HINT:
+            return ""
+        return f"; for a product write {self._text[: token.start].rstrip()}*{self._text[token.start :]}"
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -225,6 +271,17 @@ def _superscript(text: str) -> int:
     if len(digits) > 6:
         raise too_large()
     return -int(digits) if text.startswith("⁻") else int(digits)
+
+
+def _large(text: str) -> Number:
+    """`3万`, `1億2000万`, `3万5千`: each part is smaller than the unit before it."""
+    value, unit = Fraction(0), 0
+    for count, name in _COUNTED.findall(text):
+        part = Fraction(_literal(count)) * _UNITS.get(name, 1)  # a float never stands in a text of digits
+        if unit and (part >= unit or _UNITS.get(name, 1) >= unit):
+            raise Unsolvable(f"{text[:40]!r} is not a number: write it in digits, 1,200,000")
+        value, unit = value + part, _UNITS.get(name, 1)
+    return plain(value)
 
 
 def _literal(text: str) -> Number:

@@ -18,12 +18,15 @@ _EXACT_DIGITS = 30  # of a decimal fraction; a longer one is rounded to what a f
 
 
 class CalculatorTool:
-    """`+ - * / // % **`, brackets, decimals, percent, pi and e; exact as far as possible. Anything else is refused."""
+    """`+ - * / // % **`, brackets, decimals, percent, sqrt, 万 and 億, pi and e; exact as far as possible.
+
+    `100 + 10%` is 110, as on a pocket calculator. Anything else is refused, with the way to write it where there is one.
+    """
 
     name = "calculator"
     description = (
-        "Calculate an arithmetic expression exactly: + - * / // % ** ( ), decimals, percent (350*20%), pi, e. "
-        "No functions, no variables."
+        "Calculate an arithmetic expression exactly: + - * / // % ** ( ), decimals, percent (350*20%; 100 + 10% is 110), "
+        "sqrt(16), pi, e. No other functions, no variables."
     )
     parameters: Mapping[str, Any] = {
         "type": "object",

@@ -67,31 +67,45 @@ def _normal(path: str) -> str:
 
 def cited(key: str, index: Index) -> Hit:
     """The passage that a citation means."""
-    bare = key.strip()
-    found = _KEY.fullmatch(bare[1:-1] if bare.startswith("[") and bare.endswith("]") else bare.removesuffix("]"))
+    found = _KEY.fullmatch(_bare(key))
     if found is None:
         raise ConfigError(notice("search.citation_form", "a citation is like [rules.md#3], not {key!r}", key=key))
-    paths = _meant(found[1], index) or _meant(found[1].strip().removeprefix("["), index)
-    if not paths:
-        others = index.same_name(found[1])
-        there = notice("search.there_is", "; there is {names}", names=", ".join(others)) if others else ""
-        raise ConfigError(
-            notice("search.no_document", "no document {found} in {path}", found=found[1], path=index.path) + there
-        )
-    if len(paths) > 1:
-        raise ConfigError(notice("search.which_one", "which one: {names}?", names=", ".join(paths)))
-    number = index.numbered(paths[0], int(found[2]))
+    path = document(found[1], index)
+    number = index.numbered(path, int(found[2]))
     passage = index.around(number) if number is not None else []
     if number is None or not passage:
         raise ConfigError(
             notice(
                 "search.no_passage",
                 "{paths} has no passage {found}; it may have changed since it was cited",
-                paths=paths[0],
+                paths=path,
                 found=found[2],
             )
         )
     return hit(index, number, passage, 0.0, 0.0)
+
+
+def document(name: str, index: Index) -> str:
+    """Return the path of the file that a name means: a whole path, or as much of its end as tells it apart.
+
+    A citation of one of its passages names it as well. Raises `ConfigError` if the name fits no file, or several.
+    """
+    paths = _meant(name, index) or _meant(name.strip().removeprefix("["), index)
+    if not paths and (cites := _KEY.fullmatch(_bare(name))) is not None:
+        paths = _meant(cites[1], index)
+    if not paths:
+        others = index.same_name(name)
+        there = notice("search.there_is", "; there is {names}", names=", ".join(others)) if others else ""
+        raise ConfigError(notice("search.no_document", "no document {found} in {path}", found=name, path=index.path) + there)
+    if len(paths) > 1:
+        raise ConfigError(notice("search.which_one", "which one: {names}?", names=", ".join(paths)))
+    return paths[0]
+
+
+def _bare(key: str) -> str:
+    """Without the brackets around it."""
+    bare = key.strip()
+    return bare[1:-1] if bare.startswith("[") and bare.endswith("]") else bare.removesuffix("]")
 
 
 def _meant(name: str, index: Index) -> list[str]:

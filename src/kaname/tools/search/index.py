@@ -163,14 +163,11 @@ class Index:
                 self._forget(path)
             self._changed()
 
-    def remove_below(self, *paths: str | Path) -> list[str]:
-        """Files, and all that is in folders; which they were."""
+    def below(self, *paths: str | Path) -> list[str]:
+        """Return the files that have these paths, or are in these folders."""
         named = {*map(str, paths), *[str(Path(path).expanduser().resolve()) for path in paths]}
         below = tuple([one.rstrip(os.sep) + os.sep for one in named])
-        gone = [row.path for row in self.files() if row.path in named or row.path.startswith(below)]
-        if gone:
-            self.remove(gone)
-        return gone
+        return [row.path for row in self.files() if row.path in named or row.path.startswith(below)]
 
     def _check_length(self, vectors: Any) -> None:
         row = self._db.execute("SELECT length(vector) / 2 FROM chunks LIMIT 1").fetchone()

@@ -90,8 +90,10 @@ class RAGPipeline:
         return len(chunks)
 
     def remove(self, *paths: str | Path) -> list[str]:
-        """Files, and all that is in folders; which they were."""
-        return self._index.remove_below(*paths)
+        """Remove these files, and all files in these folders. Return the paths that were removed."""
+        gone = self._index.below(*paths)
+        self._index.remove(gone)
+        return gone
 
     def cited(self, key: str) -> Hit:
         """The passage that a citation means: `[rules.md#3]`."""
