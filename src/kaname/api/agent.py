@@ -29,7 +29,7 @@ from .open_run import Beginnings, Recent, new_run_id
 from .options import AgentOptions
 from .recipe import brought, check_parts, describe, recipe_of, traced_by
 from .result import OutputT, Result, result_of
-from .run import Begin, Run, blocking, find_live, recorded
+from .run import Begin, Run, blocking, recorded
 from .team.handoff import Team, check_policies, join
 
 if TYPE_CHECKING:
@@ -291,12 +291,11 @@ class Agent(Generic[OutputT]):
         return attached(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
-        """Ask for a run to be stopped, wherever it is executed; whether anybody is executing it."""
-        work = find_live(self.journal, run_id)
-        if work is None:
-            return await self.journal.ask_to_stop(run_id, reason)
-        work.abort(reason or notice("run.stopped_by_caller", "the run was stopped by the caller"))
-        return True
+        """Stop a run, wherever it is executed, also one that waits for an answer or was interrupted. Return False if it was
+        over already; raise `RunNotFound` if there is no such run."""
+        from .attach import stop_run
+
+        return await stop_run(self.journal, run_id, reason)
 
     def fork(
         self,

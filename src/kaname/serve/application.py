@@ -40,7 +40,7 @@ from .page.memories import Memories
 from .problems import told
 from .recovery import Recovery
 from .runs import Runs
-from .service import Service
+from .service import STOP, OnDisconnect, Service
 from .sessions import Sessions
 from .stream import Streams
 from .users import Users, users_file, users_named_by
@@ -95,6 +95,7 @@ def app(
     keep: Keep | None = None,
     mcp: bool | None = None,
     a2a: bool | None = None,
+    on_disconnect: OnDisconnect | None = None,
 ) -> Application:
     """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
@@ -108,11 +109,14 @@ def app(
         recover: Resume runs that a crash left.
         keep: How long ended runs are kept. By default as the file says, otherwise for ever.
         mcp, a2a: Whether these protocols are served. By default they are if their packages are installed.
+        on_disconnect: What becomes of a run if the client of chat completions, Responses, Vercel, AG-UI or MCP closes the
+            stream or cancels the call: "stop" or "continue". By default as the file says, otherwise "stop".
     """
     listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
     workflows = [one for one in (listed if isinstance(listed, list) else [listed]) if isinstance(one, Workflow)]
     listed = load_config(listed) if isinstance(listed, str | Path) else listed
-    service = Service(_agents(listed, tuple(sinks), journal), workflows)
+    in_file = (listed.value.get("serve") or {}).get("on_disconnect") if isinstance(listed, Config) else None
+    service = Service(_agents(listed, tuple(sinks), journal), workflows, on_disconnect or in_file or STOP)
     streams = Streams()
     runs = Runs(service, streams)
     kept = listed.keep if keep is None and isinstance(listed, Config) else keep

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -30,8 +30,8 @@ from .changes import Changes
 from .encoding import Json, Part
 from .forms import LAST, Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
-from .service import Service, not_waiting
-from .stream import Frames, Stream, Streams, event
+from .service import CONTINUE, OnDisconnect, Service, not_waiting
+from .stream import Frames, Stream, Streams, event, noticing_departure
 from .users import Caller
 
 _LOOK, _PAGE = 10_000, 1_000  # runs that one search looks through, and reads at a time
@@ -55,11 +55,18 @@ class Runs:
                 run_id=form.run_id,
                 when_busy=form.when_busy,
             )
-        stops = form.on_disconnect == "stop"
-        return await self._going(request, run, caller, wanted(request, form.mode), status=201, stops=stops)
+        leaving = form.on_disconnect
+        return await self._going(request, run, caller, wanted(request, form.mode), status=201, on_disconnect=leaving)
 
     async def _going(
-        self, request: Request, run: Run[Any], caller: Caller, mode: str, *, status: int = 200, stops: bool = False
+        self,
+        request: Request,
+        run: Run[Any],
+        caller: Caller,
+        mode: str,
+        *,
+        status: int = 200,
+        on_disconnect: OnDisconnect = CONTINUE,
     ) -> Response:
         """A run that was started, in the way that was asked for."""
         if mode == "stream":
@@ -67,9 +74,9 @@ class Runs:
         reader = run.subscribe(0) if mode == "stream" else None
         await self._service.begin(run)
         place = {"location": f"{request.scope.get('root_path', '')}/api/runs/{quote(run.run_id)}"}
+        left = partial(self._service.left, run.run_id, on_disconnect)
         if reader is not None:
             frames = Frames()
-            left = (lambda: run.abort(notice("serve.left", "its reader went away"))) if stops else None
             return Stream(
                 self._streams,
                 caller,
@@ -80,12 +87,8 @@ class Runs:
             )
         if mode == "detach":
             return Json(await self._resource(run.run_id, caller), 202, place)
-        leaving = asyncio.create_task(_left(request, run)) if stops else None
-        try:
+        async with noticing_departure(request, left):
             await run.wait()
-        finally:
-            if leaving is not None:
-                leaving.cancel()
         return Json(await self._resource(run.run_id, caller), status, place)
 
     async def _resource(self, run_id: str, caller: Caller) -> dict[str, Any]:
@@ -255,13 +258,6 @@ async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[Part, 
             told = [event({"run_id": run_id}, "gone") if card is None else event(summary(card), "run")
                     for run_id, card in news if card is None or user in (None, card.user)]  # fmt: skip
             yield b"".join(told)
-
-
-async def _left(request: Request, run: Run[Any]) -> None:
-    """Stop the run when its client goes away."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    run.abort(notice("serve.left", "its reader went away"))
 
 
 def is_read_to_its_end(card: RunInfo, after: int) -> bool:

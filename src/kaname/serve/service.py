@@ -6,30 +6,38 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from logging import getLogger
-from typing import Any
+from typing import Any, Literal
 
 from ..api.agent import Agent
+from ..api.attach import stop_run
 from ..api.result import Result
 from ..api.run import Run, find_live
 from ..api.workflow.workflow import Workflow
-from ..core.errors import ConfigError, RunNotFound, nearest
+from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
-from ..core.runs import UNDER_WAY, RunInfo
-from ..core.steps import Stop
+from ..core.runs import RunInfo
 from ..core.values import plain_text
-from ..kernel.load import end_run
 from .problems import Refused
 from .users import Caller
 
+OnDisconnect = Literal["stop", "continue"]
+STOP: OnDisconnect = "stop"
+CONTINUE: OnDisconnect = "continue"
+LEFT = notice("serve.left", "its reader went away")
 SERVED = "served"  # in a run's origin: a server may take it up again
 _LETTING_GO = 10.0  # seconds for the runs to be written down when the server ends
 log = getLogger("kaname.serve")
 
 
 class Service:
-    """Runs are started detached: they outlive the requests that started them, and are let go when the server ends."""
+    """Runs are started detached: the server decides what becomes of them, and lets them go when it ends.
 
-    def __init__(self, agents: Iterable[Agent[Any]], workflows: Iterable[Workflow] = ()) -> None:
+    `on_disconnect`: whether a run is stopped or continues if the client of another protocol leaves before its end.
+    """
+
+    def __init__(
+        self, agents: Iterable[Agent[Any]], workflows: Iterable[Workflow] = (), on_disconnect: OnDisconnect = STOP
+    ) -> None:
         listed = list(agents)
         self.workflows = {workflow.name: workflow for workflow in workflows}
         self.agents = {agent.name: agent for agent in listed}
@@ -43,6 +51,11 @@ class Service:
         self.journal = listed[0].journal
         for agent in listed:
             agent.origin = {**agent.origin, SERVED: agent.name}
+        if on_disconnect not in (STOP, CONTINUE):
+            told = notice("serve.on_disconnect", 'on_disconnect is "stop" or "continue", not {given!r}', given=on_disconnect)
+            raise ConfigError(told)
+        self.on_disconnect = on_disconnect
+        self._ending: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run[Any]] = {}
         self.closing = False
 
@@ -122,18 +135,35 @@ class Service:
         return await (agent or self.agent()).result(run_id)
 
     async def stop(self, card: RunInfo, reason: str = "") -> bool:
-        """Stop a run wherever it is executed; one that waits, or that nobody executes, is ended here. Whether there was any."""
-        if await self.agent().stop(card.run_id, reason):
-            return True
-        if card.status not in UNDER_WAY:
-            return False
-        told = reason or notice("run.stopped_by_caller", "the run was stopped by the caller")
-        await end_run(self.journal, card.run_id, Stop("cancelled", told))
-        return True
+        """Stop a run, wherever it is; return False if it was over already."""
+        return await stop_run(self.journal, card.run_id, reason)
+
+    def left(self, run_id: str, on_disconnect: OnDisconnect | None = None, *, waiting: bool = False) -> None:
+        """Stop a run whose client went away before its end, or let it continue: the rule for every protocol.
+
+        `on_disconnect`: what the request itself says, instead of the server's setting. A run that waits for an answer is not
+        stopped, because its client has seen the question, unless `waiting` says that nobody will answer it. Neither is one
+        that a server which shuts down leaves behind.
+        """
+        if self.closing or (on_disconnect or self.on_disconnect) != STOP:
+            return
+        if (work := find_live(self.journal, run_id)) is not None:
+            work.abort(LEFT)
+        elif waiting:
+            task = asyncio.create_task(self._end(run_id))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _end(self, run_id: str) -> None:
+        try:
+            await stop_run(self.journal, run_id, LEFT)
+        except AgentError as problem:
+            log.warning("run %s, whose client went away, could not be stopped: %s", run_id, problem)
 
     async def close(self) -> None:
         """Let the runs go, so that the next server goes on with them; then the agents."""
         self.closing = True
+        await asyncio.gather(*self._ending)
         if self._runs:
             letting_go = [asyncio.ensure_future(run.let_go()) for run in tuple(self._runs.values())]
             _, late = await asyncio.wait(letting_go, timeout=_LETTING_GO)

@@ -53,7 +53,7 @@ class Chat:
         writer = ChatWriter(run.run_id, agent.name, with_usage)
         if asked.get("stream"):
             return conversation.stream(writer)
-        await conversation.whole(writer)
+        await conversation.whole(request, writer)
         told = {"x-run-id": quote(run.run_id)}
         return Json(writer.whole(), 502, {**_NOT_AGAIN, **told}) if writer.problem else Json(writer.whole(), 200, told)
 

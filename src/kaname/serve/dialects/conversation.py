@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -19,8 +20,8 @@ from ...kernel.channel import Reader
 from ..admin_only import chunks_for
 from ..encoding import Part
 from ..forms import caller_of
-from ..service import Service
-from ..stream import Stream, Streams
+from ..service import OnDisconnect, Service
+from ..stream import Stream, Streams, noticing_departure
 from ..users import Caller
 
 SEPARATOR = ":"  # in an id that names a run and one of its questions
@@ -36,11 +37,17 @@ class Writer(Protocol):
 
 
 class Conversation:
-    """One request: the run that was begun for it, and who reads it. The run waits for this reader, who misses no word; it goes
-    on alone when the reader leaves."""
+    """One request: the run that was begun for it, and its reader. The run waits for this reader, who misses no word.
 
-    def __init__(self, service: Service, streams: Streams, caller: Caller, run: Run[Any]) -> None:
+    If the reader leaves before the end, `Service.left` decides whether the run is stopped. `on_disconnect`: what the request
+    itself says about that.
+    """
+
+    def __init__(
+        self, service: Service, streams: Streams, caller: Caller, run: Run[Any], on_disconnect: OnDisconnect | None = None
+    ) -> None:
         self.run, self._service, self._streams, self._caller = run, service, streams, caller
+        self._left = partial(service.left, run.run_id, on_disconnect)
         self._reader: Reader = run.subscribe(0, wait_for_me=True)
         self.before: list[Chunk] = []  # of a run that goes on: what it has called and asked so far, and the answers
 
@@ -56,12 +63,13 @@ class Conversation:
 
     def stream(self, writer: Writer, headers: dict[str, str] | None = None) -> Stream:
         told = {"x-run-id": quote(self.run.run_id), **(headers or {})}
-        return Stream(self._streams, self._caller, self._written(writer), closing=writer.end, headers=told)
+        return Stream(self._streams, self._caller, self._written(writer), closing=writer.end, left=self._left, headers=told)
 
-    async def whole(self, writer: Writer) -> None:
+    async def whole(self, request: Request, writer: Writer) -> None:
         """Let it take all there is, without a stream."""
-        async for _ in self._written(writer):
-            pass
+        async with noticing_departure(request, self._left):
+            async for _ in self._written(writer):
+                pass
 
     async def _written(self, writer: Writer) -> AsyncGenerator[Part, None]:
         yield writer.begin()

@@ -25,7 +25,7 @@ from ..encoding import Json
 from ..forms import caller_of, fitting, read
 from ..problems import Refused
 from ..runs import user_input, user_of
-from ..service import Service
+from ..service import CONTINUE, Service
 from ..stream import Streams
 from ..users import Caller
 from .chat import model_of, unsupported
@@ -44,7 +44,8 @@ class Responses:
         with fitting():
             _check(asked)
             run, after = await self._run(request, asked)
-        conversation = Conversation(self._service, self._streams, caller, run)
+        on_its_own = CONTINUE if asked.get("background") else None  # a client fetches it later
+        conversation = Conversation(self._service, self._streams, caller, run, on_its_own)
         await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ResponsesWriter(run.run_id, after, asked, conversation.before)
         if asked.get("stream"):
@@ -52,7 +53,7 @@ class Responses:
         if asked.get("background"):
             await asyncio.sleep(0)
             return Json(writer.response())
-        await conversation.whole(writer)
+        await conversation.whole(request, writer)
         return Json(writer.response())
 
     async def _run(self, request: Request, asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
