@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +120,7 @@ def app(
     streams = Streams()
     runs = Runs(service, streams)
     kept = listed.keep if keep is None and isinstance(listed, Config) else keep
-    background = [] if kept is None else [lambda: keep_pruning(service.journal, kept, runs.changes.gone)]
+    background = [] if kept is None else [lambda: keep_pruning(service.journal, kept, partial(runs.changes.gone, None))]
     inner = Starlette(
         routes=[*_routes(service, streams, runs), *_mounted(service, mcp, a2a)],
         exception_handlers={AgentError: told, HTTPException: told, Exception: told},

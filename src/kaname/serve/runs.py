@@ -30,7 +30,7 @@ from .changes import Changes
 from .encoding import Json, Part
 from .forms import LAST, Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
-from .service import CONTINUE, OnDisconnect, Service, not_waiting
+from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, noticing_departure
 from .users import Caller
 
@@ -52,7 +52,7 @@ class Runs:
                 self._service.input_of(agent, user_input(form.input)),
                 session_id=form.session_id,
                 user_id=user_of(caller, form.user_id),
-                run_id=form.run_id,
+                run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
                 when_busy=form.when_busy,
             )
         leaving = form.on_disconnect
@@ -233,7 +233,7 @@ class Runs:
         if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
             raise Refused(409, notice("serve.running", "run {run_id} is under way; stop it first", run_id=card.run_id))
         await self._service.journal.delete(card.run_id, cascade=request.query_params.get("cascade") in ("1", "true"))
-        self.changes.gone(card.run_id)
+        self.changes.gone(card.user, card.run_id)
         return Response(status_code=204)
 
     async def _mine(self, request: Request, role: str) -> RunInfo:
@@ -251,12 +251,12 @@ async def _framed(stretches: AsyncGenerator[list[Chunk], None], frames: Frames, 
 
 
 async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[Part, None]:
-    """Of a deleted run only its id is told: nobody knows any more whose it was."""
+    """Of a deleted run only its id is told, to its user and to administrators."""
     yield event({}, "listening")
     async with aclosing(changes.watch()) as watching:
         async for news in watching:
             told = [event({"run_id": run_id}, "gone") if card is None else event(summary(card), "run")
-                    for run_id, card in news if card is None or user in (None, card.user)]  # fmt: skip
+                    for run_id, owner, card in news if user in (None, owner)]  # fmt: skip
             yield b"".join(told)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from logging import getLogger
 from typing import Any, Literal
 
@@ -97,11 +98,15 @@ class Service:
         return {} if agent is None else agent.tools
 
     async def card(self, run_id: str, caller: Caller) -> RunInfo:
-        """The run's card, if the caller may see it. Of others' runs nobody learns whether there are any."""
-        cards = await self.journal.runs(run_id=run_id, limit=1) if run_id else []
-        if not cards or not caller.sees(cards[0].user):
-            raise RunNotFound(run_id)
-        return cards[0]
+        """Return the run's card, if the caller may see it. The run of another user is answered like one that does not exist.
+
+        A user's run is also found by the id that the user gave it.
+        """
+        for one in dict.fromkeys([run_id, own_run_id(run_id, caller)] if run_id else []):
+            cards = await self.journal.runs(run_id=one, limit=1)
+            if cards and caller.sees(cards[0].user):
+                return cards[0]
+        raise RunNotFound(run_id)
 
     async def begin(self, run: Run[Any]) -> Run[Any]:
         """Start it, and keep it; when this returns, it is on disk."""
@@ -174,6 +179,18 @@ class Service:
         sinks = {id(sink): sink for agent in self.agents.values() for sink in agent.sinks}
         for flush in [sink.flush for sink in sinks.values() if hasattr(sink, "flush")]:
             await asyncio.to_thread(flush)
+
+
+def own_run_id(run_id: str, caller: Caller) -> str:
+    """Return the id under which a run is recorded that a caller gives an id of their own.
+
+    A user's ids are the user's alone: with a mark of the user at the end, the id of another user's run is free, and the answer
+    does not say that there is such a run. Administrators see all runs, and give ids as they are.
+    """
+    if caller.is_admin:
+        return run_id
+    mark = sha256(f"{caller.name}\0{run_id}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{run_id}.{mark}"
 
 
 def not_waiting(card: RunInfo) -> Refused:

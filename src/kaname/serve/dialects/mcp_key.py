@@ -1,4 +1,4 @@
-"""The key that seals MCP's `requestState`. It belongs to the journal, so that every worker, and the next server, can read it."""
+"""The key that seals MCP's `requestState`. It belongs to the journal: every worker and the next server can read it."""
 
 from __future__ import annotations
 
