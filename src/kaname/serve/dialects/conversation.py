@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from ...api.attach import batches_of
 from ...api.run import Run
 from ...core.chunks import Chunk, chunks_of
+from ...core.errors import AgentError
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.people.answers import NO, YES, is_yes_or_no
@@ -20,6 +22,7 @@ from ...kernel.channel import Reader
 from ..admin_only import chunks_for
 from ..encoding import Part
 from ..forms import caller_of
+from ..problems import headers_of, status_of
 from ..service import OnDisconnect, Service
 from ..stream import Stream, Streams, noticing_departure
 from ..users import Caller
@@ -71,6 +74,14 @@ class Conversation:
             async for _ in self._written(writer):
                 pass
 
+    async def failure(self) -> AgentError | None:
+        """Return the error that a run which is over failed with."""
+        try:
+            await self.run
+        except AgentError as problem:
+            return problem
+        return None
+
     async def _written(self, writer: Writer) -> AsyncGenerator[Part, None]:
         yield writer.begin()
         async for chunks in batches_of(self._reader):
@@ -106,6 +117,12 @@ def is_question(chunk: Chunk) -> bool:
 def is_own(chunk: Chunk, run_id: str) -> bool:
     """Whether it is the run's own, and not one of a run inside it."""
     return chunk.data.get("run_id", run_id) == run_id  # type: ignore[no-any-return]
+
+
+def headers_of_failure(problem: AgentError, *, harmless: bool) -> dict[str, str]:
+    """Return when to try again, and whether a client's library may do so by itself: not if tools may have done something."""
+    again = harmless and status_of(problem) == HTTPStatus.TOO_MANY_REQUESTS
+    return headers_of(problem) if again else {**headers_of(problem), "x-should-retry": "false"}
 
 
 INTERRUPTED = notice("serve.interrupted", "the run was interrupted here; it goes on, and can be followed by its id")

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from ...api.run import Run
 from ...core.chunks import chunks_of
-from ...core.errors import ConfigError, RunNotFound
+from ...core.errors import ConfigError, RateLimited, RunNotFound
 from ...core.events import Answered, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
@@ -23,13 +23,13 @@ from ...core.values import plain_text
 from ..admin_only import chunks_for
 from ..encoding import Json
 from ..forms import caller_of, fitting, read
-from ..problems import Refused
+from ..problems import Refused, status_of
 from ..runs import user_input, user_of
 from ..service import CONTINUE, Service
 from ..stream import Streams
 from ..users import Caller
 from .chat import model_of, unsupported
-from .conversation import Conversation, answer_for, asked_by, called_and_asked, is_own, is_question
+from .conversation import Conversation, answer_for, asked_by, called_and_asked, headers_of_failure, is_own, is_question
 from .responses_writer import APPROVAL, PREFIX, ResponsesWriter
 
 
@@ -54,6 +54,10 @@ class Responses:
             await asyncio.sleep(0)
             return Json(writer.response())
         await conversation.whole(request, writer)
+        failure = await conversation.failure()
+        if isinstance(failure, RateLimited):  # the run is told as a failed response otherwise
+            harmless = not writer.acted and not asked.get("conversation")  # a session holds what was said already
+            return Json(writer.response(), status_of(failure), headers_of_failure(failure, harmless=harmless))
         return Json(writer.response())
 
     async def _run(self, request: Request, asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
