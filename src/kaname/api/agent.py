@@ -308,8 +308,9 @@ class Agent(Generic[OutputT]):
         instructions: str | None = None,
         abort_event: Any = None,
         deps: Any = None,
+        new_id: str | None = None,
     ) -> Run[OutputT]:
-        """A new run that goes on from fact `at` of another (by default its last), which stays as it is.
+        """A new run (`new_id`) that goes on from fact `at` of another (by default its last), which stays as it is.
 
         Change what you like: the next `user_input`, the `results` of calls that wait there, the model, the instructions.
         If the fork stops or waits, resume it with an agent that has those changes: a run does not carry its model along.
@@ -319,7 +320,7 @@ class Agent(Generic[OutputT]):
         recipe = self.recipe.altered(**changes)
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
         messages = () if user_input is None else as_turn(user_input)
-        new, given = new_run_id(), as_mapping("results", results, "{call_id: output}")
+        new, given = new_id or new_run_id(), as_mapping("results", results, "{call_id: output}")
         if at is not None and not isinstance(at, int):
             raise ConfigError(f"at is the number of a fact, not {at!r}")
         return self._run(new, partial(beginning.fork, new, run_id, at, messages, given), deps, abort_event)

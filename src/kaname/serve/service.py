@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from hashlib import sha256
 from logging import getLogger
 from typing import Any, Literal
@@ -24,6 +24,8 @@ from .users import Caller
 OnDisconnect = Literal["stop", "continue"]
 STOP: OnDisconnect = "stop"
 CONTINUE: OnDisconnect = "continue"
+UNSTORED = "unstored~"  # how the ids of runs begin that are deleted when they are over; no client gives a run such an id
+_PAGE = 500  # runs
 LEFT = notice("serve.left", "its reader went away")
 SERVED = "served"  # in a run's origin: a server may take it up again
 _LETTING_GO = 10.0  # seconds for the runs to be written down when the server ends
@@ -56,7 +58,7 @@ class Service:
             told = notice("serve.on_disconnect", 'on_disconnect is "stop" or "continue", not {given!r}', given=on_disconnect)
             raise ConfigError(told)
         self.on_disconnect = on_disconnect
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run[Any]] = {}
         self.closing = False
 
@@ -125,6 +127,18 @@ class Service:
     def _forget(self, run: Run[Any]) -> None:
         if self._runs.get(run.run_id) is run:
             del self._runs[run.run_id]
+        if is_unstored(run.run_id):
+            self._in_background(self.remove_unstored(run.run_id))
+
+    async def remove_unstored(self, starting: str = UNSTORED) -> None:
+        """Delete the runs that are over and were not to be stored: the one of that id, or all that a crash has left."""
+        before = 0
+        try:
+            while cards := await self.journal.runs(starting=starting, before=before, limit=_PAGE):
+                before = cards[-1].place
+                await self.journal.prune([one for one in cards if not one.session and not one.parent])
+        except AgentError as problem:
+            log.warning("runs that were not to be stored could not be deleted: %s", problem)
 
     def here(self, run_id: str) -> bool:
         return find_live(self.journal, run_id) is not None
@@ -155,9 +169,12 @@ class Service:
         if (work := find_live(self.journal, run_id)) is not None:
             work.abort(LEFT)
         elif waiting:
-            task = asyncio.create_task(self._end(run_id))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._in_background(self._end(run_id))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _end(self, run_id: str) -> None:
         try:
@@ -168,17 +185,21 @@ class Service:
     async def close(self) -> None:
         """Let the runs go, so that the next server goes on with them; then the agents."""
         self.closing = True
-        await asyncio.gather(*self._ending)
         if self._runs:
             letting_go = [asyncio.ensure_future(run.let_go()) for run in tuple(self._runs.values())]
             _, late = await asyncio.wait(letting_go, timeout=_LETTING_GO)
             if late:
                 log.warning("%d runs did not end in time; they are resumed after the restart", len(late))
+        await asyncio.gather(*self._tasks)
         for agent in self.agents.values():
             await agent.close()
         sinks = {id(sink): sink for agent in self.agents.values() for sink in agent.sinks}
         for flush in [sink.flush for sink in sinks.values() if hasattr(sink, "flush")]:
             await asyncio.to_thread(flush)
+
+
+def is_unstored(run_id: str) -> bool:
+    return run_id.startswith(UNSTORED)
 
 
 def own_run_id(run_id: str, caller: Caller) -> str:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from ...api.attach import batches_of
 from ...api.run import Run
 from ...core.chunks import Chunk, chunks_of
-from ...core.errors import AgentError
+from ...core.errors import AgentError, RunNotFound
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.people.answers import NO, YES, is_yes_or_no
@@ -96,7 +96,10 @@ class Conversation:
         """The questions of before that are open, where only some were answered: they are told again."""
         if not self.before:
             return []
-        questions = (await self._service.agent_result(self.run.run_id)).questions
+        try:
+            questions = (await self._service.agent_result(self.run.run_id)).questions
+        except RunNotFound:  # it is over, and was not to be stored
+            return []
         return [chunk for chunk in self.before if is_question(chunk) and chunk.data["key"] in questions]
 
 

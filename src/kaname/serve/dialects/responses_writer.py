@@ -10,6 +10,7 @@ from ...core.chunks import Chunk
 from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
 from ..problems import RATE_LIMITED
+from ..service import is_unstored
 from ..stream import event
 from .conversation import INTERRUPTED, SEPARATOR, Words, is_question, last_words, wording
 
@@ -283,7 +284,7 @@ class ResponsesWriter:
             "previous_response_id": asked.get("previous_response_id"),
             "conversation": {"id": session} if isinstance(session, str) else session,
             "reasoning": {"effort": None, "summary": None},
-            "store": True,
+            "store": not is_unstored(self._run_id),
             "text": {"format": {"type": "text"}},
             "tool_choice": "auto",
             "tools": [],
