@@ -9,6 +9,7 @@ from kaname import (
     Approve,
     InvalidState,
     JournalError,
+    MemoryJournal,
     ModelError,
     ScriptedModel,
     SqliteJournal,
@@ -17,6 +18,7 @@ from kaname import (
     max_steps,
     tool,
 )
+from kaname.cli.main import main
 from kaname.core.errors import ReplayDiverged, RunNotFound
 from kaname.testing import freeze, save_run
 from tests.parts import Died, MortalJournal, add, adding, assert_valid_history, facts, kinds
@@ -385,3 +387,42 @@ async def test_the_second_run_of_a_session_replays_with_what_came_before(tmp_pat
     assert (await agent.replay(second.run_id)).same
     path = await save_run(agent.journal, second.run_id, tmp_path / "second.jsonl")
     await asyncio.to_thread(freeze(path, lambda: agent))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
+async def test_waiting_run_is_stopped_with_its_children(tmp_path, kind):
+    """Nobody executes them: they are ended where they are recorded, and an answer comes too late."""
+    journal = SqliteJournal(tmp_path / "journal.db") if kind == "sqlite" else MemoryJournal()
+    cashier = Agent(ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Approve("add")], name="cashier")
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Have the cashier do it."""
+        return str((await context.run_child(cashier, "go")).output)
+
+    lead = Agent(ScriptedModel([call("delegate"), "all done"]), [delegate], name="lead", journal=journal)
+    waiting = await lead.run("go")
+    assert waiting.stop.kind == "waiting"
+    assert await lead.stop(waiting.run_id, "not wanted") is True
+    assert {card.agent: card.status for card in await journal.runs()} == {"lead": "cancelled", "cashier": "cancelled"}
+    assert (await lead.result(waiting.run_id)).stop.detail == "not wanted"
+    assert await lead.stop(waiting.run_id) is False, "it is over already"
+    with pytest.raises(RunNotFound):
+        await lead.stop("no-such-run")
+    await lead.close()
+    await journal.close()
+
+
+async def test_waiting_run_is_stopped_at_the_terminal(tmp_path, monkeypatch, capsys):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    waiting = await Agent(
+        ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Approve("add")], journal=journal
+    ).run("go")
+    monkeypatch.setenv("KANAME_LANG", "en")
+    command = ["runs", "stop", waiting.run_id, "--journal", str(tmp_path / "journal.db")]
+    assert await asyncio.to_thread(main, command) == 0
+    assert "is stopped" in capsys.readouterr().err
+    assert (await journal.runs())[0].status == "cancelled"
+    assert await asyncio.to_thread(main, command) == 1
+    assert "is over already: cancelled" in capsys.readouterr().err
+    await journal.close()

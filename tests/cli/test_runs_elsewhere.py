@@ -70,7 +70,7 @@ def test_stop_ends_a_run_of_another_process(elsewhere):
     assert "stopped with `kaname runs stop`" in other.communicate(timeout=20)[0]
     again = elsewhere("runs", "stop", "last", KANAME_LANG="ja")
     assert again.returncode == 1
-    assert "実行中ではありません" in again.stderr
+    assert "終了しています" in again.stderr
 
 
 def test_a_fact_of_ones_own_is_no_trouble_for_the_terminal():

@@ -16,8 +16,10 @@ import time
 import httpx
 import pytest
 
+import kaname.serve
+from kaname import Agent, MemoryJournal, ScriptedModel
 from kaname.core.errors import ConfigError
-from kaname.serve.guard import Rates
+from kaname.serve.guard import Rates, _network
 from kaname.serve.stream import Stream, Streams
 from kaname.serve.users import OWNER, Users
 from tests.serve.serving import ROOT, Served, client, events, serving
@@ -112,12 +114,55 @@ def test_user_that_is_removed_is_known_no_more(tmp_path):
 @pytest.mark.parametrize(("method", "path"), ADDRESSES)
 def test_nothing_is_answered_without_a_token(guarded, method, path):
     with client(guarded) as http:
-        for headers in ({}, {"authorization": "Bearer nonsense"}, {"authorization": "Basic YTpi"}, {"cookie": "token=x"}):
+        for headers in ({}, {"authorization": "Bearer"}, {"authorization": "Basic YTpi"}, {"cookie": "token=x"}):
             answer = http.request(
                 method, path.format(run="x"), headers=headers, json={} if method in ("POST", "PATCH") else None
             )
             assert answer.status_code == 401, (method, path, answer.text)
             assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_wrong_tokens_are_told_as_wrong_and_slowed_but_nobody_is_locked_out(tmp_path):
+    users = Users(tmp_path / "users.json")
+    right = users.add("ann", ["talk"])
+    app = kaname.serve.app(Agent(ScriptedModel(["hi"]), journal=MemoryJournal()), users=users, mcp=False, a2a=False)
+
+    async def ask(token: str, address: str = "192.0.2.7") -> httpx.Response:
+        transport = httpx.ASGITransport(app, client=(address, 1))
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:
+            return await http.get("/api/runs")
+
+    missing, wrong = await ask(""), await ask("nonsense")
+    assert (missing.status_code, missing.headers["www-authenticate"]) == (401, "Bearer")
+    assert (wrong.status_code, wrong.headers["www-authenticate"]) == (401, 'Bearer error="invalid_token"')
+    assert missing.json()["notice"]["code"] != wrong.json()["notice"]["code"]
+
+    asking = [asyncio.create_task(ask(f"guess-{number}")) for number in range(40)]
+    held = set(asking)
+    while len(held) > 10:  # some are answered at once, the others are held back
+        _, held = await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
+    assert (await ask(right)).status_code == 200, "a right token of the same address is let in"
+    assert (await ask("nonsense", "192.0.2.8")).status_code == 401, "another address is not slowed"
+    assert not any(one.done() for one in held)
+    told = [one.status_code for one in await asyncio.gather(*asking)]
+    assert (told.count(401), told.count(429)) == (19, 21)
+    refused = next(one.result() for one in asking if one.result().status_code == 429)
+    assert int(refused.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("192.0.2.7", "192.0.2.8", False),
+        ("2001:db8::1", "2001:db8::ffff:2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("::ffff:192.0.2.7", "::ffff:192.0.2.8", False),
+        ("", "not an address", False),
+    ],
+)
+def test_addresses_of_one_client_count_as_one(one, other, same):
+    assert (_network(one) == _network(other)) is same
 
 
 def test_runs_of_one_user_do_not_exist_for_another(guarded, tokens):
@@ -130,29 +175,34 @@ def test_runs_of_one_user_do_not_exist_for_another(guarded, tokens):
         assert bob.get("/api/sessions", params={"q": "secret"}).json()["sessions"] == []
         key = waiting["questions"][0]["key"]
         bodies = {"answers": {"answers": {key: "yes"}}, "fork": {"input": "x"}, "rating": {"rating": "good"}}
+        answers = []
         for run in (done["run_id"], waiting["run_id"], "no-such-run"):
-            told = set()
+            told = {}
             for method, path in [one for one in ADDRESSES if "{run}" in one[1]]:
                 body = bodies.get(path.rpartition("/")[2], {}) if method == "POST" else None
                 answer = bob.request(method, path.format(run=run), json=body)
                 assert answer.status_code in (404, 400), (method, path, answer.status_code, answer.text)
-                told.add(answer.text.replace(run, "RUN"))
+                told[method, path] = answer.status_code, answer.text.replace(run, "RUN"), {*answer.headers}
+            approval = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{run}:{key}", "approve": True}
+            resume = {"threadId": "t", "runId": "r", "resume": [{"interruptId": f"{run}:{key}", "status": "resolved"}]}
+            decided = [{"type": "dynamic-tool", "state": "approval-responded", "approval": {"id": f"{run}:{key}"}}]
+            rpc = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": run}}
+            for path, body in (
+                ("/v1/responses", {"model": "cashier", "input": [approval]}),
+                ("/v1/responses", {"model": "desk", "input": "x", "previous_response_id": f"resp_{run}"}),
+                ("/ag-ui/cashier", resume),
+                ("/vercel/cashier", {"messages": [{"role": "assistant", "parts": decided}]}),
+                ("/a2a/cashier", rpc),
+                ("/api/runs", {"input": "mine", "run_id": run}),
+            ):
+                answer = bob.post(path, json=body, headers={"a2a-version": "1.0"})
+                text = answer.text if path != "/api/runs" else sorted(answer.json())
+                told[str(body)] = answer.status_code, str(text).replace(run, "RUN"), {*answer.headers}
             assert "secret" not in str(told)
-        approval = {"type": "mcp_approval_response", "approval_request_id": f"mcpr_{waiting['run_id']}:{key}", "approve": True}
-        assert bob.post("/v1/responses", json={"model": "cashier", "input": [approval]}).status_code == 404
-        assert (
-            bob.post(
-                "/v1/responses", json={"model": "desk", "input": "x", "previous_response_id": f"resp_{done['run_id']}"}
-            ).status_code
-            == 404
-        )
-        resume = {
-            "threadId": "t",
-            "runId": "r",
-            "messages": [],
-            "resume": [{"interruptId": f"{waiting['run_id']}:{key}", "status": "resolved"}],
-        }
-        assert bob.post("/ag-ui/cashier", json=resume).status_code == 404
+            answers.append([*told.values()])
+        assert answers[0] == answers[1] == answers[2], "a run of another user is answered like one that there is not"
+        assert answers[0][-1][0] == 201, "an id that another user has given is free"
+        assert [one[0] for one in answers[0][-6:-2]] == [404] * 4
         for path in ("/api/sessions/mine",):
             assert [
                 bob.get(path).status_code,
@@ -331,11 +381,54 @@ def _raw(served: Served, data: bytes) -> socket.socket:
     return one
 
 
-def test_giant_head_is_refused(served):
-    one = _raw(served, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + b"x-a: " + b"y" * 70_000)
-    told = one.recv(100)
-    assert told == b"" or b"431" in told
+HEAD = b"GET %b HTTP/1.1\r\nhost: localhost\r\n%b"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEAD % (b"/healthz", b"x-a: " + b"y" * 70_000),
+        HEAD % (b"/healthz", b"x-a: " + b"y" * 70_000 + b"\r\n\r\n"),
+        HEAD % (b"/healthz", b"x-a: y\r\n" * 10_000 + b"\r\n"),
+        HEAD % (b"/healthz?" + b"y" * 70_000, b"\r\n"),
+        HEAD % (b"/healthz", b"\r\n") + HEAD % (b"/healthz", b"x-a: " + b"y" * 70_000 + b"\r\n\r\n"),
+    ],
+    ids=["half", "one long header", "many headers", "address", "second request"],
+)
+def test_giant_head_is_refused_however_it_arrives(served, data):
+    one = _raw(served, data)
+    told = b""
+    while piece := one.recv(1_000):
+        told += piece
+    assert told.rpartition(b"HTTP/1.1 ")[2].startswith(b"431"), told
     one.close()
+
+
+def test_head_within_the_limit_is_taken(served):
+    with client(served) as http:
+        for _ in range(3):  # of each request of a connection alone
+            assert http.get("/healthz", headers={"x-a": "y" * 40_000}).status_code == 200
+
+
+def test_user_finds_a_run_by_the_id_that_the_user_gave_it(guarded, tokens):
+    with client(guarded, tokens["ann"]) as ann, client(guarded, tokens["boss"]) as boss:
+        run = ann.post("/api/runs", json={"input": "hi", "run_id": "order-17"}).json()
+        assert ann.get("/api/runs/order-17").json() == ann.get(f"/api/runs/{run['run_id']}").json()
+        assert ann.post("/api/runs", json={"input": "hi", "run_id": "order-17"}).status_code == 409, "asked twice, run once"
+        assert boss.get("/api/runs/order-17").status_code == 404
+        assert boss.get(f"/api/runs/{run['run_id']}").status_code == 200
+
+
+def test_changes_do_not_tell_of_deleted_runs_of_others(guarded, tokens):
+    with client(guarded, tokens["ann"]) as ann, client(guarded, tokens["bob"]) as bob:
+        with bob.stream("GET", "/api/runs", headers={"accept": "text/event-stream"}) as watching:
+            told = events(watching.iter_lines())
+            assert next(told)["event"] == "listening"
+            for http in (ann, bob):
+                run = http.post("/api/runs", json={"input": "hi"}).json()["run_id"]
+                assert http.delete(f"/api/runs/{run}").status_code == 204
+            gone = next(one for one in told if one["event"] == "gone")
+        assert gone["data"]["run_id"] == run, "bob's own, and not ann's before it"
 
 
 @pytest.mark.slow

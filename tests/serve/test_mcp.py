@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 
 import pytest
@@ -9,7 +11,13 @@ from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.exceptions import ToolError
+from mcp.shared.exceptions import MCPError
+from mcp_types import MISSING_REQUIRED_CLIENT_CAPABILITY, InputRequiredResult
+from mcp_types import ElicitResult as McpElicitResult
 
+from kaname import SqliteJournal
+from kaname.core.errors import ConfigError
+from kaname.serve.dialects.mcp_key import server_key
 from kaname.serve.users import Users
 from tests.serve.serving import client, serving
 
@@ -98,3 +106,62 @@ async def test_who_may_not_approve_cannot_do_so_by_elicitation(tmp_path):
             with pytest.raises(ToolError, match="this needs the role 'approve'"):
                 await mcp.call_tool("cashier", {"task": "go"})
     assert not (tmp_path / "paid.txt").exists()
+
+
+async def _asked(served, token: str = "") -> tuple[str, str]:
+    """Call the cashier, and return the sealed state that its question comes with."""
+    async with _client(served, token, elicitation_handler=_never) as mcp:
+        asked = await mcp.session.call_tool("cashier", {"task": "go"}, allow_input_required=True)
+        assert isinstance(asked, InputRequiredResult), asked
+        return asked.request_state, next(iter(asked.input_requests))
+
+
+async def _answered(served, state: str, key: str) -> str:
+    async with _client(served, elicitation_handler=_never) as mcp:
+        given = {key: McpElicitResult(action="accept", content={"answer": "yes"})}
+        done = await mcp.session.call_tool("cashier", {"task": "go"}, request_state=state, input_responses=given)
+        return done.content[0].text
+
+
+async def _never(message, response_type, params, context):
+    raise AssertionError("the test answers itself")
+
+
+async def test_question_is_answered_at_other_workers_than_those_that_asked(tmp_path):
+    with serving(tmp_path, "--workers", "2") as served:
+        asked = [await _asked(served) for _ in range(2)]
+    with serving(tmp_path, "--workers", "2") as served:
+        assert [await _answered(served, *one) for one in asked] == ["it is done"] * 2
+        log = served.log.read_text()
+    key = tmp_path / "server.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert key.read_text() not in log
+    assert (tmp_path / "paid.txt").read_text().split() == ["5"] * 2
+
+
+def test_key_of_the_servers_is_made_once_however_many_begin_at_the_same_time(tmp_path, monkeypatch):
+    monkeypatch.delenv("KANAME_SERVER_KEY", raising=False)
+    journal = SqliteJournal(tmp_path / "journal.db")
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(lambda _: server_key(journal), range(32)))
+    assert len(keys) == 1
+    assert sorted(one.name for one in tmp_path.iterdir() if "key" in one.name) == ["server.key"]
+    monkeypatch.setenv("KANAME_SERVER_KEY", "the same on all machines, and long enough")
+    assert server_key(journal) == b"the same on all machines, and long enough"
+    monkeypatch.setenv("KANAME_SERVER_KEY", "short")
+    with pytest.raises(ConfigError, match="less than 32 bytes") as refused:
+        server_key(journal)
+    assert "short" not in str(refused.value).replace("KANAME_SERVER_KEY", "")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_client_that_cannot_ask_its_user_gets_the_error_of_the_protocol_and_the_run(served, http, mode):
+    async with _client(served, mode=mode) as mcp:
+        with pytest.raises(MCPError) as refused:
+            await mcp.call_tool("cashier", {"task": "go"})
+    told = refused.value.error
+    assert told.code == MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert told.data["requiredCapabilities"] == {"elicitation": {"form": {}}}
+    assert told.data["runId"] in told.message
+    assert "Run pay" in told.message
+    assert http.get(f"/api/runs/{told.data['runId']}").json()["status"] == "waiting"

@@ -29,7 +29,7 @@ from .open_run import Beginnings, Recent, new_run_id
 from .options import AgentOptions, Explained
 from .recipe import brought, check_parts, describe, recipe_of, traced_by
 from .result import OutputT, Result, result_of
-from .run import Begin, Run, blocking, find_live, recorded
+from .run import Begin, Run, blocking, recorded
 from .team.handoff import Team, check_policies, join
 
 if TYPE_CHECKING:
@@ -291,12 +291,11 @@ class Agent(Explained, Generic[OutputT]):
         return attached(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
-        """Ask for a run to be stopped, wherever it is executed; whether anybody is executing it."""
-        work = find_live(self.journal, run_id)
-        if work is None:
-            return await self.journal.ask_to_stop(run_id, reason)
-        work.abort(reason or notice("run.stopped_by_caller", "the run was stopped by the caller"))
-        return True
+        """Stop a run, wherever it is executed, also one that waits for an answer or was interrupted. Return False if it was
+        over already; raise `RunNotFound` if there is no such run."""
+        from .attach import stop_run
+
+        return await stop_run(self.journal, run_id, reason)
 
     def fork(
         self,
@@ -309,8 +308,9 @@ class Agent(Explained, Generic[OutputT]):
         instructions: str | None = None,
         abort_event: Any = None,
         deps: Any = None,
+        new_id: str | None = None,
     ) -> Run[OutputT]:
-        """A new run that goes on from fact `at` of another (by default its last), which stays as it is.
+        """A new run (`new_id`) that goes on from fact `at` of another (by default its last), which stays as it is.
 
         Change what you like: the next `user_input`, the `results` of calls that wait there, the model, the instructions.
         If the fork stops or waits, resume it with an agent that has those changes: a run does not carry its model along.
@@ -320,7 +320,7 @@ class Agent(Explained, Generic[OutputT]):
         recipe = self.recipe.altered(**changes)
         beginning = Beginnings(recipe, self.journal, self.sinks, partial(self._description, recipe), self._recent)
         messages = () if user_input is None else as_turn(user_input)
-        new, given = new_run_id(), as_mapping("results", results, "{call_id: output}")
+        new, given = new_id or new_run_id(), as_mapping("results", results, "{call_id: output}")
         if at is not None and not isinstance(at, int):
             raise ConfigError(f"at is the number of a fact, not {at!r}")
         return self._run(new, partial(beginning.fork, new, run_id, at, messages, given), deps, abort_event)

@@ -1,4 +1,4 @@
-"""Attach to a run that was started elsewhere: in this process with its deltas, in another one by its facts."""
+"""Attach to a run that was started elsewhere, in this process with its deltas, in another one by its facts; or stop it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from ..core.chunks import Chunk, chunks_of
-from ..core.errors import RunNotFound
+from ..core.errors import RunBusy, RunNotFound
+from ..core.notices import notice
 from ..core.runs import UNDER_WAY
+from ..core.steps import Stop
 from ..kernel.channel import Reader
+from ..kernel.load import end_run
 from ..kernel.ports import Journal
 from .run import find_live
 
 _MOST = 64  # chunks of one batch
+_CHILDREN = 1_000  # runs that are read at a time
 
 
 async def attached(journal: Journal, run_id: str, after: int) -> AsyncIterator[Chunk]:
@@ -71,3 +75,30 @@ async def batches_of(reader: Reader) -> AsyncGenerator[list[Chunk], None]:
             yield stretch
     finally:
         reader.close()
+
+
+async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
+    """Stop a run, wherever it is; return False if it was over already. Raise `RunNotFound` if there is no such run.
+
+    A run that is being executed is asked to stop, here or in another process. One that waits for an answer, or that was
+    interrupted, is ended in the journal together with its children.
+    """
+    told = reason or notice("run.stopped_by_caller", "the run was stopped by the caller")
+    if (work := find_live(journal, run_id)) is not None:
+        work.abort(told)
+        return True
+    if await journal.ask_to_stop(run_id, reason):
+        return True
+    cards = await journal.runs(run_id=run_id, limit=1)
+    if not cards or cards[0].status not in UNDER_WAY:
+        return False
+    try:
+        await end_run(journal, run_id, Stop("cancelled", told))
+    except RunBusy:  # somebody has resumed it since
+        return await journal.ask_to_stop(run_id, reason)
+    before = 0
+    while children := await journal.runs(parent=run_id, before=before, limit=_CHILDREN):
+        before = children[-1].place
+        for child in children:
+            await stop_run(journal, child.run_id, told)
+    return True

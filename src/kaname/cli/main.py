@@ -176,6 +176,8 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     serve.add_argument(
         "--no-recover", action="store_true", help=say("leave interrupted runs alone", "中断した実行を再開しない")
     )
+    leaving = say("a run whose client closes the stream (default: stop)", "接続が閉じられた実行の扱い (既定 stop)")
+    serve.add_argument("--on-disconnect", choices=["stop", "continue"], help=leaving)
     serve.add_argument(
         "--trace", action="append", default=[], metavar="PLACE", help=say("console, a file, or otel[=URL]", "トレースの出力先")
     )

@@ -86,6 +86,7 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, scre
         origins=[*settings.get("origins", []), *given.allow_origin],
         sinks=[trace_from(words) for words in given.trace],
         recover=not given.no_recover,
+        on_disconnect=given.on_disconnect,
     )
 
 

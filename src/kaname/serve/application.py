@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ from .page.memories import Memories
 from .problems import told
 from .recovery import Recovery
 from .runs import Runs
-from .service import Service
+from .service import STOP, OnDisconnect, Service
 from .sessions import Sessions
 from .stream import Streams
 from .users import Users, users_file, users_named_by
@@ -100,6 +100,7 @@ def app(
     keep: Keep | None = None,
     mcp: bool | None = None,
     a2a: bool | None = None,
+    on_disconnect: OnDisconnect | None = None,
 ) -> Application:
     """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
@@ -113,16 +114,20 @@ def app(
         recover: Resume runs that a crash left.
         keep: How long ended runs are kept. By default as the file says, otherwise for ever.
         mcp, a2a: Whether these protocols are served. By default they are if their packages are installed.
+        on_disconnect: What becomes of a run if the client of chat completions, Responses, Vercel, AG-UI or MCP closes the
+            stream or cancels the call: "stop" or "continue". By default as the file says, otherwise "stop".
     """
     listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
     listed = load_config(listed) if isinstance(listed, str | Path) else listed
+    in_file = (listed.value.get("serve") or {}).get("on_disconnect") if isinstance(listed, Config) else None
     served = _configured(listed, journal) if isinstance(listed, Config) else listed if isinstance(listed, list) else [listed]
     workflows = [one for one in served if isinstance(one, Workflow)]
-    service = Service(_agents(served, tuple(sinks), journal), workflows)
+    service = Service(_agents(served, tuple(sinks), journal), workflows, on_disconnect or in_file or STOP)
     streams = Streams()
     runs = Runs(service, streams)
     kept = listed.keep if keep is None and isinstance(listed, Config) else keep
-    background = [] if kept is None else [lambda: keep_pruning(service.journal, kept, runs.changes.gone)]
+    background: list[Callable[[], Coroutine[Any, Any, None]]] = [service.remove_unstored]
+    background += [] if kept is None else [lambda: keep_pruning(service.journal, kept, partial(runs.changes.gone, None))]
     inner = Starlette(
         routes=[*_routes(service, streams, runs), *_mounted(service, mcp, a2a)],
         exception_handlers={AgentError: told, HTTPException: told, Exception: told},

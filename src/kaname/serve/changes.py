@@ -15,7 +15,7 @@ _PAUSE, _LOOK_BACK = 1.0, 5.0  # seconds; facts are dated before they are writte
 _MOST, _STILL = 10_000, 100  # runs: of one look; of those that nobody executes
 _BEHIND = 1_000  # cards: who takes none of so many is told no more, and asks again
 
-Told = tuple[str, RunInfo | None]  # a run's id, and its card; none if it is gone
+Told = tuple[str, str | None, RunInfo | None]  # a run's id, its user (None: not known), and its card; None if it is gone
 
 
 class Changes:
@@ -38,8 +38,9 @@ class Changes:
         finally:
             self._watchers.discard(news)
 
-    def gone(self, *run_ids: str) -> None:
-        self._tell([(run_id, None) for run_id in run_ids])
+    def gone(self, user: str | None, *run_ids: str) -> None:
+        """Tell that runs of that user are deleted. If the user is not known, only administrators learn of it."""
+        self._tell([(run_id, user, None) for run_id in run_ids])
 
     async def _look(self) -> None:
         known: dict[str, tuple[Any, ...]] = {}
@@ -55,7 +56,7 @@ class Changes:
             cards |= {card.run_id: card for card in still}
             new = [card for card in cards.values() if known.get(card.run_id) != _mark(card)]
             known = {run_id: _mark(card) for run_id, card in cards.items()}
-            self._tell([(card.run_id, card) for card in new])
+            self._tell([(card.run_id, card.user, card) for card in new])
             since = asked - _LOOK_BACK
             await asyncio.sleep(_PAUSE)
 

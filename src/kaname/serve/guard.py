@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import json
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from logging import getLogger
 from typing import Any
@@ -33,6 +33,8 @@ _RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
 _RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
+_WRONG_RATE, _WRONG_BURST = 1.0, 10  # wrong tokens of one address: in a second, and at once, before answers are held back
+_MOST_HELD = 10  # answers to one address that are held back at a time
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _ALWAYS = [
     (b"x-content-type-options", b"nosniff"),
@@ -72,6 +74,7 @@ class Guard:
         self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
         self._limits = limits or Limits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
+        self._wrong, self._held = Rates(_WRONG_RATE, _WRONG_BURST), Counter[str]()
 
     @property
     def open(self) -> bool:
@@ -98,6 +101,8 @@ class Guard:
         except AgentError as problem:
             if line.status:
                 raise
+            if isinstance(problem, WrongToken):
+                problem = await self._slowed(problem, _network(_address(scope)))
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             await answer(problem, path)(scope, receive, sending)
         finally:
@@ -139,6 +144,8 @@ class Guard:
         elif self._users is not None and self._users.needed:
             token = _token(headers)
             found = self._known(token) if token else None
+            if token and found is None:
+                raise WrongToken
         elif not _is_local(_address(scope)):
             raise Refused(
                 403,
@@ -160,6 +167,27 @@ class Guard:
             told = notice("serve.token", "a token is needed: Authorization: Bearer …; `kaname serve users add NAME` makes one")
             raise Refused(401, told, www_authenticate="Bearer")
         return found
+
+    async def _slowed(self, problem: WrongToken, network: str) -> Refused:
+        """Hold the answer to a wrong token back if the same address has sent many.
+
+        A right token is not held back, whatever else comes from its address. Of each address a few answers are held at a time;
+        the other requests are refused at once.
+        """
+        wait = self._wrong.wait(network)
+        if not wait:
+            return problem
+        if self._held[network] >= _MOST_HELD:
+            told = notice("serve.wrong_tokens", "too many wrong tokens from this address; try again in {wait} s", wait=wait)
+            return Refused(429, told, retry_after=str(wait), connection="close")
+        self._held[network] += 1
+        try:
+            await asyncio.sleep(wait)
+        finally:
+            self._held[network] -= 1
+            if not self._held[network]:
+                del self._held[network]
+        return problem
 
     def _is_still(self, caller: Caller, headers: dict[str, str]) -> bool:
         """Whether one who was let in would be now: a token may have been taken back while a stream is open."""
@@ -221,6 +249,14 @@ class Guard:
             await (_in_pieces(send, message, abort) if len(message.get("body", b"")) > PIECE else send(message))
 
         return telling
+
+
+class WrongToken(Refused):
+    """A token that belongs to no user: told apart from a request without one."""
+
+    def __init__(self) -> None:
+        told = notice("serve.wrong_token", "this token is not known here: check it, or get a new one from who runs the server")
+        super().__init__(401, told, www_authenticate='Bearer error="invalid_token"')
 
 
 class Rates:
@@ -313,6 +349,17 @@ def _is_json(headers: dict[str, str]) -> bool:
 def _address(scope: Scope) -> str:
     client: Any = scope.get("client")
     return client[0] if client else ""
+
+
+def _network(address: str) -> str:
+    """Return what stands for a client's address: of IPv6 the first half, because one client has all of the other."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4 or found.ipv4_mapped is not None:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False))
 
 
 def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:

@@ -46,12 +46,13 @@ _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
     (InvalidState, 409),
     (ReplayDiverged, 409),
     (RunStopped, 409),
-    (RateLimited, 503),
+    (RateLimited, 429),
     (ModelError, 502),
     (AgentConnectionError, 502),
 )
 
 
+RATE_LIMITED = RateLimited.__name__  # as facts and chunks name the failure
 log = getLogger("kaname.serve")
 _NOBODY = Caller("", frozenset())
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -30,8 +30,8 @@ from .changes import Changes
 from .encoding import Json, Part
 from .forms import LAST, Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
 from .problems import Refused
-from .service import Service, not_waiting
-from .stream import Frames, Stream, Streams, event
+from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
+from .stream import Frames, Stream, Streams, event, noticing_departure
 from .users import Caller
 
 _LOOK, _PAGE = 10_000, 1_000  # runs that one search looks through, and reads at a time
@@ -52,14 +52,21 @@ class Runs:
                 self._service.input_of(agent, user_input(form.input)),
                 session_id=form.session_id,
                 user_id=user_of(caller, form.user_id),
-                run_id=form.run_id,
+                run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
                 when_busy=form.when_busy,
             )
-        stops = form.on_disconnect == "stop"
-        return await self._going(request, run, caller, wanted(request, form.mode), status=201, stops=stops)
+        leaving = form.on_disconnect
+        return await self._going(request, run, caller, wanted(request, form.mode), status=201, on_disconnect=leaving)
 
     async def _going(
-        self, request: Request, run: Run[Any], caller: Caller, mode: str, *, status: int = 200, stops: bool = False
+        self,
+        request: Request,
+        run: Run[Any],
+        caller: Caller,
+        mode: str,
+        *,
+        status: int = 200,
+        on_disconnect: OnDisconnect = CONTINUE,
     ) -> Response:
         """A run that was started, in the way that was asked for."""
         if mode == "stream":
@@ -67,9 +74,9 @@ class Runs:
         reader = run.subscribe(0) if mode == "stream" else None
         await self._service.begin(run)
         place = {"location": f"{request.scope.get('root_path', '')}/api/runs/{quote(run.run_id)}"}
+        left = partial(self._service.left, run.run_id, on_disconnect)
         if reader is not None:
             frames = Frames()
-            left = (lambda: run.abort(notice("serve.left", "its reader went away"))) if stops else None
             return Stream(
                 self._streams,
                 caller,
@@ -80,12 +87,8 @@ class Runs:
             )
         if mode == "detach":
             return Json(await self._resource(run.run_id, caller), 202, place)
-        leaving = asyncio.create_task(_left(request, run)) if stops else None
-        try:
+        async with noticing_departure(request, left):
             await run.wait()
-        finally:
-            if leaving is not None:
-                leaving.cancel()
         return Json(await self._resource(run.run_id, caller), status, place)
 
     async def _resource(self, run_id: str, caller: Caller) -> dict[str, Any]:
@@ -230,7 +233,7 @@ class Runs:
         if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
             raise Refused(409, notice("serve.running", "run {run_id} is under way; stop it first", run_id=card.run_id))
         await self._service.journal.delete(card.run_id, cascade=request.query_params.get("cascade") in ("1", "true"))
-        self.changes.gone(card.run_id)
+        self.changes.gone(card.user, card.run_id)
         return Response(status_code=204)
 
     async def _mine(self, request: Request, role: str) -> RunInfo:
@@ -248,20 +251,13 @@ async def _framed(stretches: AsyncGenerator[list[Chunk], None], frames: Frames, 
 
 
 async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[Part, None]:
-    """Of a deleted run only its id is told: nobody knows any more whose it was."""
+    """Of a deleted run only its id is told, to its user and to administrators."""
     yield event({}, "listening")
     async with aclosing(changes.watch()) as watching:
         async for news in watching:
             told = [event({"run_id": run_id}, "gone") if card is None else event(summary(card), "run")
-                    for run_id, card in news if card is None or user in (None, card.user)]  # fmt: skip
+                    for run_id, owner, card in news if user in (None, owner)]  # fmt: skip
             yield b"".join(told)
-
-
-async def _left(request: Request, run: Run[Any]) -> None:
-    """Stop the run when its client goes away."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    run.abort(notice("serve.left", "its reader went away"))
 
 
 def is_read_to_its_end(card: RunInfo, after: int) -> bool:

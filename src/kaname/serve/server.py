@@ -55,6 +55,7 @@ class PatientProtocol(HttpToolsProtocol):
         _hold_little(transport.get_extra_info("socket"))
         self._taken, self._taken_at = 0, monotonic()
         self._head, self._in_head = 0, True
+        self._head_size, self._oversized = 0, False
         self._deadline: asyncio.TimerHandle | None = self.loop.call_later(_HEAD_SECONDS, self._cut)
 
     def data_received(self, data: bytes) -> None:
@@ -63,11 +64,35 @@ class PatientProtocol(HttpToolsProtocol):
             if self._deadline is None:
                 self._deadline = self.loop.call_later(_HEAD_SECONDS, self._cut)
         super().data_received(data)
-        if self._in_head and self._head > _HEAD_BYTES and not self.transport.is_closing():
-            self.transport.write(
-                b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-            )
-            self.transport.close()
+        if self._in_head and self._head > _HEAD_BYTES and not self.transport.is_closing():  # half of it, and too much already
+            self._refuse_head()
+
+    def on_message_begin(self) -> None:
+        self._head_size = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + len(b": \r\n"))
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        """Count what the parser has read of a head, however it arrived; one that is too large ends the parsing."""
+        self._head_size += size
+        if self._head_size > _HEAD_BYTES:
+            self._oversized = True
+            raise ValueError("the head is too large")
+
+    def send_400_response(self, msg: str) -> None:
+        """Say what was wrong with a request that could not be parsed."""
+        self._refuse_head() if self._oversized else super().send_400_response(msg)
+
+    def _refuse_head(self) -> None:
+        self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        self.transport.close()
 
     def on_headers_complete(self) -> None:
         self._head, self._in_head = 0, False

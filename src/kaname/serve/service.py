@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
+from hashlib import sha256
 from logging import getLogger
-from typing import Any
+from typing import Any, Literal
 
 from ..api.agent import Agent
+from ..api.attach import stop_run
 from ..api.result import Result
 from ..api.run import Run, find_live
 from ..api.workflow.workflow import Workflow
-from ..core.errors import ConfigError, RunNotFound, nearest
+from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
-from ..core.runs import UNDER_WAY, RunInfo
-from ..core.steps import Stop
-from ..kernel.load import end_run
+from ..core.runs import RunInfo
 from .problems import Refused
 from .users import Caller
 
+OnDisconnect = Literal["stop", "continue"]
+STOP: OnDisconnect = "stop"
+CONTINUE: OnDisconnect = "continue"
+UNSTORED = "unstored~"  # how the ids of runs begin that are deleted when they are over; no client gives a run such an id
+_PAGE = 500  # runs
+LEFT = notice("serve.left", "its reader went away")
 SERVED = "served"  # in a run's origin: a server may take it up again
 _LETTING_GO = 10.0  # seconds for the runs to be written down when the server ends
 log = getLogger("kaname.serve")
 
 
 class Service:
-    """Runs are started detached: they outlive the requests that started them, and are let go when the server ends."""
+    """Runs are started detached: the server decides what becomes of them, and lets them go when it ends.
 
-    def __init__(self, agents: Iterable[Agent[Any]], workflows: Iterable[Workflow] = ()) -> None:
+    `on_disconnect`: whether a run is stopped or continues if the client of another protocol leaves before its end.
+    """
+
+    def __init__(
+        self, agents: Iterable[Agent[Any]], workflows: Iterable[Workflow] = (), on_disconnect: OnDisconnect = STOP
+    ) -> None:
         listed = list(agents)
         self.workflows = {workflow.name: workflow for workflow in workflows}
         self.agents = {agent.name: agent for agent in listed}
@@ -41,6 +52,11 @@ class Service:
         self.journal = listed[0].journal
         for agent in listed:
             agent.origin = {**agent.origin, SERVED: agent.name}
+        if on_disconnect not in (STOP, CONTINUE):
+            told = notice("serve.on_disconnect", 'on_disconnect is "stop" or "continue", not {given!r}', given=on_disconnect)
+            raise ConfigError(told)
+        self.on_disconnect = on_disconnect
+        self._tasks: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run[Any]] = {}
         self.closing = False
 
@@ -72,11 +88,15 @@ class Service:
         return {} if agent is None else agent.tools
 
     async def card(self, run_id: str, caller: Caller) -> RunInfo:
-        """The run's card, if the caller may see it. Of others' runs nobody learns whether there are any."""
-        cards = await self.journal.runs(run_id=run_id, limit=1) if run_id else []
-        if not cards or not caller.sees(cards[0].user):
-            raise RunNotFound(run_id)
-        return cards[0]
+        """Return the run's card, if the caller may see it. The run of another user is answered like one that does not exist.
+
+        A user's run is also found by the id that the user gave it.
+        """
+        for one in dict.fromkeys([run_id, own_run_id(run_id, caller)] if run_id else []):
+            cards = await self.journal.runs(run_id=one, limit=1)
+            if cards and caller.sees(cards[0].user):
+                return cards[0]
+        raise RunNotFound(run_id)
 
     async def begin(self, run: Run[Any]) -> Run[Any]:
         """Start it, and keep it; when this returns, it is on disk."""
@@ -95,6 +115,18 @@ class Service:
     def _forget(self, run: Run[Any]) -> None:
         if self._runs.get(run.run_id) is run:
             del self._runs[run.run_id]
+        if is_unstored(run.run_id):
+            self._in_background(self.remove_unstored(run.run_id))
+
+    async def remove_unstored(self, starting: str = UNSTORED) -> None:
+        """Delete the runs that are over and were not to be stored: the one of that id, or all that a crash has left."""
+        before = 0
+        try:
+            while cards := await self.journal.runs(starting=starting, before=before, limit=_PAGE):
+                before = cards[-1].place
+                await self.journal.prune([one for one in cards if not one.session and not one.parent])
+        except AgentError as problem:
+            log.warning("runs that were not to be stored could not be deleted: %s", problem)
 
     def here(self, run_id: str) -> bool:
         return find_live(self.journal, run_id) is not None
@@ -110,14 +142,33 @@ class Service:
         return await (agent or self.agent()).result(run_id)
 
     async def stop(self, card: RunInfo, reason: str = "") -> bool:
-        """Stop a run wherever it is executed; one that waits, or that nobody executes, is ended here. Whether there was any."""
-        if await self.agent().stop(card.run_id, reason):
-            return True
-        if card.status not in UNDER_WAY:
-            return False
-        told = reason or notice("run.stopped_by_caller", "the run was stopped by the caller")
-        await end_run(self.journal, card.run_id, Stop("cancelled", told))
-        return True
+        """Stop a run, wherever it is; return False if it was over already."""
+        return await stop_run(self.journal, card.run_id, reason)
+
+    def left(self, run_id: str, on_disconnect: OnDisconnect | None = None, *, waiting: bool = False) -> None:
+        """Stop a run whose client went away before its end, or let it continue: the rule for every protocol.
+
+        `on_disconnect`: what the request itself says, instead of the server's setting. A run that waits for an answer is not
+        stopped, because its client has seen the question, unless `waiting` says that nobody will answer it. Neither is one
+        that a server which shuts down leaves behind.
+        """
+        if self.closing or (on_disconnect or self.on_disconnect) != STOP:
+            return
+        if (work := find_live(self.journal, run_id)) is not None:
+            work.abort(LEFT)
+        elif waiting:
+            self._in_background(self._end(run_id))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self, run_id: str) -> None:
+        try:
+            await stop_run(self.journal, run_id, LEFT)
+        except AgentError as problem:
+            log.warning("run %s, whose client went away, could not be stopped: %s", run_id, problem)
 
     async def close(self) -> None:
         """Let the runs go, so that the next server goes on with them; then the agents."""
@@ -127,11 +178,28 @@ class Service:
             _, late = await asyncio.wait(letting_go, timeout=_LETTING_GO)
             if late:
                 log.warning("%d runs did not end in time; they are resumed after the restart", len(late))
+        await asyncio.gather(*self._tasks)
         for agent in self.agents.values():
             await agent.close()
         sinks = {id(sink): sink for agent in self.agents.values() for sink in agent.sinks}
         for flush in [sink.flush for sink in sinks.values() if hasattr(sink, "flush")]:
             await asyncio.to_thread(flush)
+
+
+def is_unstored(run_id: str) -> bool:
+    return run_id.startswith(UNSTORED)
+
+
+def own_run_id(run_id: str, caller: Caller) -> str:
+    """Return the id under which a run is recorded that a caller gives an id of their own.
+
+    A user's ids are the user's alone: with a mark of the user at the end, the id of another user's run is free, and the answer
+    does not say that there is such a run. Administrators see all runs, and give ids as they are.
+    """
+    if caller.is_admin:
+        return run_id
+    mark = sha256(f"{caller.name}\0{run_id}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{run_id}.{mark}"
 
 
 def not_waiting(card: RunInfo) -> Refused:

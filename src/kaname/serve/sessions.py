@@ -58,7 +58,7 @@ class Sessions:
         if session.status == "running":
             raise Refused(409, notice("serve.session_running", "a run of session {session} is under way", session=session.id))
         await self._sessions.delete(session)
-        self._changes.gone(*session.runs)
+        self._changes.gone(session.user, *session.runs)
         return Response(status_code=204)
 
     async def questions(self, request: Request) -> Response:

@@ -6,10 +6,11 @@ One sweeper looks after all streams: it keeps idle ones alive, and cuts those wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from ..core.chunks import PARTS, Chunk
@@ -226,3 +227,19 @@ class Stream(Response):
     async def _keep_alive(self) -> None:
         await self._send({"type": "http.response.body", "body": b": \n\n", "more_body": True})
         self._sending = 0.0
+
+
+@asynccontextmanager
+async def noticing_departure(request: Request, left: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `left` if the client goes away meanwhile: for an answer that is no stream. The body has been read before."""
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        left()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()

@@ -217,6 +217,11 @@ _SERVE = _mapping(
         "users": _a("string", "the file with who may use it, from this file's folder"),
         "hosts": {**_TEXTS, "description": "names under which it is reached"},
         "origins": {**_TEXTS, "description": "pages that may use it, as https://example.org"},
+        "on_disconnect": _a(
+            "string",
+            "what becomes of a run if a client of another protocol closes its stream (stop)",
+            enum=["stop", "continue"],
+        ),
     },
 )
 SCHEMA: dict[str, Any] = {

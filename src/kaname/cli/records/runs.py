@@ -10,7 +10,7 @@ import shlex
 from contextlib import aclosing
 from datetime import datetime
 
-from ...api.attach import attached
+from ...api.attach import attached, stop_run
 from ...api.figures import rate
 from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
@@ -192,13 +192,16 @@ async def _only_waits(journal: Journal, run_id: str, fact: int) -> bool:
 
 async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:
     reason = say("stopped with `kaname runs stop`", "`kaname runs stop` で停止されました")
-    if not await journal.ask_to_stop(run.run_id, reason):
+    if not await stop_run(journal, run.run_id, reason):
         screen.note(
-            say(f"nobody is at {run.run_id}: {run.status}", f"{run.run_id} は実行中ではありません: {told_status(run.status)}"),
+            say(f"{run.run_id} is over already: {run.status}", f"{run.run_id} は終了しています: {told_status(run.status)}"),
             "red",
         )
         return FAILED
-    screen.note(say(f"{run.run_id} is asked to stop", f"{run.run_id} に停止を求めました"))
+    if run.status == "running":
+        screen.note(say(f"{run.run_id} is asked to stop", f"{run.run_id} に停止を求めました"))
+    else:
+        screen.note(say(f"{run.run_id} is stopped", f"{run.run_id} を停止しました"))
     return DONE
 
 

@@ -234,6 +234,8 @@ class Tasks(RequestHandler):
             told = "\n".join([wording(asked.prompt, asked.options) for asked in result.questions.values()])
         if told:
             status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
+        if result.stop.error:
+            status.message.metadata.update({"error": result.stop.error})
         task = pb.Task(id=run_id, context_id=card.session, status=status)
         if not brief:
             task.history.extend(_history(run_id, card.session, result))

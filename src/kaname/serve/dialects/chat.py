@@ -11,20 +11,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...core.chunks import Chunk
-from ...core.errors import ConfigError
+from ...core.errors import ConfigError, ModelError
 from ...core.notices import notice
 from ...core.values import plain_text
 from ..encoding import Json
 from ..forms import caller_of, fitting, read
+from ..problems import RATE_LIMITED, status_of
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
-from .conversation import INTERRUPTED, Conversation, Words, last_words, wording
+from .conversation import INTERRUPTED, Conversation, Words, headers_of_failure, last_words, wording
 
 _REFUSED = ("tools", "functions", "audio", "web_search_options")  # what a client would wait for in vain
 _FINISHED = {"max_steps": "length", "budget": "length", "deadline": "length", "blocked": "content_filter"}
 _DONE = b"data: [DONE]\n\n"
-_NOT_AGAIN = {"x-should-retry": "false"}  # its tools may have done something: no library repeats it by itself
 
 
 class Chat:
@@ -53,9 +53,13 @@ class Chat:
         writer = ChatWriter(run.run_id, agent.name, with_usage)
         if asked.get("stream"):
             return conversation.stream(writer)
-        await conversation.whole(writer)
+        await conversation.whole(request, writer)
         told = {"x-run-id": quote(run.run_id)}
-        return Json(writer.whole(), 502, {**_NOT_AGAIN, **told}) if writer.problem else Json(writer.whole(), 200, told)
+        if writer.problem is None:
+            return Json(writer.whole(), 200, told)
+        failure = await conversation.failure() or ModelError(INTERRUPTED)
+        again = headers_of_failure(failure, harmless=not writer.acted)
+        return Json(writer.whole(), status_of(failure), {**again, **told})
 
 
 def model_of(asked: dict[str, Any]) -> str:
@@ -98,6 +102,9 @@ def _model(name: str) -> dict[str, Any]:
 
 
 def as_error(message: str, kind: str) -> dict[str, Any]:
+    """Return an error as OpenAI's clients read it: with their own words for a limit of the provider, else with ours."""
+    if kind == RATE_LIMITED:
+        return {"message": message, "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"}
     return {"message": message, "type": kind, "param": None, "code": None}
 
 
@@ -111,6 +118,7 @@ class ChatWriter:
         self._finish, self._status = "stop", ""
         self._questions: list[dict[str, Any]] = []
         self.problem: dict[str, Any] | None = None
+        self.acted = False  # a tool was called
 
     def begin(self) -> bytes:
         return self._piece({"role": "assistant", "content": ""})
@@ -124,6 +132,7 @@ class ChatWriter:
                 self._last = chunk.data["content"]
                 return self._text(self._words.rest(self._last), first=first)
             case "tool_call":
+                self.acted = True
                 return b": a tool is called\n\n"  # a comment keeps the connection alive; a name could hold anything
             case "usage":
                 for name in self._usage:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -11,6 +13,7 @@ from starlette.requests import Request
 from ...api.attach import batches_of
 from ...api.run import Run
 from ...core.chunks import Chunk, chunks_of
+from ...core.errors import AgentError, RunNotFound
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.people.answers import NO, YES, is_yes_or_no
@@ -19,8 +22,9 @@ from ...kernel.channel import Reader
 from ..admin_only import chunks_for
 from ..encoding import Part
 from ..forms import caller_of
-from ..service import Service
-from ..stream import Stream, Streams
+from ..problems import headers_of, status_of
+from ..service import OnDisconnect, Service
+from ..stream import Stream, Streams, noticing_departure
 from ..users import Caller
 
 SEPARATOR = ":"  # in an id that names a run and one of its questions
@@ -36,11 +40,17 @@ class Writer(Protocol):
 
 
 class Conversation:
-    """One request: the run that was begun for it, and who reads it. The run waits for this reader, who misses no word; it goes
-    on alone when the reader leaves."""
+    """One request: the run that was begun for it, and its reader. The run waits for this reader, who misses no word.
 
-    def __init__(self, service: Service, streams: Streams, caller: Caller, run: Run[Any]) -> None:
+    If the reader leaves before the end, `Service.left` decides whether the run is stopped. `on_disconnect`: what the request
+    itself says about that.
+    """
+
+    def __init__(
+        self, service: Service, streams: Streams, caller: Caller, run: Run[Any], on_disconnect: OnDisconnect | None = None
+    ) -> None:
         self.run, self._service, self._streams, self._caller = run, service, streams, caller
+        self._left = partial(service.left, run.run_id, on_disconnect)
         self._reader: Reader = run.subscribe(0, wait_for_me=True)
         self.before: list[Chunk] = []  # of a run that goes on: what it has called and asked so far, and the answers
 
@@ -56,12 +66,21 @@ class Conversation:
 
     def stream(self, writer: Writer, headers: dict[str, str] | None = None) -> Stream:
         told = {"x-run-id": quote(self.run.run_id), **(headers or {})}
-        return Stream(self._streams, self._caller, self._written(writer), closing=writer.end, headers=told)
+        return Stream(self._streams, self._caller, self._written(writer), closing=writer.end, left=self._left, headers=told)
 
-    async def whole(self, writer: Writer) -> None:
+    async def whole(self, request: Request, writer: Writer) -> None:
         """Let it take all there is, without a stream."""
-        async for _ in self._written(writer):
-            pass
+        async with noticing_departure(request, self._left):
+            async for _ in self._written(writer):
+                pass
+
+    async def failure(self) -> AgentError | None:
+        """Return the error that a run which is over failed with."""
+        try:
+            await self.run
+        except AgentError as problem:
+            return problem
+        return None
 
     async def _written(self, writer: Writer) -> AsyncGenerator[Part, None]:
         yield writer.begin()
@@ -77,7 +96,10 @@ class Conversation:
         """The questions of before that are open, where only some were answered: they are told again."""
         if not self.before:
             return []
-        questions = (await self._service.agent_result(self.run.run_id)).questions
+        try:
+            questions = (await self._service.agent_result(self.run.run_id)).questions
+        except RunNotFound:  # it is over, and was not to be stored
+            return []
         return [chunk for chunk in self.before if is_question(chunk) and chunk.data["key"] in questions]
 
 
@@ -98,6 +120,12 @@ def is_question(chunk: Chunk) -> bool:
 def is_own(chunk: Chunk, run_id: str) -> bool:
     """Whether it is the run's own, and not one of a run inside it."""
     return chunk.data.get("run_id", run_id) == run_id  # type: ignore[no-any-return]
+
+
+def headers_of_failure(problem: AgentError, *, harmless: bool) -> dict[str, str]:
+    """Return when to try again, and whether a client's library may do so by itself: not if tools may have done something."""
+    again = harmless and status_of(problem) == HTTPStatus.TOO_MANY_REQUESTS
+    return headers_of(problem) if again else {**headers_of(problem), "x-should-retry": "false"}
 
 
 INTERRUPTED = notice("serve.interrupted", "the run was interrupted here; it goes on, and can be followed by its id")

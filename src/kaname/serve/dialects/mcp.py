@@ -1,5 +1,5 @@
 """An MCP server whose tools are the agents. A question of a run goes back as `InputRequiredResult`, with the run as its state:
-nothing is held open. Clients of older protocols are asked by elicitation.
+nothing is held open. Clients of older protocols are asked by elicitation. A client that cancels its call stops the run.
 
 The package takes a second to load, so that happens with the first request.
 """
@@ -7,11 +7,11 @@ The package takes a second to load, so that happens with the first request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...api.agent import Agent
 from ...api.result import Result
@@ -28,9 +28,12 @@ from ..service import Service, not_waiting
 from ..users import Caller
 from ..workers import is_one_of_several
 from .conversation import answer_for
+from .mcp_key import server_key
 
 _ENDED = ("completed", "degraded")
 _TRIES = 3  # to get a clear answer
+_ANSWERABLE = 30 * 86_400.0  # seconds for which a question's state is taken
+_GONE = "kaname.gone"  # in the ASGI scope: holds something once the client has closed the connection
 
 
 class Lazy:
@@ -51,9 +54,16 @@ class Lazy:
                 )
                 await self._ready.wait()
         assert self._app is not None
+        scope = {**scope, _GONE: (gone := [])}
+
+        async def noticing() -> Message:
+            message = await receive()
+            gone.extend([True] if message["type"] == "http.disconnect" else [])
+            return message
+
         if not scope["path"].endswith("/"):  # `/mcp` is `/mcp/`: a redirect would lose the body
             scope = {**scope, "root_path": scope["path"], "path": f"{scope['path']}/"}
-        await self._app(scope, receive, send)
+        await self._app(scope, noticing, send)
 
     async def _live(self, made: Any) -> None:
         """Its lifespan begins and ends in one task."""
@@ -76,8 +86,11 @@ def server(service: Service) -> Any:
     """A FastMCP server with a tool for each agent."""
     from fastmcp import FastMCP
     from fastmcp.tools import Tool
+    from mcp.server.request_state import RequestStateSecurity
 
-    made = FastMCP("kaname", mask_error_details=True)  # what is for the client is said by a ToolError
+    sealing = RequestStateSecurity(keys=[server_key(service.journal)], ttl=_ANSWERABLE)
+    # what is for the client is said by a ToolError
+    made = FastMCP("kaname", mask_error_details=True, request_state_security=sealing)
     for agent in service.agents.values():
         told = f"Ask the agent {agent.name!r}. It works with: {', '.join(sorted(agent.tools)) or 'no tools'}."
         made.add_tool(Tool.from_function(_asking(service, agent), name=agent.name, description=told, output_schema=None))
@@ -90,7 +103,7 @@ def _asking(service: Service, agent: Agent[Any]) -> Any:
 
     async def ask(task: str, session_id: str = "", ctx: Context = None) -> Any:  # type: ignore[assignment]
         """`task`: what is to be done. `session_id`: the conversation that it belongs to."""
-        who = _caller()
+        who, run = _caller(), None
         try:
             require(who, "talk")
             if ctx.request_state:
@@ -100,16 +113,24 @@ def _asking(service: Service, agent: Agent[Any]) -> Any:
             return await _result(service, run, ctx, who)
         except AgentError as problem:
             raise ToolError(words_for(problem, who)) from None
+        except asyncio.CancelledError:
+            if run is not None and _is_cancelled_by_client(ctx):
+                service.left(run.run_id, waiting=True)
+            raise
 
     ask.__annotations__ = {"task": str, "session_id": str, "ctx": Context, "return": Any}
     return ask
 
 
 def _caller() -> Caller:
+    found: Caller = _scope().get("kaname.caller", Caller("", frozenset()))
+    return found
+
+
+def _scope() -> MutableMapping[str, Any]:
     from fastmcp.server.dependencies import get_http_request
 
-    found: Caller = get_http_request().scope.get("kaname.caller", Caller("", frozenset()))
-    return found
+    return get_http_request().scope
 
 
 async def _resumed(service: Service, ctx: Any, who: Caller) -> Run[Any]:
@@ -144,6 +165,7 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
             await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
     result = await service.finished(run)
     while result.questions:
+        _require_elicitation(ctx, result)
         if _asks_by_result(ctx):
             return _input_required(result)
         require(who, "approve")
@@ -170,6 +192,43 @@ def _asks_by_result(ctx: Any) -> bool:
     return version >= "2026"
 
 
+def _is_cancelled_by_client(ctx: Any) -> bool:
+    """Return True unless something else ends the call, such as a server that shuts down.
+
+    A client of the present protocol cancels a call by closing its stream; in older ones it sends a notification.
+    """
+    return not _asks_by_result(ctx) or bool(_scope().get(_GONE))
+
+
+def _require_elicitation(ctx: Any, result: Result[Any]) -> None:
+    """Raise the protocol's own error, with the run's id, if the client has not declared that its user can be asked."""
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import (
+        MISSING_REQUIRED_CLIENT_CAPABILITY,
+        ClientCapabilities,
+        ElicitationCapability,
+        FormElicitationCapability,
+        MissingRequiredClientCapabilityErrorData,
+    )
+
+    if not _asks_by_result(ctx) and not ctx.session.can_send_request:  # several workers: what it declared is not known here
+        raise _unasked(result)
+    declared = getattr(ctx.session.client_capabilities, "elicitation", None)
+    if declared is not None and (declared.form is not None or declared.url is None):
+        return
+    wanted = ClientCapabilities(elicitation=ElicitationCapability(form=FormElicitationCapability()))
+    data = MissingRequiredClientCapabilityErrorData(required_capabilities=wanted)
+    told = data.model_dump(by_alias=True, mode="json", exclude_none=True)
+    raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(_unasked(result)), {**told, "runId": result.run_id})
+
+
+def _unasked(result: Result[Any]) -> Refused:
+    asked = "\n".join([one.prompt for one in result.questions.values()])
+    told = notice("serve.asks", "run {run_id} asks: {prompt} Answer at /api/runs/{run_id}/answers",
+                  run_id=result.run_id, prompt=asked)  # fmt: skip
+    return Refused(409, told)
+
+
 def _schema(asked: Asked) -> dict[str, Any]:
     wanted = {"type": "string", **({"enum": list(asked.options)} if asked.options else {})}
     return {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
@@ -190,8 +249,7 @@ async def _elicited(ctx: Any, result: Result[Any], problem: str) -> dict[str, An
     answers = {}
     for key, asked in result.questions.items():
         given = await attempt(ctx.elicit, problem + asked.prompt, list(asked.options) if asked.options else str, passing=())
-        if isinstance(given, Failure):  # the client cannot be asked: it is too old, or there are several workers
-            raise Refused(409, notice("serve.asks", "run {run_id} asks: {prompt} Answer at /api/runs/{run_id}/answers",
-                                      run_id=result.run_id, prompt=asked.prompt))  # fmt: skip
+        if isinstance(given, Failure):  # the client did not understand, or has gone
+            raise _unasked(result)
         answers[key] = getattr(given, "data", None) if given.action == "accept" else answer_for(asked, False)
     return answers

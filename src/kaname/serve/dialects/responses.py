@@ -2,7 +2,8 @@
 `mcp_approval_request`.
 
 A response is named after its run (`resp_RUN`, or `resp_RUN.FACT` where the run went on after an answer), so that every
-response can be fetched again, and `previous_response_id` goes on from its run.
+response can be fetched again, and `previous_response_id` goes on from its run. With `store: false` neither is possible: the
+run is deleted when it is over.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...api.open_run import new_run_id
 from ...api.run import Run
 from ...core.chunks import chunks_of
-from ...core.errors import ConfigError, RunNotFound
+from ...core.errors import ConfigError, RateLimited, RunNotFound
 from ...core.events import Answered, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
@@ -23,13 +25,13 @@ from ...core.values import plain_text
 from ..admin_only import chunks_for
 from ..encoding import Json
 from ..forms import caller_of, fitting, read
-from ..problems import Refused
+from ..problems import Refused, status_of
 from ..runs import user_input, user_of
-from ..service import Service
+from ..service import CONTINUE, UNSTORED, Service, is_unstored
 from ..stream import Streams
 from ..users import Caller
 from .chat import model_of, unsupported
-from .conversation import Conversation, answer_for, asked_by, called_and_asked, is_own, is_question
+from .conversation import Conversation, answer_for, asked_by, called_and_asked, headers_of_failure, is_own, is_question
 from .responses_writer import APPROVAL, PREFIX, ResponsesWriter
 
 
@@ -44,7 +46,8 @@ class Responses:
         with fitting():
             _check(asked)
             run, after = await self._run(request, asked)
-        conversation = Conversation(self._service, self._streams, caller, run)
+        on_its_own = CONTINUE if asked.get("background") else None  # a client fetches it later
+        conversation = Conversation(self._service, self._streams, caller, run, on_its_own)
         await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ResponsesWriter(run.run_id, after, asked, conversation.before)
         if asked.get("stream"):
@@ -52,7 +55,11 @@ class Responses:
         if asked.get("background"):
             await asyncio.sleep(0)
             return Json(writer.response())
-        await conversation.whole(writer)
+        await conversation.whole(request, writer)
+        failure = await conversation.failure()
+        if isinstance(failure, RateLimited):  # the run is told as a failed response otherwise
+            harmless = not writer.acted and not asked.get("conversation")  # a session holds what was said already
+            return Json(writer.response(), status_of(failure), headers_of_failure(failure, harmless=harmless))
         return Json(writer.response())
 
     async def _run(self, request: Request, asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
@@ -60,19 +67,20 @@ class Responses:
         of the fact before."""
         caller = caller_of(request, "talk")
         items, before = _items(asked.get("input")), asked.get("previous_response_id")
+        unstored = f"{UNSTORED}{new_run_id()}" if asked.get("store") is False else None
         if approvals := [one for one in items if one.get("type") == "mcp_approval_response"]:
-            return await self._answered(request, approvals)
+            return _as_stored(await self._answered(request, approvals), unstored)
         user = asked.get("user") or asked.get("safety_identifier") if caller.is_admin else None
         if before:
             card, _ = await self._found(request, str(before))
             if card.status == "waiting":
-                return await self._told(request, card, items)
+                return _as_stored(await self._told(request, card, items), unstored)
             said = user_input(_messages(asked, items))
-            return self._service.agent_of(card).fork(card.run_id, user_input=said), None
+            return self._service.agent_of(card).fork(card.run_id, user_input=said, new_id=unstored), None
         agent, session = self._service.agent(model_of(asked)), asked.get("conversation")
         session = session.get("id") if isinstance(session, dict) else session
         said = user_input(_messages(asked, items))
-        return agent.run(said, session_id=session or None, user_id=user_of(caller, user)), None
+        return agent.run(said, session_id=session or None, user_id=user_of(caller, user), run_id=unstored), None
 
     async def _answered(self, request: Request, approvals: list[dict[str, Any]]) -> tuple[Run[Any], int]:
         run_id, answers = "", {}
@@ -155,9 +163,17 @@ class Responses:
         run_id, dot, fact = response_id.removeprefix(PREFIX).rpartition(".")
         if not dot or not fact.isdecimal() or len(fact) > 9:
             run_id, fact = response_id.removeprefix(PREFIX), ""
-        if not response_id.startswith(PREFIX):
+        if not response_id.startswith(PREFIX) or is_unstored(run_id):
             raise RunNotFound(response_id)
         return await self._service.card(run_id, caller_of(request)), int(fact) if fact else None
+
+
+def _as_stored(answered: tuple[Run[Any], int], unstored: str | None) -> tuple[Run[Any], int]:
+    """Return the run that an answer resumes. `store: false` comes too late if the run is stored already."""
+    if unstored and not is_unstored(answered[0].run_id):
+        told = "run {run_id} is stored: answer it without store: false, or begin it with store: false"
+        raise Refused(409, notice("serve.stored", told, run_id=answered[0].run_id))
+    return answered
 
 
 def _check(asked: dict[str, Any]) -> None:
@@ -166,6 +182,9 @@ def _check(asked: dict[str, Any]) -> None:
             raise unsupported(name)
     if ((asked.get("text") or {}).get("format") or {}).get("type", "text") != "text":
         raise unsupported("text.format")
+    if asked.get("background") and asked.get("store") is False:
+        told = "background needs store: true, because a response that is not stored cannot be fetched"
+        raise ConfigError(notice("serve.background_store", told))
     if asked.get("conversation") and asked.get("previous_response_id"):
         raise ConfigError(notice("serve.one_of", "give either conversation or previous_response_id"))
 

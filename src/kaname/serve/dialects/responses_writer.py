@@ -9,6 +9,8 @@ from typing import Any
 from ...core.chunks import Chunk
 from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
+from ..problems import RATE_LIMITED
+from ..service import is_unstored
 from ..stream import event
 from .conversation import INTERRUPTED, SEPARATOR, Words, is_question, last_words, wording
 
@@ -54,7 +56,7 @@ class ResponsesWriter:
         self._requests = {one.data["tool_call_id"]: self._request_id(one.data["key"]) for one in before if is_question(one)}
         self._places: dict[str, int] = {}  # of calls that are being made
         self._input = self._produced = self._cached = self._reasoned = 0
-        self._kind, self._detail = "", ""
+        self._kind, self._detail, self._error = "", "", ""
         self._completed: int | None = None
         self.over = False
 
@@ -85,7 +87,7 @@ class ResponsesWriter:
                 self._reasoned += data["reasoning_tokens"]
                 return self._thought_over()
             case "error":
-                self.over, self._kind, self._detail = True, "failed", data["message"]
+                self.over, self._kind, self._detail, self._error = True, "failed", data["message"], data["type"]
                 self._completed = int(chunk.stamp)
             case "status":
                 return self._status(chunk)
@@ -242,6 +244,11 @@ class ResponsesWriter:
     # The whole
 
     @property
+    def acted(self) -> bool:
+        """True if a tool was called."""
+        return bool(self._calls)
+
+    @property
     def _state(self) -> str:
         if not self.over:
             return "in_progress"
@@ -251,7 +258,8 @@ class ResponsesWriter:
 
     def response(self) -> dict[str, Any]:
         asked, state = self._asked, self._state
-        problem = {"code": "server_error", "message": self._detail} if state == "failed" else None
+        code = "rate_limit_exceeded" if self._error == RATE_LIMITED else "server_error"
+        problem = {"code": code, "message": self._detail} if state == "failed" else None
         reason = {"reason": _INCOMPLETE.get(self._kind, "max_output_tokens")} if state == "incomplete" else None
         session = asked.get("conversation")
         used = {
@@ -276,7 +284,7 @@ class ResponsesWriter:
             "previous_response_id": asked.get("previous_response_id"),
             "conversation": {"id": session} if isinstance(session, str) else session,
             "reasoning": {"effort": None, "summary": None},
-            "store": True,
+            "store": not is_unstored(self._run_id),
             "text": {"format": {"type": "text"}},
             "tool_choice": "auto",
             "tools": [],

@@ -1,0 +1,59 @@
+"""The key that seals MCP's `requestState`. It belongs to the journal: every worker and the next server can read it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from logging import getLogger
+from pathlib import Path
+
+from ...core.errors import ConfigError
+from ...core.notices import notice
+
+ENVIRONMENT = "KANAME_SERVER_KEY"
+_FILE = "server.key"
+_LEAST = 32  # bytes
+log = getLogger("kaname.serve")
+
+
+def server_key(journal: object) -> bytes:
+    """Return the key of the servers on that journal: `KANAME_SERVER_KEY`, else `server.key` next to the journal's file.
+
+    The file is made on first use, readable by its owner only. A journal without a file dies with the process, and so does its
+    key. If the file cannot be used, the log says so and the key is the process' own.
+    """
+    if given := os.environ.get(ENVIRONMENT, ""):
+        return _long_enough(given.encode("utf-8", "surrogateescape"), ENVIRONMENT)
+    place = getattr(journal, "path", None)
+    if not place or str(place) == ":memory:":
+        return secrets.token_bytes(_LEAST)
+    path = Path(place).expanduser().resolve().with_name(_FILE)
+    try:
+        return _long_enough(_read_or_make(path), str(path))
+    except OSError as problem:
+        log.warning("%s cannot be used (%s): MCP clients cannot answer questions after a restart, or of another worker",
+                    path, problem.strerror)  # fmt: skip
+        return secrets.token_bytes(_LEAST)
+
+
+def _read_or_make(path: Path) -> bytes:
+    """Read the key, or make it. Of several workers that make one at the same time the first wins, and all read that one."""
+    if not path.exists():
+        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_hex(_LEAST).encode())
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    return path.read_bytes().strip()
+
+
+def _long_enough(key: bytes, place: str) -> bytes:
+    if len(key) < _LEAST:
+        raise ConfigError(
+            notice("serve.short_key", "the key in {place} has less than {least} bytes", place=place, least=_LEAST)
+        )
+    return key

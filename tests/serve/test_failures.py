@@ -1,0 +1,104 @@
+"""How a failure of the model's provider reaches the clients of every protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai.types.responses import Response
+
+import kaname.serve
+from kaname import Agent, MemoryJournal, Retry, ScriptedModel, call, tool
+from kaname.core.errors import ModelUnavailable, RateLimited
+
+LIMIT = "the provider's limit on requests is reached"
+
+
+@tool
+async def act() -> str:
+    """Do something."""
+    return "done"
+
+
+def script(request: Any) -> Any:
+    """Fail at once, or after a tool was called."""
+    words = next(message.text for message in request.messages if message.role == "user")
+    if "act" in words and request.messages[-1].role == "user":
+        return call("act")
+    raise ModelUnavailable("down") if "down" in words else RateLimited("slow down", retry_after=7)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    agent = Agent(ScriptedModel(script), [act], name="desk", journal=MemoryJournal(), policies=[Retry(1)])
+    app = kaname.serve.app(agent, recover=False, mcp=False)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=30) as made:
+        yield made
+
+
+def said(words: str) -> dict[str, Any]:
+    return {"model": "desk", "messages": [{"role": "user", "content": words}]}
+
+
+def told(answer: httpx.Response) -> list[Any]:
+    lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
+    return [json.loads(line) for line in lines]
+
+
+async def test_limit_of_the_provider_is_a_429_in_chat_completions(http):
+    answer = await http.post("/v1/chat/completions", json=said("go"))
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+    assert "x-should-retry" not in answer.headers, "nothing was done: a library can try again"
+    assert answer.json()["error"]["code"] == "rate_limit_exceeded"
+    assert LIMIT in answer.json()["error"]["message"]
+    (*_, last) = told(await http.post("/v1/chat/completions", json={**said("go"), "stream": True}))
+    assert last["error"] == answer.json()["error"]
+    client = openai.AsyncOpenAI(base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0)
+    with pytest.raises(openai.RateLimitError, match=LIMIT):
+        await client.chat.completions.create(**said("go"))
+
+
+async def test_limit_of_the_provider_after_a_tool_is_not_tried_again_by_a_library(http):
+    for path, body in (("chat/completions", said("act")), ("responses", {"model": "desk", "input": "act"})):
+        answer = await http.post(f"/v1/{path}", json=body)
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+        assert answer.headers["x-should-retry"] == "false"
+
+
+async def test_limit_of_the_provider_is_a_429_in_responses(http):
+    answer = await http.post("/v1/responses", json={"model": "desk", "input": "go"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
+    failed = Response.model_validate(answer.json(), strict=True)
+    assert (failed.status, failed.error.code) == ("failed", "rate_limit_exceeded")
+    (*_, last) = told(await http.post("/v1/responses", json={"model": "desk", "input": "go", "stream": True}))
+    assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "rate_limit_exceeded")
+    again = await http.get(f"/v1/responses/{failed.id}")
+    assert (again.status_code, again.json()["error"]) == (200, answer.json()["error"]), "what is fetched is there"
+    client = openai.AsyncOpenAI(base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0)
+    with pytest.raises(openai.RateLimitError, match=LIMIT):
+        await client.responses.create(model="desk", input="go")
+
+
+async def test_limit_of_the_provider_is_told_in_the_form_of_the_other_protocols(http):
+    (*_, last) = told(await http.post("/ag-ui/desk", json={"messages": [{"id": "1", "role": "user", "content": "go"}]}))
+    assert (last["type"], last["code"]) == ("RUN_ERROR", "RateLimited")
+    parts = [{"type": "text", "text": "go"}]
+    (*_, last) = told(await http.post("/vercel/desk", json={"messages": [{"role": "user", "parts": parts}]}))
+    assert last["type"] == "error"
+    assert LIMIT in last["errorText"]
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    task = (await http.post("/a2a/desk", json=body, headers={"a2a-version": "1.0"})).json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    assert task["status"]["message"]["metadata"] == {"error": "RateLimited"}
+
+
+async def test_provider_that_is_down_is_a_502(http):
+    answer = await http.post("/v1/chat/completions", json=said("down"))
+    assert (answer.status_code, answer.headers["x-should-retry"]) == (502, "false")
+    assert answer.json()["error"]["type"] == "ModelUnavailable"
