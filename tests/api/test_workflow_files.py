@@ -295,7 +295,7 @@ async def test_same_workflow_file_is_used_twice(tmp_path):
 
 def test_workflow_drawn_in_three_ways(tmp_path):
     graph = read(tmp_path, RICH).graph
-    assert "  note: send (1 of them)  ← large, small" in draw.terminal(graph)
+    assert "  note: send (after 1 of them)  ← large, small" in draw.terminal(graph)
     assert draw.mermaid(graph).startswith("flowchart TD\n")
     assert 't1 -->|"total #gt; limit"| t2' in draw.mermaid(graph)
     picture = draw.svg(graph)

@@ -35,6 +35,7 @@ from .dialects.vercel import Vercel
 from .encoding import Json
 from .guard import Guard, Limits, Who
 from .openapi import document
+from .page.comparing import Comparing
 from .page.facts import Facts
 from .page.figures import Figures
 from .page.files import Files
@@ -201,6 +202,7 @@ def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
         Route("/api/runs", runs.start, methods=["POST"]),
         Route("/api/me", sessions.me),
         Route("/api/figures", Figures(service).figures),
+        Route("/api/compare", whole(Comparing(service).compare)),
         Route("/api/memory", memories.all),
         Route("/api/memory", memories.add, methods=["POST"]),
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),

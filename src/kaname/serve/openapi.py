@@ -48,6 +48,7 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/runs/{run_id}/fork", "post", "A new run from a fact of this one", Fork, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/replay", "post", "Run it again offline: same decisions?", None, [_RUN], (_JSON,)),
     ("/api/me", "get", "Who asks, and what they may", None, [], (_JSON,)),
+    ("/api/compare", "get", "Two runs, line by line, and where they first differ", None, _query("one", "other"), (_JSON,)),
     ("/api/figures", "get", "Success, cost, time, tools, over days", None, _query("agent", "user_id", "days"), (_JSON,)),
     ("/api/memory", "get", "What is remembered", None, _query("agent", "of", "user_id", "q", "past"), (_JSON,)),
     ("/api/memory", "post", "Remember something", Remember, _query("agent", "of", "user_id"), (_JSON,)),

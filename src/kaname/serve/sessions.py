@@ -18,6 +18,7 @@ from ..core.notices import notice
 from .changes import Changes
 from .encoding import Json
 from .forms import LAST, Rename, caller_of, number, read
+from .page.graphs import drawn
 from .problems import Refused
 from .runs import question, summary
 from .service import Service
@@ -109,6 +110,7 @@ def described(agent: Agent[Any]) -> dict[str, Any]:
         "model": getattr(agent.recipe.model, "name", ""),
         "tools": sorted(agent.tools),
         "team": sorted(agent.recipe.team),
-        "graph": getattr(agent.recipe.strategy, "drawn", None),
+        "graph": (graph := getattr(agent.recipe.strategy, "drawn", None)),
+        "drawing": drawn(graph),
         "remembers": any(isinstance(part, MemoryFiles) for part in agent.recipe.context),
     }

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from unicodedata import east_asian_width
 
 from ...strategies.graph.expression import Expression
+from ...strategies.graph.layout import Box, Place, layout
 from ...strategies.graph.progress import Progress
-from ...strategies.graph.task import Graph, Task
+from ...strategies.graph.task import Graph, Task, conditions
 
 _SIGNS = {"waiting": "○", "running": "◐", "done": "●", "failed": "✗", "skipped": "–", "undone": "↶"}
 _FILLS = {"waiting": "#fff", "running": "#fff4d6", "done": "#e6f4ea", "failed": "#fde7e7", "skipped": "#eee", "undone": "#eee"}
-_HIGH, _GAP_X, _GAP_Y, _EDGE = 44, 56, 22, 20
+_HIGH = 44
 
 
 def terminal(graph: Graph, progress: Progress | None = None) -> str:
@@ -41,41 +41,22 @@ def mermaid(graph: Graph, progress: Progress | None = None) -> str:
 
 
 def svg(graph: Graph, progress: Progress | None = None) -> str:
-    rows, known = graph.levels(), graph.by_name
-    places: dict[str, tuple[float, float, float]] = {}
-    width = max([sum(_wide(task) + _GAP_X for task in row) - _GAP_X for row in rows], default=0) + 2 * _EDGE
-    for number, row in enumerate(rows):
-        left = (width - sum(_wide(task) + _GAP_X for task in row) + _GAP_X) / 2
-        for task in row:
-            places[task.name] = (left, _EDGE + number * (_HIGH + 2 * _GAP_Y), _wide(task))
-            left += _wide(task) + _GAP_X
-    height = 2 * _EDGE + len(rows) * (_HIGH + 2 * _GAP_Y) - 2 * _GAP_Y
+    known = graph.by_name
+    placed = layout(tuple([Box(task.name, graph.waits_for(task, known), _wide(task), _HIGH) for task in graph.tasks]))
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" font-family="sans-serif" '
-        f'font-size="13"><title>{escape(graph.name)}</title>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{placed.width:.0f}" height="{placed.height:.0f}" '
+        f'font-family="sans-serif" font-size="13"><title>{escape(graph.name)}</title>',
         '<defs><marker id="a" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto"><path d="M0,0 L8,4 L0,8 z" '
         'fill="#888"/></marker></defs>',
     ]
+    lines += [f'<path d="{edge}" fill="none" stroke="#888" marker-end="url(#a)"/>' for edge in placed.edges]
     for task in graph.tasks:
-        for name in graph.waits_for(task, known):
-            if name in places and task.name in places:
-                lines.append(_arrow(places[name], places[task.name]))
-    for task in graph.tasks:
-        if task.name in places:
-            lines += _box(task, places[task.name], progress)
+        lines += _box(task, placed.places[task.name], progress)
     return "\n".join([*lines, "</svg>"])
 
 
-def _arrow(start: tuple[float, float, float], end: tuple[float, float, float]) -> str:
-    x, y = start[0] + start[2] / 2, start[1] + _HIGH
-    to_x, to_y = end[0] + end[2] / 2, end[1]
-    middle = (y + to_y) / 2
-    path = f"M{x:.0f},{y:.0f} C{x:.0f},{middle:.0f} {to_x:.0f},{middle:.0f} {to_x:.0f},{to_y:.0f}"
-    return f'<path d="{path}" fill="none" stroke="#888" marker-end="url(#a)"/>'
-
-
-def _box(task: Task, place: tuple[float, float, float], progress: Progress | None) -> list[str]:
-    x, y, wide = place
+def _box(task: Task, place: Place, progress: Progress | None) -> list[str]:
+    x, y, wide, _ = place
     status = progress.nodes[task.name].status if progress is not None else "waiting"
     dashed = ' stroke-dasharray="5 3"' if task.person or _condition(task) else ""
     size = f'x="{x:.0f}" y="{y:.0f}" width="{wide:.0f}" height="{_HIGH}" rx="6"'
@@ -93,19 +74,12 @@ def _quoted(text: str) -> str:
 
 
 def _does(task: Task) -> str:
-    told = "asks a person" if task.person else task.use.tool
-    more: Mapping[str, object] = {
-        "each": task.each is not None,
-        f"until {task.until.text}" if task.until is not None else "": task.until is not None,
-        f"if {_condition(task)}": bool(_condition(task)),
-        f"{task.needs} of them": bool(task.needs),
-    }
-    words = [word for word, holds in more.items() if holds]
-    return f"{told} ({', '.join(words)})" if words else told
+    told, words = "asks a person" if task.person else task.use.tool, ", ".join(conditions(task))
+    return f"{told} ({words})" if words else told
 
 
 def _condition(task: Task) -> str:
-    return task.when.text if isinstance(task.when, Expression) else task.when
+    return task.when.plain if isinstance(task.when, Expression) else task.when
 
 
 def _sign(task: Task, progress: Progress | None) -> str:

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import takewhile
 
 from ...core.chunks import chunks_of
-from ...core.events import (
-    Answered,
-    Asked,
-    Event,
-    HandedOff,
-    ModelReplied,
-    Noted,
-    Opened,
-    Received,
-    Resumed,
-    Stopped,
-    ToolFinished,
-    ToolStarted,
-    Warned,
-)
-from ...core.messages import Message, ModelReply, ToolResult
-from ...core.openai_shape import result_text
+from ...core.events import Event, Opened, Stopped, ToolFinished, ToolStarted
+from ...core.people.story import SIGNS, Line, lines
 from ...core.runs import RunInfo
 from ...kernel.load import read_run, read_whole
 from ...kernel.ports import Journal
 from ..messages import said_line, say, translated
 from ..messages.stops import told_status
-from ..terminal.chunks import call_text
 from ..terminal.screen import Screen, cut
 
 _LONG = 300
@@ -52,14 +35,14 @@ async def tell(journal: Journal, run: RunInfo, screen: Screen, *, as_json: bool)
 
 
 async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[tuple[str, str]]:
-    first, lines = events[0].body, [(str(event.seq), line) for event, line in _lines(events)]
+    first, own = events[0].body, [(str(event.seq), line) for event, line in _lines(events)]
     if isinstance(first, Opened) and first.base is not None:
         run, upto = first.base
         before = await read_run(journal, run, upto)
         told = say(f"goes on from {run}, fact {upto}:", f"{run} の {upto} 番の続き:")
         earlier = await _with_what_came_before(journal, before)
-        return [("", told), *[("", f"  {line}") for _, line in earlier], ("", "—"), *lines]
-    return lines
+        return [("", told), *[("", f"  {line}") for _, line in earlier], ("", "—"), *own]
+    return own
 
 
 async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, list[str], list[str]]:
@@ -72,62 +55,37 @@ async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, 
         if last is None
         else say(f"they part after fact {last.seq} of {last.run_id}", f"{last.run_id} の {last.seq} 番から分岐")
     )
-    told = [[line for _, line in _lines(events, timed=False)] for events in (before[common:], after[common:])]
+    shared = {event[:2] for event in before[:common]}
+    told = [[line for event, line in _lines(events, timed=False) if event[:2] not in shared] for events in (before, after)]
     return place, told[0], told[1]
 
 
 def _lines(events: list[Event], *, timed: bool = True) -> Iterator[tuple[Event, str]]:
     begun = {event.body.call.id: event.time for event in events if isinstance(event.body, ToolStarted) and timed}
-    replied = {call.id for event in events if isinstance(event.body, ModelReplied) for call in event.body.reply.message.calls}
-    results = {
-        e.body.result.call_id: (e, _result(e.body.result, e.time, begun, replied))
-        for e in events
-        if isinstance(e.body, ToolFinished)
-    }
-    finished = frozenset(results)
-    for event in events:
-        match event.body:
-            case Received(message) | Noted(message):
-                mark = ">" if isinstance(event.body, Received) else "·"
-                yield from [(event, f"{mark} {line}") for line in _words(message)]
-            case ModelReplied(reply):
-                yield from [(event, f"({line})") for line in reply.message.thinking.splitlines() if line.strip()]
-                yield from [(event, line) for line in _words(reply.message)]
-                yield from _calls(event, reply, results)
-            case ToolStarted(call) if call.id not in finished:
-                yield event, say(f"… {call.name} was started", f"… {call.name} を開始")
-            case ToolFinished(result) if result.call_id in results:
-                yield event, results[result.call_id][1]
-            case Asked(_, prompt):
-                yield event, f"? {translated(prompt)}"
-            case Answered(_, answer, by):
-                who = f"{by}: " if by else ""
-                yield event, f"! {who}{answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)}"
-            case Resumed():
-                yield event, say("— resumed", "— 再開")
-            case HandedOff(to):
-                yield event, say(f"— handed over to {to}", f"— {to} に引き継ぎ")
-            case Warned(source, text):
-                yield event, f"! {source}: {translated(text)}"
-            case Stopped(stop) if stop.kind != "completed":
-                detail = f": {translated(stop.detail)}" if stop.detail else ""
-                yield event, f"— {told_status(stop.kind)}{detail}{said_line(stop.said)}"
+    for line in lines(events):
+        yield from [(line.event, text) for text in _texts(line, begun, named=line.apart or not timed)]
 
 
-def _calls(event: Event, reply: ModelReply, results: dict[str, tuple[Event, str]]) -> Iterator[tuple[Event, str]]:
-    """Where several ran at once, each has its result beside it."""
-    for call in reply.message.calls:
-        yield event, f"→ {call.name}({call_text(call.args)})"
-        if len(reply.message.calls) > 1 and call.id in results:
-            yield results.pop(call.id)
+def _texts(line: Line, begun: Mapping[str, float], *, named: bool) -> list[str]:
+    """Write a line for the terminal. `named`: a result names its call."""
+    sign, words, whose = SIGNS.get(line.kind, ""), translated(line.text), line.whose
+    match line.kind:
+        case "said":
+            return words.splitlines()
+        case "thought":
+            return [f"({text})" for text in words.splitlines() if text.strip()]
+        case "asked" | "noted":
+            return [f"{sign} {text}" for text in words.splitlines()]
+        case "call":
+            return [f"{sign} {words}"]
+        case "result" | "error":
+            words, whose = f"{cut(words, _LONG)}{_took(line.event, begun)}", whose if named else ""
+        case "stopped":
+            said = line.event.body.stop.said if isinstance(line.event.body, Stopped) else ""
+            words, whose = f"{words}{said_line(said)}", told_status(whose)
+    return [f"{sign} {': '.join([part for part in (whose, words) if part])}"]
 
 
-def _result(result: ToolResult, time: float, begun: Mapping[str, float], replied: Collection[str]) -> str:
-    """A task of a graph is named: no reply stands before it."""
-    task = "" if result.call_id in replied else f"{result.call_id}: "
-    took = f"  {time - begun[result.call_id]:.1f} s" if result.call_id in begun else ""
-    return f"{'✗' if result.is_error else '←'} {task}{cut(result_text(result), _LONG)}{took}"
-
-
-def _words(message: Message) -> list[str]:
-    return message.text.splitlines()
+def _took(event: Event, begun: Mapping[str, float]) -> str:
+    call = event.body.result.call_id if isinstance(event.body, ToolFinished) else ""
+    return f"  {event.time - begun[call]:.1f} s" if call in begun else ""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
 from ...core.chunks import RESERVED, Chunk
-from ...core.people.visible import visible
+from ...core.people.visible import call_text
 from ..messages import said_line, say, translated
 from .children import Children
 from .markdown import Markdown
@@ -174,17 +173,6 @@ class Show:
     def spent(self) -> str:
         money = f"${self.cost:.4f}" if self.cost_known else say("cost unknown", "費用不明")
         return f"{self.tokens} {say('tokens', 'トークン')}, {money}"
-
-
-def call_text(arguments: Any) -> str:
-    """Arguments as one would write them."""
-    try:
-        given = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        return visible(str(arguments))
-    if not isinstance(given, dict):
-        return str(given)
-    return visible(", ".join([f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]))
 
 
 def _source(citation: Mapping[str, Any]) -> str:

@@ -41,6 +41,17 @@ def visible_json(value: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, default=str))
 
 
+def call_text(arguments: Any) -> str:
+    """Return a call's arguments as one would write them in code."""
+    try:
+        given = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return visible(str(arguments))
+    if not isinstance(given, dict):
+        return str(given)
+    return visible(", ".join([f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]))
+
+
 def _escaped(char: str) -> str:
     units = char.encode("utf-16-be", "surrogatepass")
     return "".join([f"\\u{units[place : place + 2].hex()}" for place in range(0, len(units), 2)])

@@ -15,6 +15,7 @@ from ...core.chunks import Chunk
 from ...core.codec import encode
 from ...core.events import Custom, Event, ModelReplied, Opened, Stopped, Unknown
 from ...core.notices import notice
+from ...core.people.story import Order
 from ...core.record import replace
 from ...core.runs import RunInfo
 from ...core.steps import CallModel
@@ -29,6 +30,7 @@ from ..service import Service
 from ..stream import Stream, Streams, event
 from ..users import Caller
 from .frozen import as_test
+from .graphs import Graphs
 
 _AT_ONCE = 200  # facts, before others have their turn
 _TOLD = ("model", "tools", "graph")  # of what an agent is, everybody may know this
@@ -54,9 +56,9 @@ class Facts:
             events = await read_whole(self._service.journal, card.run_id, number(request, "upto", card.seq, 1, 10**8))
         else:
             events = [one async for one in self._service.journal.read(card.run_id, after)]
-        told = []
+        told, writer = [], Writer(self._service.journal, caller)
         for place, one in enumerate(events):
-            told.append(as_json(one, caller))
+            told.append(await writer.write(one))
             if place % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         body = b'{"run":%b,"facts":[%b]}' % (to_json(summary(card)), b",".join(told))
@@ -92,9 +94,10 @@ async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> 
     Nothing but the frames is held while a client is waited for: it may never read them.
     """
     held: list[Part] = []
+    writer = Writer(journal, caller)
     async for one in journal.read(run_id, after):
         after = one.seq
-        held += (frame := _frame(one, caller))
+        held += (frame := await _frame(one, writer))
         del one
         if len(held) >= _AT_ONCE or len(frame) > 1:
             for part in joined(held):
@@ -109,29 +112,29 @@ async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> 
             if upto is None:
                 told.append(_shown(chunk))
             elif upto > after:
-                told += await _between(journal, run_id, after, upto, caller)
+                told += await _between(journal, run_id, after, upto, writer)
                 after = upto
             del chunk
         chunks.clear()
         for part in joined(told):
             yield part
-    for part in joined(await _between(journal, run_id, after, None, caller)):  # some have no chunk
+    for part in joined(await _between(journal, run_id, after, None, writer)):  # some have no chunk
         yield part
     yield event({"type": "over"}, "over")
 
 
-def _frame(fact: Event, caller: Caller) -> tuple[Part, ...]:
-    head, body = b"id: %d\nevent: fact\ndata: " % fact.seq, as_json(fact, caller)
+async def _frame(fact: Event, writer: Writer) -> tuple[Part, ...]:
+    head, body = b"id: %d\nevent: fact\ndata: " % fact.seq, await writer.write(fact)
     return (b"%b%b\n\n" % (head, body),) if len(body) <= PIECE else (head, share(body), b"\n\n")
 
 
-async def _between(journal: Journal, run_id: str, after: int, upto: int | None, caller: Caller) -> list[Part]:
+async def _between(journal: Journal, run_id: str, after: int, upto: int | None, writer: Writer) -> list[Part]:
     """The frames of the facts after one number, up to and with another."""
     found: list[Part] = []
     async for one in journal.read(run_id, after):
         if upto is not None and one.seq > upto:
             break
-        found += _frame(one, caller)
+        found += await _frame(one, writer)
     return found
 
 
@@ -139,15 +142,44 @@ def _shown(chunk: Chunk) -> bytes:
     return event({"type": chunk.type, "data": chunk.data}, chunk.type if chunk.type.isidentifier() else "custom")
 
 
+class Writer:
+    """Write facts as JSON, as far as the caller may know them, with what the page needs to show them.
+
+    `apart`: a result that does not stand below its call. `graph`: the drawing of a workflow or plan. The facts before the
+    first one are read from the journal, because both depend on them.
+    """
+
+    def __init__(self, journal: Journal, caller: Caller) -> None:
+        self._journal, self._caller = journal, caller
+        self._order, self._graphs = Order(), Graphs()
+        self._begun = False
+
+    async def write(self, fact: Event) -> bytes:
+        if not self._begun and fact.seq > 1:
+            async for one in self._journal.read(fact.run_id):
+                if one.seq >= fact.seq:
+                    break
+                self._take(one)
+        self._begun = True
+        more = self._take(fact)
+        body = as_json(fact, self._caller)
+        return b"%b,%b" % (body[:-1], to_json(more)[1:]) if more else body
+
+    def _take(self, fact: Event) -> dict[str, Any]:
+        graph = self._graphs.take(fact)
+        return {**({"apart": True} if self._order.take(fact) else {}), **({"graph": graph} if graph else {})}
+
+
 def as_json(fact: Event, caller: Caller) -> bytes:
     """A fact as it is recorded, as far as the caller may know it."""
-    text = encode(_discreet(fact, caller))
+    text = encode(discreet(fact, caller))
     if "NaN" in text or "Infinity" in text:  # which Python writes, and no browser reads
         return to_json(json.loads(text, parse_constant=lambda name: name))
     return text.encode()
 
 
-def _discreet(fact: Event, caller: Caller) -> Event:
+def discreet(fact: Event, caller: Caller) -> Event:
+    """Leave out of a fact what the caller must not know."""
     body: Any = fact.body
     if isinstance(body, Stopped):
         return fact._replace(body=replace(body, stop=stop_for(body.stop, caller)))

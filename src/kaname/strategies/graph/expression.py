@@ -80,6 +80,11 @@ class Expression:
         return hash(self.text)
 
     @property
+    def plain(self) -> str:
+        """The expression as people read it, without needless parentheses."""
+        return ast.unparse(self._tree)
+
+    @property
     def constant(self) -> bool:
         return not self.names
 

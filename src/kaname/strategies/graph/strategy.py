@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ...core.errors import ConfigError
+from ...core.notices import to_json
 from ...core.state import State
 from ...core.steps import CallTools, Finish, Step, Stop
 from .expression import BadExpression
 from .progress import Progress
-from .task import Graph
+from .task import Graph, conditions
 
 _MOST_KEPT = 64
 _MOST_DRAWN = 500  # tasks
@@ -50,7 +51,13 @@ class GraphStrategy:
         if len(known) > _MOST_DRAWN:
             return None
         return [
-            {"name": one.name, "tool": one.use.tool, "after": list(self.graph.waits_for(one, known))} for one in known.values()
+            {
+                "name": one.name,
+                "tool": one.use.tool,
+                "after": list(self.graph.waits_for(one, known)),
+                **({"conditions": told} if (told := to_json(conditions(one))) else {}),
+            }
+            for one in known.values()
         ]
 
     def next(self, state: State) -> Step:

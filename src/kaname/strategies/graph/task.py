@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from ...core.notices import Notice, notice
 from ...core.record import field, record
 from .expression import Expression, expressions
 
@@ -94,6 +95,25 @@ class Graph:
             if task.name in depth:
                 rows[depth[task.name]].append(task)
         return rows
+
+
+def conditions(task: Task) -> list[Notice]:
+    """Return when and how often a task runs, in words for people."""
+    told = []
+    if task.when == ON_FAILURE:
+        told.append(notice("workflow.on_failure", "on failure"))
+    elif task.when == ALWAYS:
+        told.append(notice("workflow.always", "in any case"))
+    elif isinstance(task.when, Expression):
+        told.append(notice("workflow.if", "if {condition}", condition=task.when.plain))
+    if task.needs:
+        told.append(notice("workflow.needs", "after {count} of them", count=task.needs))
+    if task.each is not None:
+        items = [one.plain for one in expressions(task.each)]
+        told.append(notice("workflow.each", "for each of {items}", items=", ".join(items) or "…"))
+    if task.until is not None:
+        told.append(notice("workflow.until", "until {condition}", condition=task.until.plain))
+    return told
 
 
 def _spoken(expression: Expression) -> Iterator[str]:

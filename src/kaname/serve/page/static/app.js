@@ -2,9 +2,9 @@
 
 import { html, render, useEffect, useErrorBoundary, useMemo, useState } from "./vendor/preact.js";
 import { get, Problem, token } from "./server.js";
-import { address, agents, glance, go, inbox, line, link, me, use, watch } from "./shared.js";
+import { address, agents, glance, go, inbox, line, link, may, me, use, watch } from "./shared.js";
 import { japanese, language, prepare, speak, t } from "./words.js";
-import { Button, Dialog, Key, Loading, Quiet, Saying, Trouble, useKeys } from "./parts.js";
+import { Button, Dialog, Key, Loading, Offline, Quiet, Saying, Trouble, useKeys } from "./parts.js";
 
 const VIEWS = {
   chat: { title: "Chat", key: "c", load: () => import("./views/chat.js") },
@@ -51,7 +51,7 @@ function Guarded({ view: View, ...props }) {
 
 function Nav({ name, theme, setTheme, showHelp }) {
   const { questions } = use(inbox);
-  const waiting = questions?.length || 0;
+  const waiting = may("approve") ? questions?.length : 0;
   return html`<nav aria-label=${t("Main")}>
     <a class="brand" href=${link(["runs"])}>kaname <span class="seal" lang="ja" aria-hidden="true">要</span></a>
     ${Object.entries(VIEWS).map(
@@ -62,6 +62,7 @@ function Nav({ name, theme, setTheme, showHelp }) {
     )}
     <div class="foot">
       <p>${location.host}${me.get()?.project ? html` · <b>${me.get().project}</b>` : null}</p>
+      ${me.get()?.name ? html`<p class="who" title=${me.get().roles.join(", ")}>${t("signed in as {name}", me.get())}</p>` : null}
       <p class="row">
         <button type="button" class="plain" onClick=${() => speak(japanese() ? "en" : "ja")} lang=${japanese() ? "en" : "ja"}>
           ${japanese() ? "English" : "日本語"}
@@ -186,7 +187,7 @@ function App() {
     <a class="skip" href="#main" onClick=${event => (event.preventDefault(), document.getElementById("main").focus())}>${t("To the content")}</a>
     <${Nav} name=${name} theme=${theme} setTheme=${swap} showHelp=${() => showHelp(true)} />
     <main id="main" tabindex="-1" class=${`view-${name}`}>
-      ${connection === "lost" && !single ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
+      ${connection === "lost" && !single ? html`<${Offline} />` : null}
       ${problem ? html`<${Trouble} problem=${problem} again=${() => location.reload()} />` : null}
       ${view && who ? html`<${Guarded} key=${`${name}/${id || ""}/${speaking}`} view=${view} path=${path} query=${query} />` : problem ? null : html`<${Loading} />`}
     </main>

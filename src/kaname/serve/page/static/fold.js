@@ -1,5 +1,6 @@
 // A run's story from its facts: what was said and done, in order, and how things stood at any fact. It only reads.
 
+export const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
 const PAUSES = new Set(["Opened", "Received", "Resumed", "Answered"]); // the time before these was nobody's work
 const OVER = new Set(["completed", "degraded"]);
 
@@ -22,12 +23,11 @@ export function fold(facts, own, at = Infinity) {
 class Story {
   constructor(own) {
     Object.assign(this, { own, items: [], bars: [], pauses: [], calls: new Map(), questions: new Map(), graph: null });
-    Object.assign(this, { recipe: {}, opened: null, session: "", base: null, inherited: 0 });
+    Object.assign(this, { recipe: {}, opened: null });
     this.state = { status: "running", agent: "", model: "", replies: 0, calls: 0, steps: 0, input: 0, output: 0, cost: 0 };
     Object.assign(this.state, { seconds: 0, stop: null, result: null, attempt: 1, recalled: [], seq: 0, warnings: 0 });
     this.before = 0;
     this.plans = 0;
-    this.turn = 0;
   }
 
   take(fact) {
@@ -36,7 +36,6 @@ class Story {
       if (fact.time - this.before > 1) this.pauses.push([this.before, fact.time]);
     } else if (this.before) state.seconds += Math.max(0, fact.time - this.before);
     if (fact.run === this.own) state.seq = fact.seq;
-    else this.inherited++;
     const on = this[`on${fact.type}`] || this.onUnknown;
     on.call(this, fact.body || {}, fact);
     this.before = fact.time;
@@ -69,7 +68,7 @@ class Story {
   onOpened(body, fact) {
     const { state } = this;
     const first = !this.opened;
-    Object.assign(this, { opened: fact, recipe: body.recipe || {}, session: body.session || this.session, base: body.base });
+    Object.assign(this, { opened: fact, recipe: body.recipe || {}, user: body.parent ? null : body.user || "" });
     Object.assign(state, {
       agent: fact.agent,
       model: this.recipe.model || "",
@@ -80,7 +79,7 @@ class Story {
       attempt: 1,
     });
     Object.assign(state, { status: "running", replies: 0, calls: 0 });
-    if (this.recipe.graph) this.graph = { prefix: "", tasks: this.recipe.graph };
+    if (fact.graph) this.graph = { prefix: "", ...fact.graph };
     if (!first && fact.run === this.own) this.add(fact, "goes_on", { base: body.base });
   }
 
@@ -91,9 +90,8 @@ class Story {
   }
 
   onReceived(body, fact) {
-    this.questions.clear();
+    for (const question of this.questions.values()) this.close(question);
     Object.assign(this.state, { steps: 0, stop: null, status: "running" });
-    this.turn++;
     const media = parts(body.message, "media").map(part => part.name || part.mime);
     this.add(fact, body.message?.role === "assistant" ? "said" : "asked_for", {
       text: textOf(body.message),
@@ -129,35 +127,13 @@ class Story {
     });
     const label = calls.length ? calls.map(call => call.name).join(", ") : text.slice(0, 40);
     this.bars.push({ lane: fact.agent, kind: "model", from, to: fact.time, text: label, seq: fact.seq, run: fact.run });
-    this.plan(text, item);
-  }
-
-  // A plan is a reply of steps; their calls are named after it.
-  plan(text, item) {
-    if (!/^\s*(```json)?\s*\{[\s\S]*"steps"/.test(text)) return;
-    let steps = null;
-    try {
-      steps = JSON.parse(text.slice(text.indexOf("{"), text.lastIndexOf("}") + 1)).steps;
-    } catch {
-      return;
-    }
-    if (!Array.isArray(steps) || !steps.every(step => step && typeof step === "object" && (step.tool_name || step.tool)))
-      return;
-    this.plans++;
-    const names = steps.map((step, place) => `${step.name || `step${place + 1}`}`);
-    const tasks = steps.map((step, place) => {
-      const spoken = JSON.stringify(step.arguments ?? step.args ?? {});
-      const after = names.filter(
-        name => name !== names[place] && (spoken.includes(`\${${name}`) || [step.depends_on || []].flat().includes(name)),
-      );
-      return { name: names[place], tool: `${step.tool_name || step.tool}`, after };
-    });
-    item.plan = this.plans;
-    this.graph = { prefix: `plan${this.plans}.`, tasks };
+    if (!fact.graph) return;
+    item.plan = ++this.plans; // the calls of its steps are named after it
+    this.graph = { prefix: `plan${item.plan}.`, ...fact.graph };
   }
 
   call(call, fact) {
-    const made = { id: call.id, name: call.name, args: call.args ?? {}, seq: fact.seq, run: fact.run, questions: [], tries: 0 };
+    const made = { id: call.id, name: call.name, args: call.args ?? {}, seq: fact.seq, run: fact.run, tries: 0 };
     made.earlier = fact.run !== this.own;
     this.calls.set(call.id, made);
     this.state.calls++;
@@ -195,17 +171,17 @@ class Story {
       endedSeq: fact.seq,
       output: result.output,
       error: result.error ?? null,
-      from: fact.run,
+      apart: fact.apart,
     });
-    call.cost = result.usage?.cost;
-    if (call.earlier && fact.run === this.own && call.startedIn !== fact.run) {
+    if (fact.apart) this.add(fact, "result", { call });
+    else if (call.earlier && fact.run === this.own && call.startedIn !== fact.run) {
       call.given = true; // a fork was told this result instead of running the call
       this.add(fact, "given", { call });
     }
     const from = call.given ? fact.time : (call.started ?? fact.time);
     const kind = call.error === null ? "tool" : "error";
     this.bars.push({ lane: result.name, kind, from, to: fact.time, text: label(call), seq: fact.seq, run: fact.run });
-    for (const [key, question] of this.questions) if (question.call_id === call.id) this.questions.delete(key);
+    for (const question of this.questions.values()) if (question.call_id === call.id) this.close(question);
     this.status();
   }
 
@@ -216,30 +192,33 @@ class Story {
       prompt: body.prompt,
       notice: body.prompt_notice,
       options: body.options || [],
-      answer: undefined,
-    };
-    Object.assign(question, {
       in_doubt: body.in_doubt,
       call_id: body.call_id || "",
       seq: fact.seq,
       run: fact.run,
       time: fact.time,
-    });
+      open: true,
+    };
     const about = body.about || call; // with the arguments that the tool receives, where the fact has them
     question.call = about ? { id: about.id, name: about.name, arguments: about.args } : null;
+    if (call) call.question = question;
     this.questions.set(body.key, question);
     this.add(fact, "question", { question });
     this.status();
   }
 
   onAnswered(body, fact) {
-    const question = this.questions.get(body.key);
-    this.questions.delete(body.key);
-    if (question)
-      Object.assign(question, { answer: body.answer, by: body.by || "", answered: fact.time, answeredSeq: fact.seq });
-    if (question) this.bars.push({ ...asking(question), to: fact.time });
-    else this.add(fact, "answered", { text: JSON.stringify(body.answer) });
+    const question = this.questions.get(body.key) || { key: body.key };
+    this.close(question);
+    Object.assign(question, { answer: body.answer, by: body.by || "" });
+    if (question.time) this.bars.push({ ...asking(question), to: fact.time });
+    this.add(fact, "answered", { question });
     this.status();
+  }
+
+  close(question) {
+    question.open = false;
+    this.questions.delete(question.key);
   }
 
   status() {
@@ -293,7 +272,7 @@ class Story {
 
   // Bars of what is under way, up to now.
   going(now) {
-    const open = [...this.calls.values()].filter(call => call.started && !call.ended);
+    const open = [...this.calls.values()].filter(call => call.started && !call.ended && !call.question?.open);
     const end = this.state.stop ? this.before : now;
     const working = open.map(call => ({
       lane: call.name,
@@ -317,19 +296,17 @@ class Story {
       const name = call.id.slice(prefix.length).replace(/[[\]@#~?].*$/, "");
       made.set(name, [...(made.get(name) || []), call]);
     }
-    const asked = new Set([...this.questions.values()].map(question => question.call_id));
-    return tasks.map(task => ({
-      ...task,
-      calls: made.get(task.name) || [],
-      status: taskStatus(made.get(task.name) || [], asked, this.state),
-    }));
+    return tasks.map(task => {
+      const calls = made.get(task.name) || [];
+      return { ...task, calls, status: taskStatus(calls, this.state) };
+    });
   }
 }
 
-function taskStatus(calls, asked, state) {
+function taskStatus(calls, state) {
   if (!calls.length) return state.stop ? "not run" : "to come";
-  if (calls.some(call => asked.has(call.id))) return "asks";
-  if (calls.some(call => call.ended === undefined)) return state.stop ? "not finished" : "running";
+  if (calls.some(call => call.ended === undefined))
+    return state.stop ? "not finished" : calls.some(call => call.question?.open) ? "waiting" : "running";
   if (calls.some(call => call.id.endsWith("~") && call.error === null)) return "undone";
   const last = calls[calls.length - 1];
   return last.error === null ? "done" : "failed";
@@ -348,81 +325,3 @@ const asking = question => ({
   seq: question.seq,
   run: question.run,
 });
-
-// Two stories side by side, without times and numbers: the rows, and where they first differ.
-export function compare(one, other) {
-  const left = one.items.flatMap(lines).filter(Boolean);
-  const right = other.items.flatMap(lines).filter(Boolean);
-  const rows = aligned(left, right);
-  const first = rows.findIndex(row => row.left?.text !== row.right?.text);
-  return { rows, first };
-}
-
-function lines(item) {
-  const row = (sign, text, more = {}) => ({ sign, text: `${sign} ${text}`.trim(), seq: item.seq, run: item.run, ...more });
-  switch (item.kind) {
-    case "asked_for":
-      return [row(">", item.text)];
-    case "said":
-      return [row("", item.text)];
-    case "noted":
-      return [row("·", item.text)];
-    case "reply":
-    case "call":
-      return [item.text ? row("", item.text) : null, ...item.calls.flatMap(call => callLines(call, row))];
-    case "question":
-      return [
-        row("?", item.question.prompt),
-        item.question.answer === undefined ? null : row("!", JSON.stringify(item.question.answer)),
-      ];
-    case "handed":
-      return [row("→", item.text)];
-    case "stopped":
-      return [row("■", [item.stop.kind, item.stop.detail].filter(Boolean).join(": "))];
-    default:
-      return [];
-  }
-}
-
-function callLines(call, row) {
-  const said = row("call", `${call.name}(${JSON.stringify(call.args)})`);
-  if (call.ended === undefined) return [said];
-  const text = call.error === null ? (typeof call.output === "string" ? call.output : JSON.stringify(call.output)) : call.error;
-  return [said, row("←", text, { seq: call.endedSeq, run: call.from })];
-}
-
-// Rows in which what is equal stands side by side: the beginning and the end as they are, between them by the longest common
-// row of lines; where that would be too much work, line by line.
-function aligned(left, right) {
-  const same = (a, b) => a?.text === b?.text;
-  let start = 0;
-  while (start < left.length && start < right.length && same(left[start], right[start])) start++;
-  const rows = left.slice(0, start).map((one, place) => ({ left: one, right: right[place] }));
-  const a = left.slice(start);
-  const b = right.slice(start);
-  if (a.length * b.length > 400000) {
-    for (let place = 0; place < Math.max(a.length, b.length); place++) rows.push({ left: a[place], right: b[place] });
-    return rows;
-  }
-  const best = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--)
-    for (let j = b.length - 1; j >= 0; j--)
-      best[i][j] = same(a[i], b[j]) ? best[i + 1][j + 1] + 1 : Math.max(best[i + 1][j], best[i][j + 1]);
-  let [i, j] = [0, 0];
-  const apart = { left: [], right: [] };
-  const flush = () => {
-    for (let place = 0; place < Math.max(apart.left.length, apart.right.length); place++)
-      rows.push({ left: apart.left[place], right: apart.right[place] });
-    apart.left = [];
-    apart.right = [];
-  };
-  while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && same(a[i], b[j])) {
-      flush();
-      rows.push({ left: a[i++], right: b[j++] });
-    } else if (j >= b.length || (i < a.length && best[i + 1][j] >= best[i][j + 1])) apart.left.push(a[i++]);
-    else apart.right.push(b[j++]);
-  }
-  flush();
-  return rows;
-}

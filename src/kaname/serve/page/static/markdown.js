@@ -129,19 +129,20 @@ function table(lines) {
       .replace(/^\||\|$/g, "")
       .split(/(?<!\\)\|/)
       .map(one => one.trim().replaceAll("\\|", "|"));
-  const [head, , ...rows] = lines;
+  const [head, rule, ...rows] = lines;
+  const sides = cells(rule).map(one => (/-:$/.test(one) ? (one[0] === ":" ? "center" : "right") : ""));
   return html`<div class="table">
     <table>
       <thead>
         <tr>
-          ${cells(head).map(one => html`<th scope="col">${inline(one)}</th>`)}
+          ${cells(head).map((one, at) => html`<th scope="col" class=${sides[at]}>${inline(one)}</th>`)}
         </tr>
       </thead>
       <tbody>
         ${rows.map(
           row =>
             html`<tr>
-              ${cells(row).map(one => html`<td>${inline(one)}</td>`)}
+              ${cells(row).map((one, at) => html`<td class=${sides[at]}>${inline(one)}</td>`)}
             </tr>`,
         )}
       </tbody>

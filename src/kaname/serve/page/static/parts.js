@@ -35,6 +35,20 @@ export const Quiet = ({ title, children }) =>
   </div>`;
 export const Loading = () => html`<p class="quiet loading" role="status">${t("Loading …")}</p>`;
 
+export const Offline = () =>
+  html`<p class="offline" role="status">${t("The server is not reached. The page shows the last known state and reconnects by itself.")}</p>`;
+
+// The time in seconds, again every second as long as something is going on.
+export function useNow(going) {
+  const [now, set] = useState(() => Date.now() / 1000);
+  useEffect(() => {
+    if (!going) return;
+    const again = setInterval(() => set(Date.now() / 1000), 1000);
+    return () => clearInterval(again);
+  }, [going]);
+  return now;
+}
+
 export function Trouble({ problem, again }) {
   if (!problem) return null;
   return html`<div class="trouble" role="alert">
@@ -58,12 +72,12 @@ export function useLoaded(load, depends) {
   return { ...held, again: () => again(turn + 1) };
 }
 
-const MOST = 50000; // characters of one text: a browser takes a minute to lay out a line of a million
+export const HUGE = 50000; // characters of one text: a browser takes a minute to lay out a line of a million
 
 // A text of the outside world, as it is.
 export function Pre({ text }) {
-  const cut = text.length > MOST;
-  return html`<pre tabindex="0" dir="auto">${cut ? text.slice(0, MOST) : text}</pre>
+  const cut = text.length > HUGE;
+  return html`<pre tabindex="0" dir="auto">${cut ? text.slice(0, HUGE) : text}</pre>
     ${cut ? html`<${Button} onClick=${() => saved("text.txt", text)}>${t("all of it, as a file")}</${Button}>` : null}`;
 }
 

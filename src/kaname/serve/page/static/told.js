@@ -1,5 +1,6 @@
 // Times, durations, money, numbers and states, as people read them.
 
+import { may, me } from "./shared.js";
 import { japanese, t } from "./words.js";
 
 const locale = () => (japanese() ? "ja-JP" : "en-GB");
@@ -48,26 +49,29 @@ export const count = value => new Intl.NumberFormat(locale()).format(value);
 // Every state has a sign and a word; the colour is only the third.
 const STATES = {
   running: ["◐", "running", "work"],
-  waiting: ["◆", "waiting for you", "wait"],
+  waiting: ["◆", "waiting for an answer", "wait"],
   interrupted: ["◌", "interrupted", "wait"],
   completed: ["●", "completed", "good"],
   degraded: ["◍", "completed in part", "good"],
   failed: ["✕", "failed", "bad"],
-  cancelled: ["■", "stopped", "soft"],
+  cancelled: ["■", "cancelled", "soft"],
   blocked: ["⊘", "blocked", "bad"],
   max_steps: ["▣", "step limit", "bad"],
   duplicate: ["▣", "repeated itself", "bad"],
   tool_limit: ["▣", "tool limit", "bad"],
   deadline: ["▣", "time limit", "bad"],
-  budget: ["▣", "cost limit", "bad"],
+  budget: ["▣", "budget limit", "bad"],
   undecodable: ["✕", "answer not readable", "bad"],
   incomplete: ["◑", "answer incomplete", "bad"],
 };
 export const STATUSES = Object.keys(STATES);
 export function state(status) {
   const [sign, word, tone] = STATES[status] || ["·", status, "soft"];
-  return { sign, word: t(word), tone };
+  return { sign, word: t(status === "waiting" && may("approve") ? "waiting for you" : word), tone };
 }
+
+// The author of a message: "you" only for the reader's own; empty where no user is recorded.
+export const by = user => (user === null ? "" : user === me.get()?.name ? t("you") : user);
 
 export const short = (text, most = 120) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
@@ -92,3 +96,12 @@ export function called(name, args, most = 160) {
   return short(visible(`${name}(${told})`), most);
 }
 export const plain = given => (typeof given === "string" ? given : given == null ? "" : JSON.stringify(given, null, 1));
+
+// A text that is JSON is meant as JSON.
+export const loosely = text => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+};

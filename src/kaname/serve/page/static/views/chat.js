@@ -3,32 +3,31 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { post, runPath } from "../server.js";
 import { agents, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
-import { Button, Chip, Loading, Pre, Quiet, Trouble, useKeys } from "../parts.js";
+import { Button, Chip, Loading, Offline, Pre, Quiet, Trouble, useKeys } from "../parts.js";
 import { Markdown } from "../markdown.js";
-import { called, lasted, money, plain, short, when } from "../told.js";
+import { by, called, money, plain, short, when } from "../told.js";
 import { notice, t } from "../words.js";
-import { fold } from "../fold.js";
+import { fold, UNDER_WAY } from "../fold.js";
 import { useRun } from "./following.js";
-import { Call, Live, Text, Thinking } from "./story.js";
-import { Answered, Question, useChosen } from "./question.js";
+import { body, Call, Live, Text, Thinking } from "./story.js";
+import { Answered, useChosen } from "./question.js";
 import { statusOf } from "./run.js";
 
-const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
 const MOST = 300; // things said that are shown at once
 
 const fresh = () =>
   `chat-${Array.from(crypto.getRandomValues(new Uint8Array(6)), one => one.toString(16).padStart(2, "0")).join("")}`;
 
-function Calls({ calls, asking, over }) {
-  const waits = calls.some(call => asking.has(call.id));
+function Calls({ calls, over }) {
   const open = calls.some(call => call.ended === undefined);
-  const failed = calls.filter(call => call.error != null).length;
+  const sign = calls.some(call => call.question?.open) ? "◆" : open ? "◐" : signOf(calls.filter(call => !call.apart));
   const told = short(calls.map(call => called(call.name, call.args, 60)).join(" · "), 110);
   return html`<details class="tools">
-    <summary><span class="call">${waits ? "◆" : open ? "◐" : failed ? "✕" : "✓"} ${told}</span></summary>
-    ${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} over=${over} now=${Date.now() / 1000} />`)}
+    <summary><span class="call">${sign} ${told}</span></summary>
+    ${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} given=${{ over, now: Date.now() / 1000 }} />`)}
   </details>`;
 }
+const signOf = calls => (calls.length ? (calls.some(call => call.error != null) ? "✕" : "✓") : "→");
 
 // Enter sends, unless it begins a line, or ends the choice of a word in Japanese.
 const sends = event => event.key === "Enter" && !event.shiftKey && !event.isComposing;
@@ -42,8 +41,9 @@ function Mine({ item, edit }) {
     return html`<form class="mine editing" onSubmit=${event => (event.preventDefault(), ask())} onKeyDown=${event => event.key === "Escape" && set(null)}>
       <textarea ref=${field} rows="3" value=${text} aria-label=${t("Your question")} onInput=${event => set(event.target.value)} onKeyDown=${event => sends(event) && (event.preventDefault(), ask())}></textarea>
       <div class="row"><button class="main">${t("Ask again")}</button><${Button} onClick=${() => set(null)}>${t("Cancel")}</${Button}><span class="note">${t("The conversation goes on from here in a new run; this one is kept.")}</span></div></form>`;
+  const other = by(item.user) !== t("you") && by(item.user);
   return html`<div class="mine">
-    <${Text} text=${item.text} />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
+    ${other ? html`<p class="note">${other}</p>` : null}<${Text} text=${item.text} />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
     ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and ask again")}>${t("edit")}</button>` : null}
   </div>`;
 }
@@ -56,23 +56,22 @@ function Said({ item, given }) {
       return html`<div class="theirs">
         <${Thinking}
           text=${item.thinking}
-        />${item.text && !item.plan ? html`<${Markdown} text=${item.text} />` : null}${item.calls.length ? html`<${Calls} calls=${item.calls} asking=${given.waiting} over=${given.over} />` : null}
+        />${item.text && !item.plan ? html`<${Markdown} text=${item.text} />` : null}${item.calls.length ? html`<${Calls} calls=${item.calls} over=${given.over} />` : null}
       </div>`;
     case "said":
       return html`<div class="theirs"><${Markdown} text=${item.text} /></div>`;
     case "call":
-      return html`<div class="theirs"><${Calls} calls=${item.calls} asking=${given.waiting} over=${given.over} /></div>`;
+      return html`<div class="theirs"><${Calls} calls=${item.calls} over=${given.over} /></div>`;
+    case "result":
+      return html`<details class="tools">
+        <summary><span class="call">${signOf([item.call])} ${item.call.name}</span></summary>
+        ${body(item, {})}
+      </details>`;
     case "question":
-      return item.question.answer === undefined && given.asking.has(item.question.key)
-        ? html`<${Question}
-            question=${item.question}
-            run=${given.run}
-            active=${given.first === item.question.key}
-            choose=${() => given.choose(item.question.key)}
-          />`
-        : html`<${Answered} question=${item.question} />`;
+      return given.open.has(item.question.key) ? body(item, given) : html`<${Answered} question=${item.question} answer />`;
     case "handed":
-      return html`<p class="note">→ ${t("handed to")} <b>${item.text}</b></p>`;
+    case "warning":
+      return body(item, given);
     case "stopped":
       return item.good && item.output === null
         ? null
@@ -80,8 +79,6 @@ function Said({ item, given }) {
             ${item.good ? null : html`<${Chip} status=${item.stop.kind} /> <span class="text">${notice(item.stop.detail_notice, item.stop.detail || "")}</span>`}
             ${item.output === null ? null : typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<${Pre} text=${plain(item.output)} />`}
           </div>`;
-    case "warning":
-      return html`<p class="note warn">⚠ ${notice(item.notice, item.text)}</p>`;
     default:
       return null;
   }
@@ -104,7 +101,8 @@ function Before({ current }) {
     return [...newest.values()].slice(0, 40);
   }, [list]);
   return html`<aside class="before" aria-label=${t("Conversations")}>
-    <a class="button" href=${link(["chat"])}>${t("New conversation")}</a>
+    <a class="button new" href=${link(["chat"])}>${t("New conversation")}</a>
+    <a class="button back" href=${link(["chat"])}>← ${t("Conversations")}</a>
     <ul>
       ${heads.map(
         ({ run, title }) =>
@@ -139,17 +137,16 @@ function Conversation({ id, following, edit, end, setProblem }) {
   if (problem && !run) return html`<${Trouble} problem=${problem} again=${following.again} />`;
   if (!run) return html`<${Loading} />`;
   const resume = () => post(runPath(id, "/resume"), { mode: "detach" }).then(following.again, setProblem);
-  const asking = new Set(story.questions.keys());
-  const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asking, first: chosen, choose };
-  given.over = Boolean(story.state.stop) || status === "interrupted";
-  given.waiting = new Set([...story.questions.values()].map(question => question.call_id));
+  const over = Boolean(story.state.stop) || status === "interrupted";
+  const open = new Set(over ? [] : story.questions.keys());
+  const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asked: chosen, choose, over, open };
   return html`<div class="talk">
       ${story.items.length > most ? html`<${Button} onClick=${() => show(most + MOST)}>${t("what was said before")}</${Button}>` : null}
       ${story.items.slice(-most).map(item => html`<${Said} key=${item.key} item=${item} given=${given} />`)}
       <${Live} live=${live} agent=${story.state.agent} over=${!UNDER_WAY.has(status)} />
-      ${status === "interrupted" ? html`<p class="row"><span class="note">${t("It was interrupted; the server that serves it takes it up again.")}</span><${Button} onClick=${resume}>${t("Go on")}</${Button}></p>` : null}
+      ${status === "interrupted" ? html`<p class="row"><span class="note">${t("The run was interrupted. The server resumes it.")}</span><${Button} onClick=${resume}>${t("Resume")}</${Button}></p>` : null}
     </div>
-    ${connection === "lost" ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
+    ${connection === "lost" ? html`<${Offline} />` : null}
     <p class="note">
       <${Chip} status=${status} /> ${money(story.state.cost)} · <a href=${link(["runs", id])}>${t("see what happened")}</a>
     </p>`;
@@ -205,7 +202,7 @@ export default function Chat({ path, query }) {
   };
   useKeys({ "/": () => field.current.focus(), ".": () => going && (!waits || confirm(t("Stop this run?"))) && stop() });
   return html`<h1 class="unseen">${t("Chat")}</h1>
-    <div class="chat">
+    <div class=${`chat ${id ? "talking" : ""}`}>
       <${Before} current=${id} />
       <section aria-label=${t("Conversation")}>
         ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} end=${end} setProblem=${setProblem} />` : html`<${Quiet} title=${t("What shall be done?")}><p>${known.length ? t("Choose an agent, and ask.") : t("No agents are served.")}</p></${Quiet}>`}
@@ -217,7 +214,7 @@ export default function Chat({ path, query }) {
                   ref=${field}
                   rows="2"
                   aria-label=${t("Your question")}
-                  placeholder=${waits ? t("It waits for your answer above.") : going ? t("It is at work …") : t("Ask …")}
+                  placeholder=${waits ? (may("approve") ? t("It waits for your answer above.") : t("It waits for an answer.")) : going ? t("It is at work …") : t("Ask …")}
                   onKeyDown=${event => sends(event) && submit(event)}
                 ></textarea>
                 <div class="row">

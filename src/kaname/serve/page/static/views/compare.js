@@ -1,77 +1,80 @@
 // Two runs side by side: what is equal in grey, the first difference marked, and in one sentence what it came to.
 
-import { html, useEffect, useMemo } from "../vendor/preact.js";
-import { link, loadRuns, runs, titleOf } from "../shared.js";
-import { Chip, Loading, Long, Trouble } from "../parts.js";
-import { compare, fold } from "../fold.js";
+import { html, useEffect } from "../vendor/preact.js";
+import { get } from "../server.js";
+import { link, loadRuns, runs, titleOf, use } from "../shared.js";
+import { Chip, Loading, Long, Trouble, useLoaded } from "../parts.js";
+import { UNDER_WAY } from "../fold.js";
 import { count, lasted, money, short, state } from "../told.js";
-import { japanese, t } from "../words.js";
-import { useRun } from "./following.js";
+import { japanese, notice, t } from "../words.js";
 
-function Side({ story, run }) {
-  const tokens = `${count(story.state.input + story.state.output)} ${t("tokens")}`;
-  return html`<div>
+const Side = ({ run }) =>
+  html`<div>
     <p>
-      <a href=${link(["runs", run.run_id])}><b>${titleOf(run)}</b></a> <${Chip} status=${story.state.status} />
+      <a href=${link(["runs", run.run_id])}><b>${titleOf(run)}</b></a> <${Chip} status=${run.status} />
     </p>
     <p class="meta">
-      ${[run.agent, story.recipe.model || "–", lasted(run.updated - run.created), tokens, money(story.state.cost)].join(" · ")}
+      ${[run.agent, run.model || "–", lasted(run.updated - run.created), `${count(run.usage.input_tokens + run.usage.output_tokens)} ${t("tokens")}`, money(run.usage.cost)].join(" · ")}
     </p>
   </div>`;
-}
+
+const written = ({ kind, sign, text, whose, notice: said }) =>
+  `${sign} ${[kind === "stopped" ? state(whose).word : whose, notice(said, text)].filter(Boolean).join(": ")}`.trim();
 
 const brief = line =>
-  line ? `${japanese() ? "「" : "“"}${short(line.text.replace(/\s+/g, " "), 70)}${japanese() ? "」" : "”"}` : t("nothing");
+  line ? `${japanese() ? "「" : "“"}${short(written(line).replace(/\s+/g, " "), 70)}${japanese() ? "」" : "”"}` : t("nothing");
 
-function sentence(first, rows, one, other) {
-  const ends = [one, other].map(story => state(story.state.status).word);
-  const costs = t("It cost {one} against {other}", { one: money(one.state.cost), other: money(other.state.cost) });
+function sentence({ runs: [one, other], rows, first }) {
+  const ends = [one, other].map(run => state(run.status).word);
+  const costs = t("It cost {one} against {other}", { one: money(one.usage.cost), other: money(other.usage.cost) });
   const ended =
     ends[0] === ends[1]
       ? t("both: {state}", { state: ends[0] })
       : t("left: {one}, right: {other}", { one: ends[0], other: ends[1] });
-  if (first < 0)
-    return `${t("They tell the same story.")} ${costs}${japanese() ? "、" : "; "}${ended}${japanese() ? "。" : "."}`;
-  const row = rows[first];
-  const place =
-    row.left && row.right && row.left.seq !== row.right.seq
-      ? `${row.left.seq} / ${row.right.seq}`
-      : `${(row.left || row.right).seq}`;
-  return `${t("First difference at fact {seq}: left {one}, right {other}.", { seq: place, one: brief(row.left), other: brief(row.right) })} ${costs}${japanese() ? "、" : "; "}${ended}${japanese() ? "。" : "."}`;
+  const [left, right] = rows[first] || [];
+  const seq = [...new Set([left, right].filter(Boolean).map(line => line.seq))].join(" / ");
+  const found = { seq, one: brief(left), other: brief(right) };
+  const told =
+    first < 0 ? t("They tell the same story.") : t("First difference at fact {seq}: left {one}, right {other}.", found);
+  return `${told} ${costs}${japanese() ? "、" : "; "}${ended}${japanese() ? "。" : "."}`;
 }
 
 export default function Compare({ path }) {
-  const ids = [path[1] || "", path[2] || ""];
-  const [left, right] = [useRun(ids[0]), useRun(ids[1])];
-  const one = useMemo(() => fold(left.facts, ids[0]), [left.facts]);
-  const other = useMemo(() => fold(right.facts, ids[1]), [right.facts]);
-  const { rows, first } = useMemo(() => compare(one, other), [one, other]);
-  useEffect(
-    () => document.querySelector(".diff .first")?.scrollIntoView({ block: "center" }),
-    [first, Boolean(left.run && right.run)],
+  const [, one = "", other = ""] = path;
+  use(runs); // for the titles
+  const { value, problem, again } = useLoaded(
+    signal => get(`api/compare?${new URLSearchParams({ one, other })}`, signal),
+    [one, other],
   );
+  const going = value?.runs.some(run => UNDER_WAY.has(run.status));
+  useEffect(() => {
+    const often = going && setInterval(() => document.visibilityState === "visible" && again(), 4000);
+    return () => clearInterval(often);
+  }, [value]);
+  useEffect(() => document.querySelector(".diff .first")?.scrollIntoView({ block: "center" }), [value?.first]);
   useEffect(() => void (runs.get().list || loadRuns()), []);
-  const problem = left.problem || right.problem;
-  if (problem) return html`<${Trouble} problem=${problem} again=${() => (left.again(), right.again())} />`;
-  if (!left.run || !right.run) return html`<${Loading} />`;
+  if (problem) return html`<${Trouble} problem=${problem} again=${again} />`;
+  if (!value) return html`<${Loading} />`;
+  const { rows, first } = value;
   const cell = (line, side, kind) =>
     html`<div class=${`${kind} ${side}`}>
-      ${line ? html`<a class="seq" href=${link(["runs", line.run], { at: line.seq })} aria-label=${t("fact {seq}", { seq: line.seq })}>${line.seq}</a><span>${short(line.text, 500)}</span>` : html`<span class="note">—</span>`}
+      ${line ? html`<a class="seq" href=${link(["runs", line.run], { at: line.seq })} aria-label=${t("fact {seq}", { seq: line.seq })}>${line.seq}</a><span>${short(written(line), 500)}</span>` : html`<span class="note">—</span>`}
     </div>`;
-  const items = rows.map((row, place) => ({
-    row,
-    kind: row.left?.text === row.right?.text ? "same" : place === first ? "first" : "other",
+  const items = rows.map(([left, right, same], place) => ({
+    left,
+    right,
+    kind: same ? "same" : place === first ? "first" : "other",
   }));
   return html`<header class="top"><h1>${t("Compared")}</h1></header>
-    <div class="sheet sides"><${Side} story=${one} run=${left.run} /><${Side} story=${other} run=${right.run} /></div>
-    <p class="verdict" role="status">${sentence(first, rows, one, other)}</p>
+    <div class="sheet sides">${value.runs.map(run => html`<${Side} run=${run} />`)}</div>
+    <p class="verdict" role="status">${sentence(value)}</p>
     <div class="sheet flush diff">
       <${Long}
         items=${items}
         estimate=${40}
         block=${40}
         stamp=${first}
-        row=${({ row, kind }, at) => html`<div class="pair" key=${at}>${cell(row.left, "left", kind)}${cell(row.right, "right", kind)}</div>`}
+        row=${({ left, right, kind }, at) => html`<div class="pair" key=${at}>${cell(left, "left", kind)}${cell(right, "right", kind)}</div>`}
       />
     </div>`;
 }

@@ -3,8 +3,8 @@
 import { useEffect, useMemo, useState } from "../vendor/preact.js";
 import { follow, get, runPath } from "../server.js";
 import { cell, takeRuns } from "../shared.js";
+import { UNDER_WAY } from "../fold.js";
 
-const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
 const FIRST = 300; // facts
 const SILENT = { text: "", thinking: "", progress: null, notes: {} };
 

@@ -4,18 +4,11 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, post, runPath } from "../server.js";
 import { agents, go, may } from "../shared.js";
 import { Button, Dialog, Trouble, useLoaded } from "../parts.js";
-import { called, short } from "../told.js";
+import { called, loosely, short } from "../told.js";
 import { t } from "../words.js";
 
-// A text that is JSON is meant as JSON; and a value as the text that is read so.
-function read(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-}
-const written = value => (typeof value === "string" && read(value) === value ? value : JSON.stringify(value ?? null));
+// A value as the text that is read so.
+const written = value => (typeof value === "string" && loosely(value) === value ? value : JSON.stringify(value ?? null));
 
 // Where to go on from: right before the result that is to be another; at the cursor; or, at the end of a run that is over, at its
 // last question, for there is nothing to do after the end.
@@ -58,7 +51,7 @@ export function Fork({ run, at, call, story, close }) {
     event.preventDefault();
     const form = new FormData(event.target);
     const chosen = way => pending.filter(one => form.get(`how ${one.id}`) === way).map(one => one.id);
-    const results = Object.fromEntries(chosen("other").map(call => [call, read(form.get(`result ${call}`))]));
+    const results = Object.fromEntries(chosen("other").map(call => [call, loosely(form.get(`result ${call}`))]));
     const body = { at: from, mode: "detach", results, keep: chosen("keep") };
     for (const name of ["input", "model", "instructions"]) if (form.get(name)?.trim()) body[name] = form.get(name).trim();
     if (story.state.stop && from >= story.state.seq && !body.input)

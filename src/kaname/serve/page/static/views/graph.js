@@ -1,7 +1,7 @@
-// A plan or a workflow, drawn: tasks in layers by the longest way to them, each with its state by sign, word and edge.
+// A plan or a workflow, as the server has drawn it, with the state of each task by sign, word and edge.
 
 import { html } from "../vendor/preact.js";
-import { t } from "../words.js";
+import { notice, t } from "../words.js";
 
 const SIGNS = {
   "to come": "○",
@@ -11,70 +11,48 @@ const SIGNS = {
   "not run": "–",
   "not finished": "◌",
   undone: "↶",
-  asks: "◆",
+  waiting: "◆",
 };
-const [HIGH, GAP_X, GAP_Y, EDGE] = [46, 34, 34, 10];
-const wide = text => [...text].reduce((sum, letter) => sum + (letter.charCodeAt(0) > 0x2e80 ? 2 : 1), 0);
-const cut = (text, most) => (wide(text) > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
 
-function layers(tasks) {
-  const depth = new Map();
-  const known = new Map(tasks.map(task => [task.name, task]));
-  for (let round = 0; round <= tasks.length && depth.size < tasks.length; round++)
-    for (const task of tasks) {
-      if (depth.has(task.name)) continue;
-      const before = task.after.filter(name => known.has(name));
-      if (before.every(name => depth.has(name))) depth.set(task.name, Math.max(-1, ...before.map(name => depth.get(name))) + 1);
-    }
-  const rows = [];
-  for (const task of tasks) (rows[depth.get(task.name) ?? 0] ??= []).push(task);
-  return rows;
+function Task({ task, choose }) {
+  const { x, y, w, h, status } = task;
+  const act = choose && (() => choose(task));
+  const lines = [
+    `${status ? `${SIGNS[status]} ` : ""}${task.name}`,
+    `${task.tool}${status ? ` · ${t(status)}` : ""}`,
+    ...(task.conditions || []).map(one => notice(one)),
+  ];
+  return html`<svg
+    class=${`task ${(status || "to come").replaceAll(" ", "-")}`}
+    x=${x}
+    y=${y}
+    width=${w}
+    height=${h}
+    role=${act ? "button" : null}
+    tabindex=${act ? 0 : null}
+    onClick=${act}
+    onKeyDown=${event => act && (event.key === "Enter" || event.key === " ") && (event.preventDefault(), act())}
+  >
+    <title>${lines.join(" · ")}</title>
+    <rect x="1" y="1" width=${w - 2} height=${h - 2} rx="6" />
+    ${lines.map((line, at) => html`<text x="12" y=${19 + at * 17} class=${["name", "tool"][at] || "when"}>${line}</text>`)}
+  </svg>`;
 }
 
-export function Graph({ tasks, chosen, choose, title }) {
-  const rows = layers(tasks);
-  const second = task => (task.status ? `${cut(task.tool, 24)} · ${t(task.status)}` : cut(task.tool, 24));
-  const size = task => 34 + 7.4 * Math.max(wide(cut(task.name, 24)) + 2, wide(second(task)) * 0.9);
-  const widths = rows.map(row => row.reduce((sum, task) => sum + size(task) + GAP_X, -GAP_X));
-  const width = Math.max(120, ...widths) + 2 * EDGE;
-  const places = new Map();
-  rows.forEach((row, number) => {
-    let left = (width - widths[number]) / 2;
-    for (const task of row) {
-      places.set(task.name, { x: left, y: EDGE + number * (HIGH + GAP_Y), w: size(task) });
-      left += size(task) + GAP_X;
-    }
-  });
-  const height = 2 * EDGE + rows.length * (HIGH + GAP_Y) - GAP_Y;
-  const arrow = (from, to) => {
-    const [x, y, toX, toY] = [from.x + from.w / 2, from.y + HIGH, to.x + to.w / 2, to.y];
-    const middle = (y + toY) / 2;
-    return `M${x},${y} C${x},${middle} ${toX},${middle} ${toX},${toY}`;
-  };
-  return html`<div class="graph">
+export const Graph = ({ drawing: { width, height, edges, tasks }, choose, title }) =>
+  html`<div class="graph">
     <svg
       viewBox=${`0 0 ${width} ${height}`}
-      style=${{ width: `${width}px`, minWidth: `${Math.min(width, 320, width * 0.6)}px` }}
+      style=${{ width: `${width}px`, minWidth: `${Math.min(width, Math.max(300, width * 0.75))}px` }}
       role="group"
       aria-label=${title}
     >
-      ${tasks.flatMap(task => task.after.filter(name => places.has(name)).map(name => html`<path class="edge" d=${arrow(places.get(name), places.get(task.name))} />`))}
-      ${tasks.map(task => {
-        const { x, y, w } = places.get(task.name);
-        const status = task.status || "to come";
-        const act = choose ? () => choose(task) : undefined;
-        return html`<g
-          class=${`task ${status.replaceAll(" ", "-")} ${chosen === task.name ? "chosen" : ""}`}
-          role=${act ? "button" : null}
-          tabindex=${act ? 0 : null}
-          onClick=${act}
-          onKeyDown=${event => act && (event.key === "Enter" || event.key === " ") && (event.preventDefault(), act())}
-        >
-          <rect x=${x} y=${y} width=${w} height=${HIGH} rx="6" />
-          <text x=${x + 12} y=${y + 19} class="name">${task.status ? `${SIGNS[status]} ` : ""}${cut(task.name, 24)}</text>
-          <text x=${x + 12} y=${y + 36} class="tool">${second(task)}</text></g
-        >`;
-      })}
+      <defs>
+        <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">
+          <path class="head" d="M0,0L8,4L0,8z" />
+        </marker>
+      </defs>
+      ${edges.map(edge => html`<path class="edge" d=${edge} marker-end="url(#arrow)" />`)}
+      ${tasks.map(task => html`<${Task} key=${task.name} task=${task} choose=${choose} />`)}
     </svg>
   </div>`;
-}

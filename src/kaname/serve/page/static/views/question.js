@@ -4,7 +4,7 @@ import { html, useContext, useEffect, useLayoutEffect, useRef, useState } from "
 import { post, runPath } from "../server.js";
 import { inbox, loadQuestions, may, use } from "../shared.js";
 import { Button, Saying, Trouble, useKeys } from "../parts.js";
-import { called, money, plain, visible } from "../told.js";
+import { by, called, loosely, money, plain, visible } from "../told.js";
 import { notice, problemText, t } from "../words.js";
 
 const EFFECTS = {
@@ -32,13 +32,13 @@ export function Values({ args, shown }) {
 function ways(question, answer, fill) {
   if (isApproval(question))
     return [
-      { key: "y", word: t("Approve"), act: () => answer("yes"), main: true },
+      { key: "y", word: t("Approve"), act: () => answer("yes"), kind: "main yes" },
       { key: "e", word: t("Edit"), act: () => fill("edit") },
       { key: "n", word: t("Refuse"), act: () => fill("refuse") },
     ];
   const options = question.options.map((one, place) => ({ key: `${place + 1}`, word: one, act: () => answer(one) }));
   if (question.in_doubt) return [...options, { key: "e", word: t("I know what it returned"), act: () => fill("result") }];
-  return options.length ? options : [{ key: "e", word: t("Answer"), act: () => fill("text"), main: true }];
+  return options.length ? options : [{ key: "e", word: t("Answer"), act: () => fill("text"), kind: "main" }];
 }
 
 const json = text => {
@@ -66,14 +66,6 @@ const FORMS = {
   }),
   text: () => ({ label: t("Answer"), word: t("Answer"), rows: 3, read: text => text || undefined }),
 };
-const loosely = text => {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
-};
-
 // Which question the keys are for: one that came alone. A key that was meant for one must not answer another.
 export function useChosen(open) {
   const [chosen, choose] = useState("");
@@ -135,39 +127,44 @@ export function Question({ question, run, active, spent, choose, answering }) {
   const start = mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
   return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
     <p dir="auto">
-      ${approval ? html`<b>${call.name}</b> ${t("asks before it is run. May it?")}` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
+      ${approval ? html`<b>${t("Allow {name}?", call)}</b>` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
     </p>
     ${call?.description && approval ? html`<p class="note">${call.description}</p>` : null}
     ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} />` : null}
     ${call?.effect && approval ? html`<p class="note">${t(EFFECTS[call.effect] || call.effect)}</p>` : null}
-    ${question.in_doubt ? html`<p class="note">${t("It was begun before a crash, and nobody knows whether it took effect. Look before you decide.")}</p>` : null}
+    ${question.in_doubt ? html`<p class="note">${t("The call was started before a crash. It is unknown whether it took effect. Check before you decide.")}</p>` : null}
     ${spent == null ? null : html`<p class="note">${t("Spent so far: {cost}.", { cost: money(spent) })}</p>`}
-    ${!allowed ? html`<p class="note">${t("You may see this, but not answer it.")}</p>` : null}
+    ${!allowed ? html`<p class="note">${t("You can see this question, but you are not allowed to answer it.")}</p>` : null}
     ${
       allowed && form
         ? html`<form class="answer" onSubmit=${event => (event.preventDefault(), filled())} onKeyDown=${written}>
           <label>${form.label}<textarea ref=${field} rows=${form.rows} defaultValue=${start} spellcheck=${false}></textarea></label>
           <div class="row">
-            <button class="main" disabled=${busy}>${form.word}<kbd aria-hidden="true">Ctrl Enter</kbd></button>
+            <button class=${`main ${mode === "edit" ? "yes" : ""}`} disabled=${busy}>${form.word}<kbd aria-hidden="true">Ctrl Enter</kbd></button>
             <${Button} onClick=${back}>${t("Back")}<kbd aria-hidden="true">Esc</kbd></${Button}>
           </div>
         </form>`
         : null
     }
-    ${allowed && !form ? html`<div class="row">${given.map(({ key, word, act, main }) => html`<${Button} kind=${main ? "main" : ""} hint=${active ? key : ""} disabled=${busy} onClick=${act}>${word}</${Button}>`)}</div>` : null}
+    ${allowed && !form ? html`<div class="row">${given.map(({ key, word, act, kind }) => html`<${Button} kind=${kind} hint=${active ? key : ""} disabled=${busy} onClick=${act}>${word}</${Button}>`)}</div>` : null}
     <${Trouble} problem=${problem} />
   </div>`;
 }
 
-// How it was answered.
-export function Answered({ question }) {
+// The answer that was given.
+export function Answer({ question }) {
   const { answer } = question;
   const refused = answer?.approved === false && `${t("Refused")}${answer.reason ? `: ${answer.reason}` : ""}`;
   const said = refused || (typeof answer === "object" ? called(question.call?.name || "", answer?.args ?? answer) : `${answer}`);
+  return html`<p><b>! ${said}</b> ${question.by ? html`<span class="note">${by(question.by)}</span>` : null}</p>`;
+}
+
+// A question that is no longer open here. `answer`: with its answer.
+export function Answered({ question, answer }) {
   return html`<div class="question answered">
     <p>
       ${isApproval(question) ? called(question.call.name, question.call.arguments) : notice(question.notice, question.prompt)}
     </p>
-    <p><b>! ${said}</b> ${question.by ? html`<span class="note">${question.by}</span>` : null}</p>
+    ${answer && question.answer !== undefined ? html`<${Answer} question=${question} />` : null}
   </div>`;
 }

@@ -3,10 +3,10 @@
 import { html, useContext, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { download, post, runPath, send } from "../server.js";
 import { agents, change, dropRun, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
-import { Button, Chip, Dialog, Loading, Long, Quiet, Saying, Trouble, useKeys } from "../parts.js";
+import { Button, Chip, Dialog, Loading, Long, Offline, Quiet, Saying, Trouble, useKeys, useNow } from "../parts.js";
 import { clock, count, day, lasted, money, short, value } from "../told.js";
 import { notice, problemText, t } from "../words.js";
-import { fold } from "../fold.js";
+import { fold, UNDER_WAY } from "../fold.js";
 import { useRun } from "./following.js";
 import { Fact, Item, Live } from "./story.js";
 import { Lanes } from "./lanes.js";
@@ -14,18 +14,6 @@ import { Graph } from "./graph.js";
 import { beginning, Fork } from "./fork.js";
 import { useChosen } from "./question.js";
 import { filter, Row } from "./runs.js";
-
-const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
-
-function useNow(going) {
-  const [now, set] = useState(() => Date.now() / 1000);
-  useEffect(() => {
-    if (!going) return;
-    const again = setInterval(() => set(Date.now() / 1000), 1000);
-    return () => clearInterval(again);
-  }, [going]);
-  return now;
-}
 
 function counted(names) {
   const each = new Map();
@@ -36,73 +24,56 @@ function counted(names) {
 export const statusOf = (story, run) =>
   story.state.status === "running" && run.status === "interrupted" ? "interrupted" : story.state.status;
 
-function Beside({ story, run, at, live }) {
+// Names and values; what there is not is left out.
+const Terms = ({ rows }) =>
+  html`<dl>
+    ${rows.filter(Boolean).map(
+      ([name, text]) =>
+        html`<dt>${name}</dt>
+          <dd>${text}</dd>`,
+    )}
+  </dl>`;
+
+function Beside({ story, run, at }) {
   const { state } = story;
   const tasks = story.tasks();
+  const done = tasks.filter(task => task.status === "done").length;
+  const recalled = state.recalled.map(line => line.replace(/^- /, "")).join("; ");
   const rows = [
     [t("state"), html`<${Chip} status=${at ? state.status : statusOf(story, run)} />`],
-    state.stop?.detail ? [t("why"), notice(state.stop.detail_notice, state.stop.detail)] : null,
-    tasks.length
-      ? [
-          t("tasks"),
-          t("{done} of {all} done", { done: tasks.filter(task => task.status === "done").length, all: tasks.length }),
-        ]
-      : null,
+    state.stop?.detail && [t("why"), notice(state.stop.detail_notice, state.stop.detail)],
+    tasks.length && [t("tasks"), t("{done} of {all} done", { done, all: tasks.length })],
     [t("model calls"), count(state.replies)],
     [t("tool calls"), count(state.calls)],
     [t("tokens"), `${count(state.input)} + ${count(state.output)}`],
     [t("cost"), money(state.cost)],
     [t("worked"), lasted(state.seconds)],
-    story.open.length ? [t("open calls"), counted(story.open.map(call => call.name))] : null,
-    state.recalled.length
-      ? [t("memory used"), short(state.recalled.map(line => line.replace(/^- /, "")).join("; "), 160)]
-      : null,
-    state.attempt > 1 ? [t("lives"), state.attempt] : null,
-    state.warnings ? [t("warnings"), state.warnings] : null,
+    story.open.length && [t("open calls"), counted(story.open.map(call => call.name))],
+    recalled && [t("memory used"), short(recalled, 160)],
+    state.attempt > 1 && [t("attempts"), state.attempt],
+    state.warnings && [t("warnings"), state.warnings],
   ];
   return html`<section class="sheet">
     <h2>${at ? t("At fact {seq}", { seq: at }) : t("Now")}</h2>
-    <dl>
-      ${rows.filter(Boolean).map(
-        ([name, text]) =>
-          html`<dt>${name}</dt>
-            <dd>${text}</dd>`,
-      )}
-    </dl>
+    <${Terms} rows=${rows} />
   </section>`;
 }
 
-// What it was made of: for who wants to know why it did what it did.
+// What the agent was: for who wants to know why it did what it did.
 function Made({ story, run }) {
   const { recipe } = story;
+  const session = html`<a href=${link(["runs"], { q: `session:${run.session_id}` })}>${run.session_id}</a>`;
+  const rows = [
+    [t("agent"), run.agent],
+    recipe.model && [t("model"), recipe.model],
+    [t("tools"), Object.keys(recipe.tools || {}).join(", ") || "–"],
+    run.session_id && [t("session"), session],
+    run.user_id && [t("user"), run.user_id],
+    [t("run"), html`<span class="id">${run.run_id}</span>`],
+  ];
   return html`<section class="sheet">
-    <h2>${t("Made of")}</h2>
-    <dl>
-      <dt>${t("agent")}</dt>
-      <dd>${run.agent}</dd>
-      ${
-        recipe.model
-          ? html`<dt>${t("model")}</dt>
-              <dd>${recipe.model}</dd>`
-          : null
-      }
-      <dt>${t("tools")}</dt>
-      <dd>${Object.keys(recipe.tools || {}).join(", ") || "–"}</dd>
-      ${
-        run.session_id
-          ? html`<dt>${t("session")}</dt>
-              <dd><a href=${link(["runs"], { q: `session:${run.session_id}` })}>${run.session_id}</a></dd>`
-          : null
-      }
-      ${
-        run.user_id
-          ? html`<dt>${t("user")}</dt>
-              <dd>${run.user_id}</dd>`
-          : null
-      }
-      <dt>${t("run")}</dt>
-      <dd class="id">${run.run_id}</dd>
-    </dl>
+    <h2>${t("Configuration")}</h2>
+    <${Terms} rows=${rows} />
     ${
       recipe.instructions
         ? html`<details>
@@ -192,7 +163,7 @@ export default function Run({ path, query }) {
   const going = run ? UNDER_WAY.has(statusOf(story, run)) : false;
   const now = useNow(going && !story.questions.size);
   const cursor = at || last;
-  const waiting = at && at < last ? [] : [...story.questions.keys()];
+  const waiting = (at && at < last) || story.state.stop ? [] : [...story.questions.keys()];
   const [asked, choose] = useChosen(waiting);
   useEffect(() => void (run && (document.title = `${titleOf(run)} · kaname`)), [run?.title]);
   const to = seq => change({ at: seq >= last ? "" : seq });
@@ -209,7 +180,7 @@ export default function Run({ path, query }) {
   const talk = may("talk");
   const stop = act(() => post(runPath(id, "/stop"), {}), t("Asked to stop"));
   const test = act(() => download(runPath(id, "/test")), t("The test was downloaded"));
-  const resume = act(async () => (await post(runPath(id, "/resume"), { mode: "detach" }), following.again()), t("Goes on"));
+  const resume = act(async () => (await post(runPath(id, "/resume"), { mode: "detach" }), following.again()), t("Resumed"));
   const rate = rating => act(async () => (await post(runPath(id, "/rating"), { rating }), following.again()), t("Rated"))();
   const remove = act(async () => {
     if (!confirm(t("Delete this run for good?"))) return;
@@ -247,6 +218,17 @@ export default function Run({ path, query }) {
   };
   const shownFacts = at ? facts.filter(fact => fact.run !== id || fact.seq <= at) : facts;
   const tasks = then.tasks();
+  const wide = then.graph?.width > 420;
+  const graph =
+    tasks.length &&
+    html`<section class="sheet">
+      <h2>${story.plans ? t("Plan {number}", { number: then.plans }) : t("Workflow")}</h2>
+      <${Graph}
+        drawing=${{ ...then.graph, tasks }}
+        title=${t("Tasks")}
+        choose=${task => task.calls.length && to(task.calls.at(-1).endedSeq ?? task.calls.at(-1).seq)}
+      />
+    </section>`;
   return html`<header class="top"><h1>${titleOf(run)}</h1><${Chip} status=${status} />
       <span class="meta">${t("agent")} <b>${state.agent}</b>${run.session_id ? html` · ${t("session")} <b>${run.session_id}</b>` : null} · ${day(run.created)} ${clock(run.created)} · <b>${lasted((going && !story.questions.size ? now : run.updated) - run.created)}</b> · ${t("{count} model calls", { count: state.replies })} · <b>${count(state.input + state.output)}</b> ${t("tokens")} · <b>${money(state.cost)}</b></span>
       <div class="actions">
@@ -255,13 +237,14 @@ export default function Run({ path, query }) {
         ${may("admin") ? html`<${Button} hint="t" onClick=${test}>${t("Make a test")}</${Button}>` : null}
         ${talk ? html`<${Button} hint="f" onClick=${() => open("fork")}>${t("Fork from {seq}", { seq: beginning(story, cursor) })}</${Button}>` : null}
         ${going && talk ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
-        ${talk && (status === "interrupted" || (!going && !["completed", "degraded"].includes(status))) ? html`<${Button} onClick=${resume}>${t("Go on")}</${Button}>` : null}
+        ${talk && (status === "interrupted" || (!going && !["completed", "degraded"].includes(status))) ? html`<${Button} onClick=${resume}>${t("Resume")}</${Button}>` : null}
         ${!going && talk ? html`<${Button} label=${t("good")} onClick=${() => rate("good")} kind=${story.rating === "good" ? "pressed" : ""}>▲</${Button}><${Button} label=${t("bad")} onClick=${() => rate("bad")} kind=${story.rating === "bad" ? "pressed" : ""}>▼</${Button}><${Button} onClick=${remove}>${t("Delete")}</${Button}>` : null}
       </div></header>
-    ${connection === "lost" ? html`<p class="offline" role="status">${t("The server is not reached. What you see is from before; it goes on by itself.")}</p>` : null}
+    ${connection === "lost" ? html`<${Offline} />` : null}
     <${Trouble} problem=${trouble || (run && problem)} />
     <${Lanes} story=${story} facts=${facts} own=${id} at=${cursor} go=${to} now=${going && !story.questions.size ? now : story.before} />
     ${at && at < last ? html`<p class="travel" role="status">${t("You see the run as it stood at fact {seq} of {last}.", { seq: at, last })} <button type="button" class="plain" onClick=${() => to(last)}>${t("To the end")}</button></p>` : null}
+    ${wide ? graph : null}
     <div class="columns">
       <section class="sheet" aria-label=${t("Story")}><div class="tabs"><h2>${raw ? t("Facts") : t("Story")}</h2><button type="button" class="plain" onClick=${() => change({ view: raw ? "" : "facts" })}>${raw ? t("as a story") : t("all {count} facts", { count: count(facts.length) })}</button></div>
         ${
@@ -284,19 +267,8 @@ export default function Run({ path, query }) {
         }
       </section>
       <aside>
-        <${Beside} story=${then} run=${run} at=${at && at < last ? at : 0} live=${live} />
-        ${
-          tasks.length
-            ? html`<section class="sheet">
-                <h2>${story.plans ? t("Plan {number}", { number: then.plans }) : t("Workflow")}</h2>
-                <${Graph}
-                  tasks=${tasks}
-                  title=${t("Tasks")}
-                  choose=${task => task.calls.length && to(task.calls.at(-1).endedSeq ?? task.calls.at(-1).seq)}
-                />
-              </section>`
-            : null
-        }
+        <${Beside} story=${then} run=${run} at=${at && at < last ? at : 0} />
+        ${wide ? null : graph || null}
         <${Money} story=${then} /><${Related} run=${run} /><${Made} story=${story} run=${run} />
       </aside></div>
     ${dialog === "compare" ? html`<${Choose} run=${run} close=${() => open(null)} />` : null}

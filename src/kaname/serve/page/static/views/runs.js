@@ -1,12 +1,12 @@
 // Runs: one line each, live. Filters are text, so that they can be typed, shared and understood.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { change, go, link, loadRuns, moreRuns, runs, titleOf, use } from "../shared.js";
-import { Chip, Loading, Long, Quiet, Trouble, useKeys } from "../parts.js";
+import { change, go, link, loadRuns, may, moreRuns, runs, titleOf, use } from "../shared.js";
+import { Chip, Loading, Long, Quiet, Trouble, useKeys, useNow } from "../parts.js";
 import { clock, count, day, lasted, money, state, STATUSES, when } from "../told.js";
 import { t } from "../words.js";
+import { UNDER_WAY } from "../fold.js";
 
-const UNDER_WAY = ["running", "interrupted", "waiting"];
 const SORTS = {
   newest: null,
   cost: run => run.usage.cost ?? -1,
@@ -14,63 +14,52 @@ const SORTS = {
   tokens: run => run.usage.input_tokens + run.usage.output_tokens,
 };
 
-const NUMBERS = ["cost", "tokens", "seconds"];
-const isStatus = wanted => STATUSES.some(one => one === wanted || state(one).word.replaceAll(" ", "_") === wanted);
+const isStatus = (status, wanted) => status === wanted || state(status).word.replaceAll(" ", "_") === wanted;
+const isFork = run => run.base && !run.session_id;
+const IS = { fork: isFork, child: run => run.parent, open: run => UNDER_WAY.has(run.status) };
+const NUMBERS = {
+  cost: run => run.usage.cost,
+  tokens: run => run.usage.input_tokens + run.usage.output_tokens,
+  seconds: run => run.updated - run.created,
+};
+const TEXTS = { agent: run => run.agent, user: run => run.user_id, session: run => run.session_id };
 
-// What looks like a filter and is none that there is.
-const unknown = text =>
-  (text.match(/\S+/g) || []).filter(word => {
-    const [, minus, field, sign, wanted] = /^(-?)([a-z]+)([:<>])(.+)$/i.exec(word) || [];
-    if (!field || /^https?$/.test(field)) return false;
-    const name = field.toLowerCase();
-    if (minus) return true;
-    if (NUMBERS.includes(name)) return !/^\d*\.?\d+$/.test(wanted);
-    if (sign !== ":") return true;
-    if (name === "status") return !wanted.split(",").every(isStatus);
-    if (name === "is") return !["fork", "child", "open"].includes(wanted);
-    if (name === "day") return wanted !== "today" && !/^\d{4}-\d\d-\d\d$/.test(wanted);
-    return !["agent", "user", "session"].includes(name);
-  });
+const has = word => run =>
+  `${run.title} ${run.run_id} ${run.agent} ${run.session_id} ${run.user_id}`.toLowerCase().includes(word.toLowerCase());
 
-// "status:failed agent:desk cost>0.01 day:today refund" as a test of a run.
-export function filter(text) {
-  const tests = (text.match(/\S+/g) || []).map(word => {
-    const [, field, sign, wanted] = /^(status|agent|user|session|day|cost|tokens|seconds|is)(:|>|<)(.+)$/i.exec(word) || [];
-    if (!field)
-      return run =>
-        `${run.title} ${run.run_id} ${run.agent} ${run.session_id} ${run.user_id}`.toLowerCase().includes(word.toLowerCase());
-    const number = parseFloat(wanted);
-    const compared = value => (sign === ">" ? value > number : sign === "<" ? value < number : value === number);
-    switch (field.toLowerCase()) {
-      case "status":
-        return run => wanted.split(",").some(one => run.status === one || state(run.status).word.replaceAll(" ", "_") === one);
-      case "agent":
-        return run => run.agent === wanted;
-      case "user":
-        return run => run.user_id === wanted;
-      case "session":
-        return run => run.session_id === wanted;
-      case "day":
-        return run => day(run.created) === (wanted === "today" ? day(Date.now() / 1000) : wanted);
-      case "cost":
-        return run => run.usage.cost != null && compared(run.usage.cost);
-      case "tokens":
-        return run => compared(run.usage.input_tokens + run.usage.output_tokens);
-      case "seconds":
-        return run => compared(run.updated - run.created);
-      default:
-        return run => (wanted === "fork" ? isFork(run) : wanted === "child" ? run.parent : UNDER_WAY.includes(run.status));
-    }
-  });
-  return run => tests.every(test => test(run));
+// "status:failed" as a test of a run; null if it looks like a filter and is none that there is.
+function test(word) {
+  const [, minus, name, sign, wanted] = /^(-?)([a-z]+)([:<>])(.+)$/i.exec(word) || [];
+  const field = name?.toLowerCase();
+  if (!field || /^https?$/.test(field)) return has(word);
+  if (minus) return null;
+  if (NUMBERS[field]) {
+    const [number, of] = [parseFloat(wanted), NUMBERS[field]];
+    if (!/^\d*\.?\d+$/.test(wanted)) return null;
+    return run => of(run) != null && (sign === ">" ? of(run) > number : sign === "<" ? of(run) < number : of(run) === number);
+  }
+  if (sign !== ":") return null;
+  if (TEXTS[field]) return run => TEXTS[field](run) === wanted;
+  if (field === "is") return IS[wanted] || null;
+  if (field === "day" && /^(today|\d{4}-\d\d-\d\d)$/.test(wanted))
+    return run => day(run.created) === (wanted === "today" ? day(Date.now() / 1000) : wanted);
+  const each = wanted.split(",");
+  if (field !== "status" || !each.every(one => STATUSES.some(status => isStatus(status, one)))) return null;
+  return run => each.some(one => isStatus(run.status, one));
 }
 
-const isFork = run => run.base && !run.session_id;
+const wordsOf = text => text.match(/\S+/g) || [];
 
-export function Row({ run, chosen, onClick }) {
-  const working = UNDER_WAY.includes(run.status) && run.status !== "waiting";
+// "status:failed agent:desk cost>0.01 day:today refund" as a test of a run. 
+export function filter(text) {
+  const tests = wordsOf(text).map(word => test(word) || has(word));
+  return run => tests.every(one => one(run));
+}
+
+export function Row({ run, chosen, onClick, user }) {
+  const working = UNDER_WAY.has(run.status) && run.status !== "waiting";
   return html`<a
-    class=${`run ${chosen ? "chosen" : ""}`}
+    class=${`run ${chosen ? "chosen" : ""} ${user ? "with-user" : ""}`}
     href=${link(["runs", run.run_id])}
     id=${`run-${run.run_id}`}
     onClick=${onClick}
@@ -81,6 +70,7 @@ export function Row({ run, chosen, onClick }) {
       >${run.parent ? html`<span class="note">↳ </span>` : null}${titleOf(run)}${isFork(run) ? html` <span class="note">· ${t("fork")}</span>` : null}</span
     >
     <span class="agent note">${run.agent}</span>
+    ${user ? html`<span class="user note" title=${run.user_id}>${run.user_id || "–"}</span>` : null}
     <span class="note number begun" title=${`${day(run.created)} ${clock(run.created)}`}>${when(run.created)}</span>
     <span class="number">${working ? html`<${Ticking} since=${run.created} />` : lasted(run.updated - run.created)}</span>
     <span class="number wide">${count(run.usage.input_tokens + run.usage.output_tokens)}</span>
@@ -88,14 +78,7 @@ export function Row({ run, chosen, onClick }) {
   </a>`;
 }
 
-function Ticking({ since }) {
-  const [, tick] = useState(0);
-  useEffect(() => {
-    const again = setInterval(() => tick(one => one + 1), 1000);
-    return () => clearInterval(again);
-  }, []);
-  return lasted(Math.max(0, Date.now() / 1000 - since));
-}
+const Ticking = ({ since }) => lasted(Math.max(0, useNow(true) - since));
 
 const left = { chosen: "", scroll: 0, words: "" }; // where the list was left
 
@@ -124,6 +107,7 @@ export default function Runs({ query }) {
   }, [list, words, sort]);
   const outer = useMemo(() => (list || []).filter(run => inner || !run.parent).length, [list, inner]);
   Object.assign(left, { chosen, words });
+  const user = useMemo(() => may("admin") && (list || []).some(run => run.user_id), [list]);
   const move = step => {
     const place = shown.findIndex(run => run.run_id === chosen);
     const next = shown[Math.max(0, Math.min(shown.length - 1, place + step))];
@@ -140,7 +124,7 @@ export default function Runs({ query }) {
     Enter: () => chosen && go(["runs", chosen]),
   });
   const quick = ["status:waiting", "status:running", "status:interrupted", "status:failed", "is:fork", "day:today"];
-  const odd = unknown(words);
+  const odd = wordsOf(words).filter(word => !test(word));
   const toggle = word =>
     setWords(words.includes(word) ? words.replace(word, "").replace(/\s+/g, " ").trim() : `${words} ${word}`.trim());
   const priced = shown.filter(run => run.usage.cost != null);
@@ -180,17 +164,17 @@ export default function Runs({ query }) {
           : html`<${Loading} />`
         : shown.length
           ? html`<div class="sheet flush">
-              <div class="run head" aria-hidden="true">
+              <div class=${`run head ${user ? "with-user" : ""}`} aria-hidden="true">
                 <span>${t("state")}</span><span class="title">${t("title")}</span><span class="agent">${t("agent")}</span
-                ><span class="number begun">${t("begun")}</span> <span class="number">${t("duration")}</span
+                >${user ? html`<span class="user">${t("user")}</span>` : null}<span class="number begun">${t("begun")}</span> <span class="number">${t("duration")}</span
                 ><span class="number wide">${t("tokens")}</span><span class="number">${t("cost")}</span>
               </div>
               <${Long}
                 items=${shown}
                 estimate=${39}
                 block=${40}
-                stamp=${chosen}
-                row=${(run, at) => html`<${Row} key=${run.run_id} run=${run} chosen=${chosen === run.run_id} />`}
+                stamp=${`${chosen} ${user}`}
+                row=${run => html`<${Row} key=${run.run_id} run=${run} chosen=${chosen === run.run_id} user=${user} />`}
               />
             </div>`
           : list.length

@@ -2,45 +2,33 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { link, runs, use } from "../shared.js";
-import { Chip, Pre, Raw } from "../parts.js";
+import { Chip, HUGE, Pre, Raw } from "../parts.js";
 import { saved } from "../server.js";
 import { Markdown } from "../markdown.js";
-import { called, clock, count, lasted, money, plain, short, state, visible } from "../told.js";
+import { by, called, clock, count, lasted, money, plain, short, state, visible } from "../told.js";
 import { notice, t } from "../words.js";
-import { Answered, Question } from "./question.js";
+import { Answer, Answered, Question } from "./question.js";
 
-const LONG = 600;
-
-const MOST = 50000; // characters: a browser takes a minute to lay out a line of a million
+const LONG = 600; // characters
+const LINES = 12;
 
 // A text of the outside world: as it is, cut where it is long; what is huge is handed over as a file.
-export function Text({ text, kind = "" }) {
+export function Text({ text }) {
   const [whole, set] = useState(false);
-  const huge = text.length > MOST;
-  const long = text.length > LONG || text.split("\n", 14).length > 12;
-  const shown =
-    whole && !huge
-      ? text
-      : long
-        ? `${text
-            .slice(0, whole ? MOST : LONG * 4)
-            .split("\n")
-            .slice(0, whole ? Infinity : 12)
-            .join("\n")
-            .slice(0, whole ? MOST : LONG)} …`
-        : text;
+  const brief = text.slice(0, LONG).split("\n").slice(0, LINES).join("\n");
+  const shown = whole ? text.slice(0, HUGE) : brief;
   const all = t("all {count} characters", { count: count(text.length) });
-  return html`<span class=${`text ${kind}`} dir="auto">${shown}</span>
-    ${long ? html` <button type="button" class="plain" onClick=${() => set(!whole)}>${whole ? t("less") : all}</button>` : null}
-    ${whole && huge ? html` <button type="button" class="plain" onClick=${() => saved("text.txt", text)}>${t("all of it, as a file")}</button>` : null}`;
+  return html`<span class="text" dir="auto">${shown}${shown === text ? "" : " …"}</span>
+    ${brief === text ? null : html` <button type="button" class="plain" onClick=${() => set(!whole)}>${whole ? t("less") : all}</button>`}
+    ${whole && shown !== text ? html` <button type="button" class="plain" onClick=${() => saved("text.txt", text)}>${t("all of it, as a file")}</button>` : null}`;
 }
 
-export function Call({ call, parallel, fork, now, over }) {
-  const result = call.ended === undefined ? null : (call.error ?? plain(call.output));
-  const took =
-    call.started && !call.given && !((over || call.cut) && call.ended === undefined)
-      ? (call.ended ?? now) - call.started
-      : null;
+// What came back of a call, how long it took, and the number of the fact that says so.
+function Returned({ call, given = {}, parallel }) {
+  const { fork, now, over, at } = given;
+  const open = call.ended === undefined;
+  const stopped = open && (over || call.cut);
+  const took = call.started && !call.given && !stopped && !call.question?.open ? (call.ended ?? now) - call.started : null;
   const details = [
     call.given ? t("given in this fork, not run") : "",
     took === null ? "" : lasted(took),
@@ -48,6 +36,28 @@ export function Call({ call, parallel, fork, now, over }) {
     call.tries > 1 ? t("try {count}", { count: call.tries }) : "",
     call.effect && call.effect !== "pure" ? t(call.effect) : "",
   ];
+  const doing = () =>
+    call.question?.open && !over
+      ? `◆ ${t("waiting for an answer")}`
+      : stopped
+        ? t(call.started ? "not finished" : "not run")
+        : call.started
+          ? html`<span class="live">◐</span> ${t("running")}`
+          : t("not run yet");
+  return html`${
+      open
+        ? html`<p class="ret note">${doing()}</p>`
+        : html`<p class=${`ret ${call.error === null ? "" : "failed"}`}>
+            ${at && !call.apart ? html`<${Number} seq=${call.endedSeq} at=${call.earlier && !call.given ? null : at} />` : null}
+            ${call.error === null ? null : html`<b>✕ </b>`}<${Text} text=${call.error ?? plain(call.output)} />
+          </p>`
+    }
+    <p class="note call-note">
+      ${details.filter(Boolean).join(" · ")}${fork && !open && !call.earlier ? html` <button type="button" class="plain" onClick=${() => fork(call)}>${t("another result …")}</button>` : null}
+    </p>`;
+}
+
+export function Call({ call, parallel, given }) {
   const args = typeof call.args === "object" ? called(call.name, call.args, 400) : call.name;
   return html`<div class="a-call">
     <details>
@@ -56,21 +66,16 @@ export function Call({ call, parallel, fork, now, over }) {
     </details>
     ${call.changed ? html`<p class="note">${t("run with")} <code>${called(call.name, call.changed)}</code></p>` : null}
     ${call.used ? html`<p class="note">${t("in its place")} <code>${called(call.used.name, call.used.args)}</code></p>` : null}
-    ${
-      result === null
-        ? html`<p class="ret note">
-            ${over || (call.started && call.cut) ? t(call.started ? "not finished" : "not run") : call.started ? html`<span class="live">◐</span> ${t("running")}` : t("not run yet")}
-          </p>`
-        : html`<p class=${`ret ${call.error === null ? "" : "failed"}`}>
-            ${call.error === null ? null : html`<b>✕ </b>`}<${Text} text=${result} />
-          </p>`
-    }
-    <p class="note call-note">
-      ${details.filter(Boolean).join(" · ")}${fork && call.ended !== undefined && !call.earlier ? html` <button type="button" class="plain" onClick=${() => fork(call)}>${t("another result …")}</button>` : null}
-    </p>
+    ${call.apart ? null : html`<${Returned} call=${call} given=${given} parallel=${parallel} />`}
     <${Children} call=${call} />
   </div>`;
 }
+
+// A result that came after something else was said or asked.
+export const Result = ({ call, given }) =>
+  html`<div class="a-call">
+    <span class="call">${called(call.name, call.changed || call.args, 90)}</span><${Returned} call=${call} given=${given} />
+  </div>`;
 
 function Children({ call }) {
   const { list } = use(runs);
@@ -95,7 +100,7 @@ export function Thinking({ text }) {
     : null;
 }
 
-function Reply({ item, fork, now, over }) {
+function Reply({ item, given }) {
   const { usage = {} } = item;
   return html`<${Thinking} text=${item.thinking} />
     ${
@@ -109,49 +114,53 @@ function Reply({ item, fork, now, over }) {
         : null
     }
     ${item.problem ? html`<p class="note bad">✕ ${item.problem}</p>` : null}
-    ${item.calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${item.calls.length > 1} fork=${fork} now=${now} over=${over} />`)}
+    ${item.calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${item.calls.length > 1} given=${given} />`)}
     <p class="note">
       ${[t("step {number}", { number: item.step }), item.agent, item.model, lasted(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}
     </p>`;
 }
 
-function body(item, { fork, now, run, asked, over, open, choose }) {
+export function body(item, given) {
   switch (item.kind) {
     case "asked_for":
       return html`<div class="said-by you">
           <${Text} text=${item.text} />${(item.media || []).map(name => html` <span class="note">▧ ${name}</span>`)}
         </div>
-        <p class="note">${t("you")}, ${clock(item.time)}</p>`;
+        <p class="note">${[by(item.user), clock(item.time)].filter(Boolean).join(", ")}</p>`;
     case "said":
       return html`<div class="said-by"><${Markdown} text=${item.text} /></div>`;
     case "reply":
-      return html`<${Reply} item=${item} fork=${fork} now=${now} over=${over} />`;
+      return html`<${Reply} item=${item} given=${given} />`;
     case "call":
-      return item.calls.map(call => html`<${Call} key=${call.id} call=${call} fork=${fork} now=${now} over=${over} />`);
+      return item.calls.map(call => html`<${Call} key=${call.id} call=${call} given=${given} />`);
+    case "result":
+      return html`<${Result} call=${item.call} given=${given} />`;
     case "question":
-      return item.question.answer === undefined && open.has(item.question.key)
+      return given.open.has(item.question.key)
         ? html`<${Question}
             question=${item.question}
-            run=${run}
-            active=${asked === item.question.key}
-            choose=${() => choose(item.question.key)}
+            run=${given.run}
+            active=${given.asked === item.question.key}
+            choose=${() => given.choose(item.question.key)}
           />`
         : html`<${Answered} question=${item.question} />`;
+    case "answered":
+      return html`<${Answer} question=${item.question} />`;
     case "noted":
       return html`<p class="note">· <${Text} text=${item.text} /></p>`;
     case "warning":
       return html`<p class="note warn">⚠ ${item.source}: ${notice(item.notice, item.text)}</p>`;
     case "resumed":
-      return html`<p class="note">— ${t("taken up again, life {count}", { count: item.attempt })} · ${clock(item.time)}</p>`;
+      return html`<p class="note">— ${t("resumed, attempt {count}", { count: item.attempt })} · ${clock(item.time)}</p>`;
     case "goes_on":
       return html`<p class="note">
-        — ${t("goes on from here")}:
+        — ${t("continues from")}:
         <a href=${link(["runs", item.base?.[0] || ""], { at: item.base?.[1] })}
           >${item.base?.[0]?.slice(0, 12)}, ${t("fact")} ${item.base?.[1]}</a
         >
       </p>`;
     case "handed":
-      return html`<p class="note">→ ${t("handed to")} <b>${item.text}</b></p>`;
+      return html`<p class="note">→ ${t("transferred to")} <b>${item.text}</b></p>`;
     case "compacted":
       return html`<details>
         <summary class="note">${t("{count} messages were summed up", { count: item.upto })}</summary>
@@ -176,8 +185,6 @@ function body(item, { fork, now, run, asked, over, open, choose }) {
           ${item.lines.map(line => html`<li>${line}</li>`)}
         </ul>
       </details>`;
-    case "answered":
-      return html`<p class="note">! ${item.text}</p>`;
     default:
       return html`<details>
         <summary class="note">
@@ -189,11 +196,16 @@ function body(item, { fork, now, run, asked, over, open, choose }) {
   }
 }
 
+// The number of a fact, which leads to it; of an earlier run's there is none.
+function Number({ seq, at }) {
+  const label = t("fact {seq}", { seq });
+  return at ? html`<a class="seq" href=${at(seq)} aria-label=${label} title=${label}>${seq}</a>` : html`<span class="seq" aria-hidden="true">·</span>`;
+}
+
 // A row. `use.at`: goes to that fact.
 export function Item({ item, use: given }) {
-  const label = t("fact {seq}", { seq: item.seq });
   return html`<div class=${`item is-${item.kind} ${item.earlier ? "earlier" : ""}`} role="listitem">
-    ${given.at && !item.earlier ? html`<a class="seq" href=${given.at(item.seq)} aria-label=${label} title=${label}>${item.seq}</a>` : html`<span class="seq" aria-hidden="true">${item.earlier ? "·" : item.seq}</span>`}
+    <${Number} seq=${item.seq} at=${item.earlier ? null : given.at} />
     <div class="what">${body(item, given)}</div>
   </div>`;
 }

@@ -37,7 +37,7 @@ function Start({ agent, parameters }) {
 }
 
 export default function Workflows() {
-  const known = (use(agents) || []).filter(agent => agent.graph);
+  const known = (use(agents) || []).filter(agent => agent.drawing);
   const { list } = use(runs);
   useEffect(() => void loadRuns(), []);
   return html`<header class="top"><h1>${t("Workflows")}</h1></header>
@@ -47,7 +47,7 @@ export default function Workflows() {
             agent =>
               html`<section class="sheet" aria-label=${agent.name}>
                 <h2 class="name">${agent.name}</h2>
-                <${Graph} tasks=${agent.graph} title=${agent.name} />
+                <${Graph} drawing=${agent.drawing} title=${agent.name} />
                 ${may("talk") ? html`<${Start} agent=${agent.name} parameters=${agent.parameters} />` : null}
                 <div class="flush">
                   ${(list || [])
