@@ -46,6 +46,52 @@ def test_every_notice_has_its_japanese():
         assert fields(catalogue()[code]) <= values, code
 
 
+def known_in(path, tree, seen):
+    """The names of a file that are among the classes `seen`: its own and those it imports."""
+    names = {name for stem, name in seen if stem == path.stem}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            home = (node.module or "").rpartition(".")[2]
+            names |= {alias.asname or alias.name for alias in node.names if (home, alias.name) in seen}
+    return names
+
+
+def visible_errors():
+    """Every call, raised or not, of an error class that people see: file, line, the class and its arguments.
+
+    People see what derives from AgentError: the terminal, the page and the protocols show it. Two classes are for the one who
+    mends a program, and stay English: UnexpectedError and ReplayDiverged. Other exceptions do not leave kaname as they are: a
+    model reads them (BadArguments, the database's Refused), or Python programmers (TypeError, AttributeError)."""
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in SOURCE.rglob("*.py")}
+    classes = [(path, node) for path, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    seen, more, for_programmers = set(), {("errors", "AgentError")}, {"UnexpectedError", "ReplayDiverged"}
+    while more - seen:
+        seen |= more
+        known = {path: known_in(path, tree, seen) for path, tree in trees.items()}
+        more = {(path.stem, one.name) for path, one in classes if {ast.unparse(base) for base in one.bases} & known[path]}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known[path] - for_programmers:
+                yield f"{path.relative_to(SOURCE)}:{node.lineno} {node.func.id}", node.args
+
+
+def is_a_sentence(node, whole=True):
+    """True for a text with words that stands there as it is, or that loses a notice's code: f"{name}: {problem}".
+
+    A place in front of a notice is no sentence: f"{file}: " + problem."""
+    if isinstance(node, ast.BinOp | ast.IfExp):
+        return any(is_a_sentence(one, whole and isinstance(node, ast.IfExp)) for one in ast.iter_child_nodes(node))
+    if isinstance(node, ast.JoinedStr):
+        words = "".join([one.value for one in node.values if isinstance(one, ast.Constant)])
+        return bool(re.search("[a-z]{2}", words)) or (whole and len(node.values) > 1)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(re.search(r"[a-z] [a-z]", node.value))
+
+
+def test_an_error_that_a_person_sees_is_a_notice():
+    plain = [place for place, args in visible_errors() if any(map(is_a_sentence, args))]
+    assert not plain, 'write raise X(notice("code", "English {value}", value=…)), with its Japanese in cli/messages/ja.json'
+
+
 def test_no_japanese_sentence_stands_outside_the_edges():
     allowed = {"strategies", "models"}  # what is said to a model in its user's language
     for path in SOURCE.rglob("*.py"):

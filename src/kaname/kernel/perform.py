@@ -86,7 +86,7 @@ def raise_first(outcomes: Iterable[BaseException | None]) -> None:
 async def ask_model(step: CallModel, scope: Scope) -> None:
     agent = scope.member(step.agent) if step.agent else scope.agent
     if (model := agent.model) is None:
-        raise ConfigError(f"agent {agent.name!r} has no model: pass Agent(model=…)")
+        raise ConfigError(notice("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=agent.name))
     await scope.settle()  # a reply before this one, if the strategy asks again at once
     if step.note and not scope.state.noted:
         await scope.record(Noted(user(step.note)))

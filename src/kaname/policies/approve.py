@@ -32,7 +32,9 @@ class Approve(Policy):
 
     def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
         if when is not None and runs_on_loop(when):
-            raise ConfigError("Approve: `when` cannot be async: write a plain function that returns a bool")
+            raise ConfigError(
+                notice("approve.when_async", "Approve: `when` cannot be async: write a plain function that returns a bool")
+            )
         self._tools, self._when = frozenset(_flat(tools)), when
 
     def _wanted(self, call: ToolCall) -> bool:

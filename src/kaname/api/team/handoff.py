@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ...core.errors import ConfigError, ModelError
 from ...core.messages import ToolResult
+from ...core.notices import notice
 from ...core.record import field, record
 from ...core.state import State
 from ...core.values import plain_text
@@ -83,17 +84,23 @@ class Named:
 
 def as_team(given: Team | Iterable[Any], owner: str) -> Team:
     if not isinstance(given, Team | Iterable):
-        raise ConfigError(f"a team is a list of agents, not {given!r}")
+        raise ConfigError(notice("team.not_a_list", "a team is a list of agents, not {given!r}", given=given))
     team = given if isinstance(given, Team) else Team(tuple(given))
     names = [getattr(member, "name", "") for member in team.members]
     for member, name in zip(team.members, names, strict=True):
         if not isinstance(getattr(member, "recipe", None), Recipe):
-            raise ConfigError(f"a team is a list of agents, and {member!r} is none")
+            raise ConfigError(notice("team.not_an_agent", "a team is a list of agents, and {member!r} is none", member=member))
         if name == owner or names.count(name) > 1:
-            raise ConfigError(f"two agents of a team are called {name!r}: give each a name of its own, Agent(…, name=…)")
+            raise ConfigError(
+                notice(
+                    "team.name_twice",
+                    "two agents of a team are called {name!r}: give each a name of its own, Agent(…, name=…)",
+                    name=name,
+                )
+            )
     check_roles(team.roles, names)
     if not names or not (team.transfer or team.delegate) or team.max_depth < 1:
-        raise ConfigError("a team has members, transfer or delegate (or both), and max_depth from 1 up")
+        raise ConfigError(notice("team.form", "a team has members, transfer or delegate (or both), and max_depth from 1 up"))
     return team
 
 
@@ -102,8 +109,15 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     agent.team = team = as_team(given.members(agent) if isinstance(given, Named) else given, agent.name)
     untyped = [one.name for one in team.members if getattr(one.recipe.strategy, "output", None) is None]
     if team.transfer and untyped and getattr(agent.recipe.strategy, "output", None) is not None:
-        told = f"{agent.name} answers with a type, and {', '.join(untyped)} would answer in its place without one"
-        raise ConfigError(f"{told}: give them the same output=…, or Team(…, transfer=False)")
+        raise ConfigError(
+            notice(
+                "team.untyped",
+                "{name} answers with a type, and {listed} would answer in its place without one: "
+                "give them the same output=…, or Team(…, transfer=False)",
+                name=agent.name,
+                listed=", ".join(untyped),
+            )
+        )
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
     agent.recipe = agent.recipe.altered(team=Reachable(agent))
@@ -136,7 +150,13 @@ class Reachable(Mapping[str, Recipe]):
             for member in team.members if team is not None and team.transfer else ():
                 if id(member) not in seen:
                     if member.name in found:
-                        raise ConfigError(f"two agents of a team are called {member.name!r}: give each a name of its own")
+                        raise ConfigError(
+                            notice(
+                                "team.name_twice",
+                                "two agents of a team are called {name!r}: give each a name of its own, Agent(…, name=…)",
+                                name=member.name,
+                            )
+                        )
                     found[member.name] = member.recipe
                     seen.add(id(member))
                     waiting.append(member)

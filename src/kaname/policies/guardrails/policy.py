@@ -84,12 +84,27 @@ class Guardrails(Policy):
     ) -> None:
         for name, limit in (("max_input_tokens", max_input_tokens), ("max_output_tokens", max_output_tokens)):
             if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-                raise ConfigError(f"{name} is a whole number from 1 up, or None for no limit, not {limit!r}")
+                raise ConfigError(
+                    notice(
+                        "guardrail.limit",
+                        "{name} is a whole number from 1 up, or None for no limit, not {limit!r}",
+                        name=name,
+                        limit=limit,
+                    )
+                )
         for name, size in (("window", window), ("longest_match", longest_match)):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise ConfigError(f"{name} is a number of characters from 1 up, not {size!r}")
+                raise ConfigError(
+                    notice("guardrail.size", "{name} is a number of characters from 1 up, not {size!r}", name=name, size=size)
+                )
         if not isinstance(check_seconds, int | float) or check_seconds <= 0:
-            raise ConfigError(f"check_seconds is a number above 0, not {check_seconds!r}")
+            raise ConfigError(
+                notice(
+                    "guardrail.check_seconds",
+                    "check_seconds is a number above 0, not {check_seconds!r}",
+                    check_seconds=check_seconds,
+                )
+            )
         self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
         self.blocked = tuple([Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)])
         self.warned = tuple([Pattern(one) for one in _listed("warn_patterns", warn_patterns)])
@@ -120,7 +135,11 @@ class Guardrails(Policy):
             if isawaitable(said):
                 said.close()  # type: ignore[attr-defined]
                 raise ConfigError(
-                    f"{named(check)} is async: it is asked inside a run; check_input and check_output cannot wait for it"
+                    notice(
+                        "guardrail.check_async",
+                        "{check} is async: it is asked inside a run; check_input and check_output cannot wait for it",
+                        check=named(check),
+                    )
                 )
             worst = worse(worst, understood(said, check))
         return worst
@@ -263,11 +282,15 @@ def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:
     made = (given,) if callable(given) else tuple(given)
     for check in made:
         if not callable(check):
-            raise ConfigError(f"{name} takes functions or a Judge, not {check!r}")
+            raise ConfigError(
+                notice("guardrail.check_kind", "{name} takes functions or a Judge, not {check!r}", name=name, check=check)
+            )
     return made
 
 
 def _listed(name: str, given: Iterable[str] | None) -> list[str]:
     if isinstance(given, str):
-        raise ConfigError(f"{name} is a list of patterns: write {name}=[{given!r}]")
+        raise ConfigError(
+            notice("guardrail.pattern_list", "{name} is a list of patterns: write {name}=[{given!r}]", name=name, given=given)
+        )
     return list(given or ())
