@@ -30,6 +30,7 @@ from ...core.steps import Stop
 from ...kernel.ports import Action, Admission, ModelHandler, Policy, ToolHandler
 from ..names import known_tools
 from .escapes import spelt_out
+from .folded import folded
 from .gate import Held
 from .patterns import Match, Pattern, Scan
 from .texts import as_meant, texts
@@ -128,7 +129,7 @@ class Guardrails(Policy):
         return worst
 
     def _judge_now(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
-        found = self._matched(Scan(self.blocked), text) or self._matched(Scan(self.warned), text)
+        found = self._matched(self.blocked, text) or self._matched(self.warned, text)
         worst = found[0] if found else ALLOWED
         for check in checks:
             said = check(text)
@@ -144,9 +145,13 @@ class Guardrails(Policy):
             worst = worse(worst, understood(said, check))
         return worst
 
-    def _matched(self, scan: Scan, text: str) -> list[GuardrailResult]:
-        found = scan.feed(text) or scan.end()
-        return [] if found is None else [self.verdict(found)]
+    def _matched(self, patterns: Sequence[Pattern], text: str) -> list[GuardrailResult]:
+        """The first match, in the text as it is or as it looks (see `folded`)."""
+        for one in dict.fromkeys([text, folded(text)]):
+            scan = Scan(patterns)
+            if (found := scan.feed(one) or scan.end()) is not None:
+                return [self.verdict(found)]
+        return []
 
     def verdict(self, found: Match) -> GuardrailResult:
         """A pattern that fits itself, such as a plain word, is what may not be said: its number is told in its place."""
@@ -157,7 +162,14 @@ class Guardrails(Policy):
         return by_pattern(found.pattern, GuardrailAction.BLOCK, number if secret else 0)
 
     async def matched(self, text: str) -> list[GuardrailResult]:
-        """What the patterns say: one that blocks, or all that warn. In slices, so that nobody waits for a long text."""
+        """What the patterns say of a text, as it is and as it looks: one that blocks, or all that warn."""
+        verdicts = await self._matched_as_it_is(text)
+        if blocking(verdicts) is None and (looks := folded(text)) != text:
+            verdicts += await self._matched_as_it_is(looks)
+        return list({verdict.reason: verdict for verdict in verdicts}.values())
+
+    async def _matched_as_it_is(self, text: str) -> list[GuardrailResult]:
+        """In slices, so that nobody waits for a long text."""
         blocked, warned, verdicts = Scan(self.blocked), Scan(self.warned), list[GuardrailResult]()
         for start in range(0, len(text), AT_ONCE):
             if start:
@@ -178,6 +190,10 @@ class Guardrails(Policy):
             verdicts.append(self.verdict(found))
             scan.drop(found.pattern)
         return verdicts
+
+    def all_warnings(self, text: str) -> list[GuardrailResult]:
+        scan = Scan(self.warned)
+        return [*self.warnings(scan, text), *self.warnings(scan, None)]
 
     async def checked(self, text: str, checks: Sequence[Check]) -> list[GuardrailResult]:
         """What the checks say, as far as it is not `allow` or has cost something; one that blocks is the last."""
@@ -274,7 +290,7 @@ class Guardrails(Policy):
 
     def received(self, message: Message) -> Message:
         """A question that matches a blocked pattern is written down as why, and not as it came."""
-        found = self._matched(Scan(self.blocked), message.text)
+        found = self._matched(self.blocked, message.text)
         return placeholder(found[0].reason, message.role) if found else message
 
 
