@@ -176,7 +176,12 @@ class Beginnings:
             looked = policy.received(looked)
             if not isinstance(looked, Message):
                 raise ConfigError(
-                    notice("policy.received", "{policy!r}.received gave {it!r}; expected a Message", policy=policy, it=looked)
+                    notice(
+                        "policy.received",
+                        "{kind}.received returned {it!r}; expected a Message",
+                        kind=type(policy).__name__,
+                        it=looked,
+                    )
                 )
         if looked is told:
             return Received(message)

@@ -42,7 +42,8 @@ async def perform(step: Step, scope: Scope) -> None:
         case CallModel():
             await ask_model(step, scope)
         case Conclude(stop, note):
-            refused = [ToolResult(error=f"not run: {stop.detail}", call_id=c.id, name=c.name) for c in scope.state.pending]
+            why = notice("tool.not_run", "not run: {why}", why=stop.detail)
+            refused = [ToolResult(error=why, call_id=c.id, name=c.name) for c in scope.state.pending]
             await scope.settle()
             await scope.record(*map(ToolFinished, refused), Noted(user(note), stop))
         case CallTools(()) if not scope.running:

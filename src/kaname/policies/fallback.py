@@ -18,6 +18,7 @@ from ..core.notices import notice
 from ..core.record import record, replace
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, Policy, Tool, ToolHandler
+from ..kernel.results import timed_out
 from .names import known_tools, objector
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class FallbackStrategy(Policy):
                 async with asyncio.timeout(seconds):
                     result = await attempt(tool.execute, input_text, passing=())
             except TimeoutError:
-                return ToolResult(error=f"timed out after {seconds:g} s")
+                return timed_out(seconds, in_doubt=False)
             if isinstance(result, Failure):
                 return ToolResult(error=str(result))
             return result if isinstance(result, ToolResult) else ToolResult(result)

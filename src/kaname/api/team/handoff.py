@@ -197,12 +197,20 @@ class _Handing(Doing):
     def _refusal(self, to: str, path: list[str]) -> ToolResult | None:
         if to in path:
             told = " → ".join([*path, to])
-            return ToolResult(error=f"not handed over: {to} has had this already ({told}); answer it yourself", not_run=True)
+            refused = notice(
+                "team.had_it", "not handed over: {to} has had this already ({told}); answer it yourself", to=to, told=told
+            )
+            return ToolResult(error=refused, not_run=True)
         if len(path) > self.team.max_depth:
             told = " → ".join(path)
-            return ToolResult(
-                error=f"not handed over: it has been passed on {len(path) - 1} times ({told}), which is the limit", not_run=True
+            times = len(path) - 1
+            refused = notice(
+                "team.too_deep",
+                "not handed over: it has been passed on {times} times ({told}), which is the limit",
+                times=times,
+                told=told,
             )
+            return ToolResult(error=refused, not_run=True)
         return None
 
 
@@ -252,7 +260,7 @@ class Delegate(_Handing):
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         to, reason = await self._chosen(prepared, context)
         if not to:
-            return ToolResult(error=f"not delegated: {reason}", not_run=True)
+            return ToolResult(error=notice("team.not_delegated", "not delegated: {reason}", reason=reason), not_run=True)
         path = [*await _ancestors(context), *_transfers(context.scope.state)]
         if (refused := self._refusal(to, path)) is not None:
             return refused
@@ -260,14 +268,15 @@ class Delegate(_Handing):
             result = await context.run_child(self.team.by_name[to], prepared["task"])
         except ModelError as problem:  # the child has ended with it
             instead = await self._returned(to, problem)
-            return ToolResult(error=f"{to} failed: {problem.public}") if instead is None else ToolResult(instead)
+            failed = notice("team.failed", "{to} failed: {problem}", to=to, problem=problem.public)
+            return ToolResult(error=failed) if instead is None else ToolResult(instead)
         if (instead := await self._returned(to, result)) is not None:
             return ToolResult(instead)
         if result.stop.kind in ("completed", "degraded"):
             return ToolResult(result.recorded)
-        ended = f"{result.stop.kind}: {result.stop.detail}".strip(": ")
-        had = f"; it had: {plain_text(result.recorded)}" if result.recorded else ""
-        return ToolResult(error=f"{to} did not finish ({ended}){had}")
+        unfinished = notice("team.unfinished", "{to} did not finish ({ended})", to=to, ended=result.stop.told)
+        had = notice("team.it_had", "; it had: {output}", output=plain_text(result.recorded))
+        return ToolResult(error=unfinished + had if result.recorded else unfinished)
 
     async def _returned(self, name: str, outcome: Any) -> Any:
         if self.team.on_handoff_return is None:

@@ -100,7 +100,7 @@ def _answers(results: Mapping[str, Any] | Iterable[Any]) -> tuple[dict[str, Any]
         if isinstance(one, BaseException):
             failed[name] = f"{type(one).__name__}: {one}"
         elif stop is not None and stop.kind not in ("completed", "degraded"):
-            failed[name] = f"{stop.kind}: {stop.detail}".strip(": ")
+            failed[name] = stop.told
         else:
             answers[name] = one.output if isinstance(one, Result) else one
     return answers, failed

@@ -56,7 +56,7 @@ async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[
     if isinstance(first, Opened) and first.base is not None:
         run, upto = first.base
         before = await read_run(journal, run, upto)
-        told = say(f"goes on from {run}, fact {upto}:", f"{run} の {upto} 番の続き:")
+        told = say(f"goes on from {run}, fact {upto}:", f"{run} の記録 {upto} からの続き:")
         earlier = await _with_what_came_before(journal, before)
         return [("", told), *[("", f"  {line}") for _, line in earlier], ("", "—"), *lines]
     return lines
@@ -70,7 +70,7 @@ async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, 
     place = (
         ""
         if last is None
-        else say(f"they part after fact {last.seq} of {last.run_id}", f"{last.run_id} の {last.seq} 番から分岐")
+        else say(f"they part after fact {last.seq} of {last.run_id}", f"{last.run_id} の記録 {last.seq} の後で分岐")
     )
     told = [[line for _, line in _lines(events, timed=False)] for events in (before[common:], after[common:])]
     return place, told[0], told[1]
@@ -126,7 +126,8 @@ def _result(result: ToolResult, time: float, begun: Mapping[str, float], replied
     """A task of a graph is named: no reply stands before it."""
     task = "" if result.call_id in replied else f"{result.call_id}: "
     took = f"  {time - begun[result.call_id]:.1f} s" if result.call_id in begun else ""
-    return f"{'✗' if result.is_error else '←'} {task}{cut(result_text(result), _LONG)}{took}"
+    told = translated(result.error) if result.is_error else result_text(result)
+    return f"{'✗' if result.is_error else '←'} {task}{cut(told, _LONG)}{took}"
 
 
 def _words(message: Message) -> list[str]:
