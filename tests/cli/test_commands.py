@@ -266,6 +266,27 @@ def test_widths():
     assert (width("abc"), width("日本"), width("e\u0301")) == (3, 4, 1)
     assert cut("日本語です", 7) == "日本語…"
     assert padded("日本", 6) == "日本  "
+    joined, toned, drawn, flag = "👩\u200d💻", "👍🏽", "☀\ufe0f", "🇯🇵"
+    assert [width(one) for one in (joined, toned, drawn, flag, "☀", "a\u200bb", "각")] == [2, 2, 2, 2, 1, 2, 2]
+    assert cut(f"{joined}{joined}{joined}", 5) == f"{joined}{joined}…"
+
+
+def test_lists_keep_to_their_columns_in_japanese(terminal):
+    """A list that is wider than the terminal wraps, and its columns no longer stand under each other."""
+    title = "お茶を一杯ください、それから👩\u200d💻にも" * 5
+    for name in ("a", "日本語の会話"):
+        done = terminal("run", title, "-m", terminal.script("はい"), "-s", name, KANAME_LANG="ja")
+        assert done.returncode == 0, done.stderr
+    for command in (["runs"], ["sessions"]):
+        for columns in ("60", "80", "120"):
+            shown = terminal(*command, KANAME_LANG="ja", COLUMNS=columns)
+            rows = shown.stdout.splitlines()
+            assert len(rows) == 2
+            assert max(map(width, rows)) < int(columns), (command, columns, rows)
+            head = shown.stderr.splitlines()[0]
+            status = width(head[: head.index("状態")]) if "状態" in head else 0
+            for row in rows if status else ():
+                assert width(row[: row.index("完了")]) == status, (head, row)
 
 
 def test_what_is_piped_in_goes_with_the_task(terminal, tmp_path):

@@ -1,18 +1,32 @@
 """English or Japanese: the terminal translates by code what the rooms below say in English."""
 
 import ast
+import json
 import re
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from string import Formatter
+from typing import Annotated, get_args
 
 import pytest
 
 import kaname
-from kaname import Agent, Approve, ScriptedModel, call, max_steps, tool
+from kaname import Agent, Approve, ScriptedModel, call, deadline, max_steps, tool
+from kaname.api.designs.orchestrator import AgentOrchestrator, TaskPlanner
+from kaname.cli.chat import as_command
+from kaname.cli.docs import told_place
 from kaname.cli.messages import catalogue, say, translated
+from kaname.cli.messages.stops import KINDS
+from kaname.cli.terminal.chunks import result_text
 from kaname.core.codec import decode, encode
 from kaname.core.errors import ConfigError, ToolNotFoundError, nearest
+from kaname.core.events import ToolFinished
+from kaname.core.messages import ToolResult
 from kaname.core.notices import joined, notice
+from kaname.core.openai_shape import result_text as shown_to_model
+from kaname.core.runs import UNDER_WAY
+from kaname.core.steps import StopKind
 from tests.api import test_workflow_files as workflow_files
 
 SOURCE = Path(kaname.__file__).parent
@@ -24,13 +38,20 @@ def in_japanese(monkeypatch):
     monkeypatch.setenv("KANAME_LANG", "ja")
 
 
+@cache
+def nodes():
+    """Every class, import and call of the source, with its file."""
+    kinds = (ast.ClassDef, ast.ImportFrom, ast.Call)
+    trees = [(path, ast.parse(path.read_text("utf-8"))) for path in SOURCE.rglob("*.py")]
+    return [(path, node) for path, tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
 def notices():
     """Every `notice(code, template, …)` of the source: the code, the template, the names of its values."""
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "notice":
-                code, template = [ast.literal_eval(given) for given in node.args]
-                yield code, template, {value.arg for value in node.keywords}
+    for _, node in nodes():
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "notice":
+            code, template = [ast.literal_eval(given) for given in node.args]
+            yield code, template, {value.arg for value in node.keywords}
 
 
 def fields(template):
@@ -44,6 +65,51 @@ def test_every_notice_has_its_japanese():
     for code, template, values in found:
         assert fields(template) <= values, code
         assert fields(catalogue()[code]) <= values, code
+
+
+def visible_errors():
+    """Every call, raised or not, of an error class that people see: file, line, the class and its arguments.
+
+    People see what derives from AgentError: the terminal, the page and the protocols show it. Two classes are for the one who
+    mends a program, and stay English: UnexpectedError and ReplayDiverged. Other exceptions do not leave kaname as they are: a
+    model reads them (BadArguments, the database's Refused), or Python programmers (TypeError, AttributeError)."""
+    classes, imported, calls = [], defaultdict(set), []
+    for path, node in nodes():
+        if isinstance(node, ast.ClassDef):
+            classes.append((path, node.name, {ast.unparse(base) for base in node.bases}))
+        elif isinstance(node, ast.ImportFrom):
+            imported[path] |= {((node.module or "").rpartition(".")[2], alias.name) for alias in node.names}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.append((path, node.func.id, node))
+    seen, more = set(), {("errors", "AgentError")}
+
+    def is_seen(path, name):
+        return (path.stem, name) in seen or any((home, name) in seen for home, other in imported[path] if other == name)
+
+    while more - seen:
+        seen |= more
+        more = {(path.stem, name) for path, name, bases in classes if any(is_seen(path, base) for base in bases)}
+    seen -= {("errors", "UnexpectedError"), ("errors", "ReplayDiverged")}
+    for path, name, made in calls:
+        if is_seen(path, name):
+            yield f"{path.relative_to(SOURCE)}:{made.lineno} {name}", made.args
+
+
+def is_a_sentence(node, whole=True):
+    """True for a text with words that stands there as it is, or that loses a notice's code: f"{name}: {problem}".
+
+    A place in front of a notice is no sentence: f"{file}: " + problem."""
+    if isinstance(node, ast.BinOp | ast.IfExp):
+        return any(is_a_sentence(one, whole and isinstance(node, ast.IfExp)) for one in ast.iter_child_nodes(node))
+    if isinstance(node, ast.JoinedStr):
+        words = "".join([one.value for one in node.values if isinstance(one, ast.Constant)])
+        return bool(re.search("[a-z]{2}", words)) or (whole and len(node.values) > 1)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(re.search(r"[a-z] [a-z]", node.value))
+
+
+def test_an_error_that_a_person_sees_is_a_notice():
+    plain = [place for place, args in visible_errors() if any(map(is_a_sentence, args))]
+    assert not plain, 'write raise X(notice("code", "English {value}", value=…)), with its Japanese in cli/messages/ja.json'
 
 
 def test_no_japanese_sentence_stands_outside_the_edges():
@@ -126,3 +192,113 @@ def test_a_notice_of_another_kaname_stays_english(in_japanese):
     """A record may have a code, or values, that this one does not know."""
     assert translated(notice("stop.max_steps", "9 of {most} steps", most=9)) == "9 of 9 steps"
     assert translated(notice("stop.max_steps", "{steps} of {limit}", steps="many", limit="few")) == "many of few"
+
+
+PLAN = '{"description": "払う", "steps": [{"name": "a", "tool_name": "pay", "arguments": {"yen": 5}}, ' + (
+    '{"name": "b", "tool_name": "pay", "arguments": {"yen": 6}}]}'
+)
+
+
+async def test_a_plans_question_is_shown_in_japanese_as_a_whole(in_japanese):
+    planner = TaskPlanner(ScriptedModel([PLAN]), [pay], approve=True)
+    made = AgentOrchestrator(planner, None, "memory", stops=[deadline("5h")])
+    run = made.run("払って")
+    result = await run
+    written = [encode(event) async for event in made.agent.journal.read(run.run_id)]
+    (asked,) = [decode(line).body.prompt for line in written if '"Asked"' in line]
+    assert asked.endswith("\nRun this plan? Answer yes, no, or describe what to change."), "facts are in one language"
+    said = translated(asked)
+    assert said.splitlines() == [
+        "払う",
+        '1. a: pay({"yen": 5}) [取り消し不可]',
+        '2. b: pay({"yen": 6}) [取り消し不可] (a の後)',
+        "全体: 呼び出しは最大 2 回、最大 600 秒。変更を伴うステップ: a (取り消し不可), b (取り消し不可) (タスク全体の上限: 18000 秒)",
+        "この計画を実行しますか? はい、いいえ、または変更したい点を入力してください。",
+    ]
+    refused = await made.resume(result.run_id, dict.fromkeys(result.questions, "いいえ"))
+    assert translated(refused.stop.detail) == "計画が承認されませんでした"
+
+
+async def test_a_hidden_character_of_a_plan_is_shown_in_its_question():
+    made = AgentOrchestrator(
+        TaskPlanner(ScriptedModel([PLAN.replace("払う", "払\\u202eう")]), [pay], approve=True), None, "memory"
+    )
+    (question,) = (await made.run("払って")).questions.values()
+    assert "払\\u202eう" in question.prompt
+
+
+@pytest.mark.parametrize("answer", ["いいえ", "高すぎる"])
+async def test_a_refused_call_is_shown_in_japanese_live_and_from_the_record(in_japanese, answer):
+    agent = Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], policies=[Approve("pay")], journal="memory")
+    waits = await agent.run("go")
+    chunks = [chunk async for chunk in agent.resume(waits.run_id, dict.fromkeys(waits.questions, answer))]
+    (shown,) = [result_text(chunk.data) for chunk in chunks if chunk.type == "tool_response"]
+    assert shown == "この呼び出しは承認されませんでした" + (": 高すぎる" if answer == "高すぎる" else "")
+    recorded = [decode(encode(event)) async for event in agent.journal.read(waits.run_id)]
+    (result,) = [event.body.result for event in recorded if isinstance(event.body, ToolFinished)]
+    assert result.error.startswith("the user did not allow this call")
+    assert translated(result.error) == shown
+
+
+def test_one_word_for_one_state():
+    """As VOICE has them; `status` is the word of the journal, in English as it is."""
+    assert [KINDS[kind][1] for kind in ("cancelled", "interrupted", "released")] == ["キャンセル", "中断", "中断"]
+    assert {*get_args(StopKind), *UNDER_WAY} == {*KINDS}, "each state has its word"
+    assert len({*KINDS.values()}) == len(KINDS) - 1, "no word for two states, but for the two names of `interrupted`"
+
+
+def test_a_place_in_a_document_is_told_in_the_users_language(monkeypatch):
+    places = ["line 3", "page 2", "paragraph 7", "slide 4, notes", "sheet 売上, row 9", "", "chapter"]
+    assert list(map(told_place, places)) == places
+    monkeypatch.setenv("KANAME_LANG", "ja")
+    assert list(map(told_place, places)) == [
+        "3 行目",
+        "2 ページ",
+        "7 段落目",
+        "スライド 4、ノート",
+        "シート 売上、9 行目",
+        "",
+        "chapter",
+    ]
+
+
+@pytest.mark.parametrize("line", ["／help", "/ｈｅｌｐ", "／ｈｅｌｐ", "／save　メモ.md", "／SAVE a"])
+def test_a_command_is_one_in_full_width(line):
+    assert as_command(line).split()[0] in ("/help", "/save", "/SAVE")
+    assert as_command("help ／ /") == "help ／ /"
+    assert as_command("／save　ＭＥＭＯ.md") == "/save ＭＥＭＯ.md", "a file is called what it is called"
+
+
+async def test_what_a_model_reads_is_not_escaped():
+    @tool(effect="pure")
+    def found(n: int = 0) -> str:
+        """探す"""
+        return json.dumps({"名前": "たろう"})
+
+    seen = []
+
+    def answers(request):
+        parts = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
+        seen.append("\n".join([shown_to_model(part) for part in parts]))
+        return [call("found"), call("found", n="みっつ"), call("found", 見出し="た"), "done"][len(seen) - 1]
+
+    await Agent(ScriptedModel(answers), [found], journal="memory").run("go")
+    assert '{"名前": "たろう"}' in seen[-1]
+    assert '(got "みっつ")' in seen[-1]
+    assert "\\u" not in seen[-1]
+
+
+async def test_a_planner_reads_its_tools_unescaped():
+    @tool(effect="pure")
+    def look(word: Annotated[str, "探す言葉"]) -> str:
+        """探す"""
+        return word
+
+    told = []
+
+    def plans(request):
+        told.append(request.messages[0].text)
+        return PLAN
+
+    await AgentOrchestrator(TaskPlanner(ScriptedModel(plans), [look, pay], approve=True), None, "memory").run("go")
+    assert "探す言葉" in told[0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kaname.core import events as facts
 from kaname.core.chunks import chunks_of
-from kaname.core.codec import decode, decode_body, encode, encode_body
+from kaname.core.codec import decode, decode_body, dump, encode, encode_body
 from kaname.core.durations import dollars, seconds
 from kaname.core.errors import ConfigError, JournalCorrupt
 from kaname.core.events import Event
@@ -20,7 +20,7 @@ from kaname.core.record import field, record, replace
 from kaname.core.runs import RunInfo, index
 from kaname.core.state import State, evolve
 from kaname.core.steps import CallModel, Stop
-from kaname.core.values import identity, read_json
+from kaname.core.values import identity, read_json, unescaped_json
 from kaname.testing import samples
 from tests.parts import assert_valid_history
 
@@ -325,3 +325,29 @@ def test_a_chunk_is_json_and_an_event_of_a_stream():
     assert Chunk(0.0, "guide", "usage", {"fact": 7}, 3).to_sse().startswith("id: 7\nevent: usage\n")
     with pytest.raises(TypeError, match="cannot be changed"):
         chunk["seq"] = 3
+
+
+@given(
+    st.recursive(
+        st.text(max_size=8) | st.floats(allow_nan=False) | st.none(),
+        lambda held: st.lists(held) | st.dictionaries(st.text(max_size=4), held),
+    )
+)
+def test_json_without_escapes_says_the_same(value):
+    written = json.dumps(value)
+    read = unescaped_json(written)
+    assert json.loads(read) == value
+    if (text := json.dumps(value, ensure_ascii=False)).isprintable() and "\\" not in text:
+        assert read == text
+
+
+def test_a_text_that_is_no_json_keeps_its_escapes():
+    for text in (r"see \u305f", r"C:\users\u305f", r'{"a": "\\u305f"}', r'{"a": "\u0022\u0000\ud83d"}'):
+        assert unescaped_json(text) is text or unescaped_json(text) == text
+    assert unescaped_json(r'{"a": "\\\u305f"}') == '{"a": "\\\\た"}'
+
+
+@given(st.text(st.characters(), max_size=10))
+def test_half_a_character_does_not_escape_the_others(text):
+    assert json.loads(dump([text, "た\ud83d"])) == json.loads(json.dumps([text, "た\ud83d"]))
+    assert "た" in dump([text, "た\ud83d"])

@@ -8,6 +8,7 @@ from typing import Any
 from ..core.errors import Suspend
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
+from ..core.notices import Notice
 from ..core.people.answers import chosen
 from ..core.people.visible import visible
 from ..kernel.ports import Repair, ToolContext
@@ -53,4 +54,5 @@ class AskPerson(Doing):
                 return ToolResult(answers[key] if option is None else option)
             number += 1
             key = f"task:{context.call_id}:{number}"  # asked again: that was none of the answers to choose from
-        raise Suspend(key, visible(prepared["question"]), options)
+        asked = prepared["question"]  # a notice is kaname's own, and has made visible what it quotes
+        raise Suspend(key, asked if isinstance(asked, Notice) else visible(asked), options)

@@ -171,7 +171,7 @@ class Agent(Explained, Generic[OutputT]):
         `ToolContext.deps`; it is not recorded.
         """
         if when_busy not in ("wait", "refuse"):
-            raise ConfigError(f"when_busy is 'wait' or 'refuse', not {when_busy!r}")
+            raise ConfigError(notice("agent.when_busy", "when_busy is 'wait' or 'refuse', not {given!r}", given=when_busy))
         run, begin = self._beginning(self._begin, user_input, session_id, user_id, run_id, when_busy)
         return self._run(run, begin, deps, abort_event)
 
@@ -322,7 +322,7 @@ class Agent(Explained, Generic[OutputT]):
         messages = () if user_input is None else as_turn(user_input)
         new, given = new_id or new_run_id(), as_mapping("results", results, "{call_id: output}")
         if at is not None and not isinstance(at, int):
-            raise ConfigError(f"at is the number of a fact, not {at!r}")
+            raise ConfigError(notice("fork.at_kind", "at is the number of a fact, not {at!r}", at=at))
         return self._run(new, partial(beginning.fork, new, run_id, at, messages, given), deps, abort_event)
 
     async def replay(self, run_id: str, *, rerun_pure_tools: bool = False, deps: Any = None) -> Replay:

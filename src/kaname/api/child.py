@@ -62,7 +62,13 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     spent = scope.child_usage.setdefault(context.call_id, {})
     opened = scope.children.setdefault((context.call_id, context.attempt), set())
     if child_id in opened:
-        raise ConfigError(f"{child_id} is a child of this call already: give the second one a name, run_child(…, name=…)")
+        raise ConfigError(
+            notice(
+                "child.twice",
+                "{child_id} is a child of this call already: give the second one a name, run_child(…, name=…)",
+                child_id=child_id,
+            )
+        )
     opened.add(child_id)
     prefix = f"{child_id}:"
     given = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ..core.errors import ConfigError
 from ..core.events import Asked, Custom, Event, ModelReplied, Stopped, ToolFinished
 from ..core.messages import NOTHING, Usage
+from ..core.notices import notice
 from ..core.record import field, mutable
 from ..core.runs import Tally
 from ..kernel.load import add_fact, read_run
@@ -125,5 +126,5 @@ def _count(made: Figures, events: list[Event], *, inner: bool) -> None:
 async def rate(journal: Journal, run_id: str, rating: Literal["good", "bad"], note: str = "") -> None:
     """Say whether a run was of use, when it is over. It may be said again: the last word counts."""
     if rating not in ("good", "bad"):
-        raise ConfigError(f"a rating is good or bad, not {rating!r}")
+        raise ConfigError(notice("rating.unknown", "a rating is good or bad, not {rating!r}", rating=rating))
     await add_fact(journal, run_id, Custom(RATING, {"rating": rating, **({"note": note} if note else {})}))

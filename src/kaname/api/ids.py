@@ -17,7 +17,14 @@ class SharedSession(str):
 def check_ids(**ids: str | None) -> None:
     for name, value in ids.items():
         if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
-            raise ConfigError(f"{name} must be a text that can be written down as UTF-8, not {value!r}")
+            raise ConfigError(
+                notice(
+                    "id.not_text",
+                    "{name} must be a text that can be written down as UTF-8, not {value!r}",
+                    name=name,
+                    value=value,
+                )
+            )
     if (session := ids.get("session_id")) and session.startswith(SHARED) and not isinstance(session, SharedSession):
         raise ConfigError(
             notice(

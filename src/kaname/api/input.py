@@ -21,19 +21,23 @@ Input = str | Message | Mapping[str, Any] | Sequence[str | Media] | Sequence[Mes
 
 def as_list(tools: Any) -> list[Any]:
     if isinstance(tools, Mapping | str) or not hasattr(tools, "__iter__"):
-        raise ConfigError(f"tools is a list of tools: write tools=[…], not {tools!r}")
+        raise ConfigError(notice("input.tools", "tools is a list of tools: write tools=[…], not {tools!r}", tools=tools))
     return list(tools)
 
 
 def as_tuple(name: str, given: Any) -> tuple[Any, ...]:
     if isinstance(given, str | Mapping | Policy) or not hasattr(given, "__iter__"):
-        raise ConfigError(f"{name} is a list: write {name}=[…], not {given!r}")
+        raise ConfigError(notice("input.list", "{name} is a list: write {name}=[…], not {given!r}", name=name, given=given))
     return tuple(given)
 
 
 def as_mapping(name: str, given: Mapping[str, Any] | None, example: str) -> Mapping[str, Any]:
     if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(f"{name} is a mapping like {example}, not {given!r}")
+        raise ConfigError(
+            notice(
+                "input.mapping", "{name} is a mapping like {example}, not {given!r}", name=name, example=example, given=given
+            )
+        )
     return given or {}
 
 
@@ -43,9 +47,18 @@ def check_deps(tools: Mapping[str, Any], deps: Any) -> None:
         wanted = getattr(tool, "wanted_deps", None)
         if wanted is None or _is_a(deps, wanted):
             continue
-        kind, brought = getattr(wanted, "__name__", wanted), "none were passed" if deps is None else f"not {deps!r:.100}"
+        kind = getattr(wanted, "__name__", wanted)
+        brought = (
+            notice("deps.none", "none were passed") if deps is None else notice("deps.not", "not {deps!r:.100}", deps=deps)
+        )
         raise ConfigError(
-            f"tool {tool.name} wants deps of type {kind}, {brought}: agent.run(…, deps=…), and so with resume and fork"
+            notice(
+                "deps.kind",
+                "tool {name} wants deps of type {kind}, {brought}: agent.run(…, deps=…), and so with resume and fork",
+                name=tool.name,
+                kind=kind,
+                brought=brought,
+            )
         )
 
 
@@ -65,12 +78,18 @@ def as_message(given: Input) -> Message:
         return Message("user", tuple([Text(part) if isinstance(part, str) else part for part in given]))
     if not isinstance(given, Message | Mapping):
         raise ConfigError(
-            "the input of a run is a text, a list of texts and Media, a Message, "
-            f'{{"role": "user", "content": …}}, or a list of messages, not {given!r:.200}'
+            notice(
+                "input.kind",
+                "the input of a run is a text, a list of texts and Media, a Message, "
+                '{{"role": "user", "content": …}}, or a list of messages, not {given!r:.200}',
+                given=given,
+            )
         )
     message = given if isinstance(given, Message) else from_openai(given)
     if message.role != "user":
-        raise ConfigError(f"the input of a run is a user's message, not one of {message.role!r}")
+        raise ConfigError(
+            notice("input.role", "the input of a run is a user's message, not one of {role!r}", role=message.role)
+        )
     return message
 
 

@@ -175,7 +175,14 @@ class Beginnings:
         for policy in self.recipe.policies:
             looked = policy.received(looked)
             if not isinstance(looked, Message):
-                raise ConfigError(f"{type(policy).__name__}.received returned {looked!r}; expected a Message")
+                raise ConfigError(
+                    notice(
+                        "policy.received",
+                        "{kind}.received returned {it!r}; expected a Message",
+                        kind=type(policy).__name__,
+                        it=looked,
+                    )
+                )
         if looked is told:
             return Received(message)
         changed = [replace(one, output=looked.text, error=None, shown=None) for one in results]
@@ -301,7 +308,8 @@ class Beginnings:
         for call_id, value in results.items():
             if call_id not in state.open or call_id in state.results:
                 waiting = [call.id for call in state.pending]
-                raise InvalidState(f"at fact {at} no call {call_id!r} waits for a result{nearest(call_id, waiting)}")
+                told = notice("fork.not_waiting", "at fact {at} no call {call!r} waits for a result", at=at, call=call_id)
+                raise InvalidState(told + nearest(call_id, waiting))
             facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
         facts += [await self._written_down(message) for message in messages]
         if not messages:  # what is still to be answered is this run's question too

@@ -53,18 +53,30 @@ def check_parts(
     instructions: Any, policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Sequence[Any]
 ) -> None:
     if not isinstance(instructions, str):
-        raise ConfigError(f"instructions is a text, not {instructions!r}")
+        raise ConfigError(
+            notice("agent.instructions", "instructions is a text, not {instructions!r}", instructions=instructions)
+        )
     for policy in policies:
         if not isinstance(policy, Policy):
-            raise ConfigError(f"{policy!r} is not a policy: derive its class from kaname.Policy")
+            raise ConfigError(
+                notice("agent.no_policy", "{policy!r} is not a policy: derive its class from kaname.Policy", policy=policy)
+            )
     for sink in sinks:
         if not callable(sink):
-            raise ConfigError(f"{sink!r} is not a sink: a sink is a function of one event")
+            raise ConfigError(notice("agent.no_sink", "{sink!r} is not a sink: a sink is a function of one event", sink=sink))
     if strategy is not None and not hasattr(strategy, "next"):
-        raise ConfigError(f"{strategy!r} is not a strategy: it has no next(state)")
+        raise ConfigError(
+            notice("agent.no_strategy", "{strategy!r} is not a strategy: it has no next(state)", strategy=strategy)
+        )
     for part in context:
         if not callable(part):
-            raise ConfigError(f"{part!r} is not a part of a context: an async function of the messages and a view of the run")
+            raise ConfigError(
+                notice(
+                    "agent.no_context",
+                    "{part!r} is not a part of a context: an async function of the messages and a view of the run",
+                    part=part,
+                )
+            )
     if len([part for part in context if getattr(part, "order", 0) < 0]) > 1:
         names = [type(part).__name__ for part in context]
         raise ConfigError(

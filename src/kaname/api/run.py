@@ -199,7 +199,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
 
     def __init__(self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None) -> None:
         if abort_event is not None and not hasattr(abort_event, "is_set"):
-            raise ConfigError(f"abort_event is an asyncio.Event, a threading.Event or the like, not {abort_event!r}")
+            raise ConfigError(notice("run.abort_event", "abort_event is an Event, with is_set(), not {it!r}", it=abort_event))
         self.run_id = run_id
         self._work = Work(run_id, begin, view, journal, abort_event)
         self._reader: Reader | None = None

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ..core.errors import AgentError, Suspend
 from ..core.messages import Message
+from ..core.notices import notice
 from ..core.record import record
 from ..kernel.ports import Journal, Recipe, Sink, ToolContext
 from ..strategies.react import React
@@ -73,7 +74,13 @@ async def _answer(recipe: Recipe, sinks: Sequence[Sink], context: ToolContext, q
         result = await context.run_child(Answerer(asked, sinks), question.message)
     except Suspend as wanted:  # the server's call is half done, and cannot be parked
         context.scope.signals.pop(context.call_id, None)
-        raise AgentError(f"the model was not asked: a policy wants to ask first: {wanted.prompt}") from None
+        raise AgentError(
+            notice(
+                "sampling.asks_first", "the model was not asked: a policy wants to ask first: {prompt}", prompt=wanted.prompt
+            )
+        ) from None
     if result.stop.kind != "completed":
-        raise AgentError(f"the model did not answer: {result.stop.detail or result.stop.kind}")
+        raise AgentError(
+            notice("sampling.no_answer", "the model did not answer: {why}", why=result.stop.detail or result.stop.kind)
+        )
     return str(result.output), getattr(recipe.model, "name", "")

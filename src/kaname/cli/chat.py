@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from unicodedata import normalize
 
 from ..api.agent import Agent
 from ..api.open_run import new_run_id
@@ -62,7 +63,7 @@ class _Chat:
         self._screen.note(say(f"{name}; /help for commands, quit to leave", f"{name}。/help で一覧、quit で終了"))
         try:
             while not self._ending.signal and (line := await self._read()) is not None:
-                text = line.strip()
+                text = as_command(line.strip())
                 if text in ("quit", "exit", "/quit", "/exit"):
                     break
                 if text.startswith("/"):
@@ -75,7 +76,7 @@ class _Chat:
         self._screen.note(
             say(
                 f"to go on: kaname chat --session {self._session}{where}",
-                f"続きは: kaname chat --session {self._session}{where}",
+                f"続けるには: kaname chat --session {self._session}{where}",
             )
         )
         return DONE
@@ -118,7 +119,7 @@ class _Chat:
         name, _, rest = text.partition(" ")
         if name not in self.commands:
             unknown = say(f"there is no {name}", f"{name} はありません")
-            self._screen.note(unknown + nearest(name, list(self.commands)), "yellow")
+            self._screen.note(translated(unknown + nearest(name, list(self.commands))), "yellow")
             return
         try:
             await self.commands[name][0](rest.strip())
@@ -145,7 +146,7 @@ class _Chat:
             show.finish(plain_text(result.output) if result.completed else "", result.citations)
             how = "" if result.completed else f"{told_status(result.stop.kind)}: {translated(result.stop.detail)}; "
             if result.stop.kind == "cancelled":
-                how = say("stopped; the conversation goes on; ", "中断しました。会話は続けられます; ")
+                how = say("cancelled; the conversation goes on; ", "キャンセルしました。会話は続けられます; ")
             self._screen.note(f"[{how}{show.spent()}, {monotonic() - begun:.1f} s]")
         except AgentError as problem:
             show.finish()
@@ -231,9 +232,17 @@ class _Chat:
         self._screen.say(
             say(
                 "quit     leave; Ctrl-C stops an answer; Esc Enter makes a new line",
-                "quit     終了。Ctrl-C で返答を中断、Esc Enter で改行",
+                "quit     終了。Ctrl-C で返答をキャンセル、Esc Enter で改行",
             )
         )
+
+
+def as_command(text: str) -> str:
+    """Return a command in plain letters, as a Japanese keyboard may not write it (`／ｈｅｌｐ　…`); anything else as it is."""
+    if text[:1] not in ("/", "／"):
+        return text
+    name, *rest = text.split(maxsplit=1)
+    return " ".join([normalize("NFKC", name), *rest])
 
 
 def _path(text: str) -> Path:

@@ -24,7 +24,7 @@ _SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.I
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     if given.action == "schema":
-        screen.say(json.dumps(SCHEMA, indent=2))
+        screen.say(json.dumps(SCHEMA, indent=2, ensure_ascii=False))
         return DONE
     files = given.files or given.config or [name for name in FILES if Path(name).is_file()][:1]
     if not files:

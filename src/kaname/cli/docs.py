@@ -13,7 +13,7 @@ from ..tools.search.cite import Hit, cited, document
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
-from .messages import say, translated
+from .messages import japanese, say, translated
 from .terminal.screen import Screen, columns, cut, width
 
 _BAR = 25
@@ -51,7 +51,7 @@ def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> in
         rest = columns() - size - len(count) - 4
         whole, far = _FAR.sub("", name), _FAR.search(name)
         within = far[0] if far else ""
-        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(whole).name, rest - len(within))}{within}" if name else "")
+        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(whole).name, rest - width(within))}{within}" if name else "")
 
     done = pipeline.add(*given.what, progress=show, forget=given.forget)
     for path, problem in done.problems.items():
@@ -111,12 +111,29 @@ def _show(given: argparse.Namespace, index: Index, screen: Screen) -> int:
 
 
 def _passage(hit: Hit, screen: Screen, more: str = "") -> None:
-    place = ", ".join([part for part in (hit.heading, hit.place) if part])
+    place = ", ".join([part for part in (hit.heading, told_place(hit.place)) if part])
     screen.raw(screen.coloured(screen.safe(hit.cite), "cyan", screen.out) + "\n")
     screen.say(f"    {hit.source}{f': {place}' if place else ''}{more}")
     for line in hit.text.splitlines():
         for row in wrapped(line, columns() - 6) if screen.out.isatty() else [line]:
             screen.say(f"    {row}")
+
+
+_UNITS = (
+    (re.compile(r"^line (\d+)"), r"\1 行目"),
+    (re.compile(r"^page (\d+)"), r"\1 ページ"),
+    (re.compile(r"^paragraph (\d+)"), r"\1 段落目"),
+    (re.compile(r"^slide (\d+)"), r"スライド \1"),
+    (re.compile(r", notes$"), "、ノート"),
+    (re.compile(r"^sheet (.*), row (\d+)$"), r"シート \1、\2 行目"),
+)
+
+
+def told_place(place: str) -> str:
+    """Where in its file a passage stands, as the readers write it, in the user's language."""
+    for english, nihongo in _UNITS if japanese() else ():
+        place = english.sub(nihongo, place)
+    return place
 
 
 def wrapped(line: str, most: int) -> Iterator[str]:

@@ -79,7 +79,7 @@ def _announce(path: Path) -> None:
     size = path.stat().st_size
     if (expected := size / _BYTES_A_SECOND) > 2:
         told = f"reading the whole journal ({size / 1e6:.0f} MB) takes about {expected:.0f} s"
-        Screen().note(say(told, f"記録全体 ({size / 1e6:.0f} MB) を調べています。約 {expected:.0f} 秒かかります"))
+        Screen().note(say(told, f"ジャーナル全体 ({size / 1e6:.0f} MB) を調べています。約 {expected:.0f} 秒かかります"))
 
 
 def _journal(given: argparse.Namespace) -> list[Finding]:
@@ -98,7 +98,7 @@ def _journal(given: argparse.Namespace) -> list[Finding]:
         finally:
             await journal.close()
 
-    return [_tried(say("journal", "記録"), lambda: asyncio.run(look()))]
+    return [_tried(say("journal", "ジャーナル"), lambda: asyncio.run(look()))]
 
 
 def _model(given: argparse.Namespace) -> list[Finding]:
@@ -120,7 +120,7 @@ def _model(given: argparse.Namespace) -> list[Finding]:
         return found
     none = say(
         f"none yet: `{this_command()} models pull`, or set a key",
-        f"まだありません。`{this_command()} models pull` か、キーの設定を",
+        f"まだありません。`{this_command()} models pull` で取得するか、キーを設定してください",
     )
     return [*found, (what, False, none)]
 

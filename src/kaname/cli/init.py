@@ -92,7 +92,7 @@ def main(given: argparse.Namespace) -> int:
     screen.note(
         say(
             f'kaname.yaml is written: edit it, then `{this_command()} run "…"`',
-            f'kaname.yaml を書きました。編集して `{this_command()} run "…"` をどうぞ',
+            f'kaname.yaml を作成しました。編集してから `{this_command()} run "…"` を実行してください',
         ),
         "green",
     )

@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     translate_usage()
     top = argparse.ArgumentParser(
         prog="kaname",
-        description=say("An agent that survives, in your terminal.", "落ちても続く、ターミナルのエージェント。"),
+        description=say("An agent that survives, in your terminal.", "中断しても再開できるエージェント。"),
     )
     top.set_defaults(command=None)
     told = say("show the version and end", "バージョンを表示する")
@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     )
     stats.add_argument("--json", action="store_true", help=say("as JSON", "JSON で"))
     _agent_options(stats)
-    doctor = _command(commands, "doctor", say("check everything, and say how to mend it", "すべてを調べ、直し方を示す"))
+    doctor = _command(commands, "doctor", say("check everything, and say how to mend it", "環境を検査し、直し方を示す"))
     _agent_options(doctor)
     return top
 
@@ -115,16 +115,16 @@ def _agent_options(command: argparse.ArgumentParser) -> None:
         "--agent",
         help=say(
             "which agent of the file; or FILE.py:NAME, one that a program makes",
-            "ファイルの中のエージェント。プログラムのものは FILE.py:名前",
+            "設定ファイルのエージェント名。Python のものは FILE.py:名前",
         ),
     )
     command.add_argument("--journal", help=say("where runs are recorded (a file)", "実行を記録するファイル"))
 
 
 def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    run = _command(commands, "run", say("do a task, and show it being done", "仕事をさせ、様子を見せる"))
+    run = _command(commands, "run", say("do a task, and show it being done", "タスクを実行し、経過を表示する"))
     run.add_argument(
-        "task", nargs="*", help=say("what to do (from standard input if it is left out)", "仕事 (省略すると標準入力から)")
+        "task", nargs="*", help=say("what to do (from standard input if it is left out)", "タスク (省略すると標準入力から)")
     )
     _agent_options(run)
     run.add_argument(
@@ -135,26 +135,26 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="MODULE:NAME",
         help=say(
             "a tool to use: calculator, database:FILE, search, module:name, or FILE.py for all its tools",
-            "使うツール。calculator、database:FILE、search、module:name、または FILE.py",
+            "使うツール。calculator、database:FILE、search、module:name、または FILE.py (すべて)",
         ),
     )
-    run.add_argument("-i", "--instructions", default="", help=say("how to go about it", "進め方"))
-    run.add_argument("-s", "--session", help=say("the conversation it belongs to", "属する会話"))
+    run.add_argument("-i", "--instructions", default="", help=say("how to go about it", "システムプロンプト"))
+    run.add_argument("-s", "--session", help=say("the conversation it belongs to", "属するセッション"))
     run.add_argument("--max-steps", type=int, metavar="N", help=say("at most so many steps", "最大ステップ数"))
     run.add_argument("--cost", metavar="$", help=say('at most so much money, "$0.50"', '費用の上限 "$0.50"'))
     run.add_argument("--deadline", metavar=say("TIME", "時間"), help=say('at most so long, "5m"', '時間の上限 "5m"'))
-    run.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "一行に一つの JSON"))
-    run.add_argument("-q", "--quiet", action="store_true", help=say("only the answer", "答えだけ"))
+    run.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "1 行に 1 件の JSON"))
+    run.add_argument("-q", "--quiet", action="store_true", help=say("only the answer", "回答だけを表示"))
 
 
 def _chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    chat = _command(commands, "chat", say("a conversation", "会話する"))
+    chat = _command(commands, "chat", say("a conversation", "会話を始める"))
     _agent_options(chat)
     chat.add_argument(
         "-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool to use", "使うツール")
     )
-    chat.add_argument("-i", "--instructions", default="", help=say("how to go about it", "進め方"))
-    chat.add_argument("-s", "--session", help=say("the conversation to go on with", "続ける会話"))
+    chat.add_argument("-i", "--instructions", default="", help=say("how to go about it", "システムプロンプト"))
+    chat.add_argument("-s", "--session", help=say("the conversation to go on with", "続けるセッション"))
 
 
 def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -162,17 +162,17 @@ def _serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     serve = _command(commands, "serve", told)
     serve.add_argument("action", nargs="?", choices=["users"], help=say("manage users instead", "利用者の管理"))
     serve.add_argument("what", nargs="*", help=say("users: list, add NAME, remove NAME", "users: list、add 名前、remove 名前"))
-    serve.add_argument("--host", help=say("the address to listen on (default: 127.0.0.1)", "待ち受けるアドレス"))
-    serve.add_argument("--port", type=int, help=say("(default: 8000; 0: a free one)", "ポート (既定 8000、0 は空き)"))
-    serve.add_argument("--workers", type=_count, help=say("so many processes (default: 1)", "プロセス数"))
+    serve.add_argument("--host", help=say("the address to listen on (default: 127.0.0.1)", "アドレス (既定 127.0.0.1)"))
+    serve.add_argument("--port", type=int, help=say("(default: 8000; 0: a free one)", "ポート (既定 8000、0: 空き)"))
+    serve.add_argument("--workers", type=_count, help=say("so many processes (default: 1)", "プロセス数 (既定 1)"))
     serve.add_argument("--users", metavar="FILE", help=say("who may use it (default: beside the journal)", "利用者のファイル"))
     serve.add_argument(
-        "--role", action="append", default=[], help=say("users add: read, talk, approve, admin", "users add の役割")
+        "--role", action="append", default=[], help=say("users add: read, talk, approve, admin", "users add: 役割")
     )
     serve.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME", help=say("another name", "許可するホスト名")
     )
-    serve.add_argument("--allow-origin", action="append", default=[], metavar="URL", help=say("a page's", "許可するオリジン"))
+    serve.add_argument("--allow-origin", action="append", default=[], metavar="URL", help=say("accept it", "許可するオリジン"))
     serve.add_argument(
         "--no-recover", action="store_true", help=say("leave interrupted runs alone", "中断した実行を再開しない")
     )
@@ -192,7 +192,7 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "runs",
         say(
             "what was done: list, show, follow, stop, resume, fork, prune, …",
-            "記録: 一覧・表示・追跡・停止・再開・分岐・整理など",
+            "実行: 一覧・表示・追跡・停止・再開・分岐・整理など",
         ),
     )
     actions = ["list", "show", "follow", "stop", "resume", "fork", "replay", "diff", "rate", "delete", "prune"]
@@ -200,7 +200,7 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs.add_argument(
         "run",
         nargs="?",
-        help=say("which run; the beginning of its name will do, or 'last'", "どの実行か。名前の先頭、または last"),
+        help=say("which run; the beginning of its name will do, or 'last'", "実行の ID (先頭だけでも可)、または last"),
     )
     runs.add_argument(
         "other",
@@ -211,15 +211,15 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         ),
     )
     _agent_options(runs)
-    runs.add_argument("--at", type=int, help=say("fork: go on from this fact", "fork: この事実から"))
+    runs.add_argument("--at", type=int, help=say("fork: go on from this fact", "fork: 分岐元の記録の番号"))
     runs.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("for resume", "再開用"))
-    runs.add_argument("-n", "--number", type=int, default=20, help=say("how many to list", "一覧の数"))
+    runs.add_argument("-n", "--number", type=int, default=20, help=say("how many to list", "表示する件数"))
     runs.add_argument(
         "--answer",
         action="append",
         default=[],
         metavar="[KEY=]ANSWER",
-        help=say('resume: the answer to what it asked; {"args": …} runs a call with other arguments', "再開時、質問への答え"),
+        help=say('resume: the answer to what it asked; {"args": …} runs a call with other arguments', "再開時の確認への回答"),
     )
     runs.add_argument("--before", metavar="RUN", help=say("list: only runs before this one", "一覧: この実行より前のもの"))
     runs.add_argument(
@@ -227,34 +227,34 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar=say("TIME", "期間"),
         help=say('prune: delete ended runs that are older, "90d"', '整理: これより古い終了済みの実行を削除 "90d"'),
     )
-    runs.add_argument("--dry-run", action="store_true", help=say("prune: only say what would go", "整理: 対象の表示だけ"))
+    runs.add_argument("--dry-run", action="store_true", help=say("prune: only say what would go", "整理: 表示だけ"))
     runs.add_argument("-y", "--yes", action="store_true", help=say("prune without asking", "確認せずに整理する"))
     runs.add_argument(
         "--vacuum",
         action="store_true",
         help=say("prune: rewrite the file to make it smaller; writers wait", "整理: ファイルを作り直して縮小 (書き込みは待機)"),
     )
-    runs.add_argument("--takeover", action="store_true", help=say("resume: even if it seems to be running", "実行中でも再開"))
-    runs.add_argument("--cascade", action="store_true", help=say("delete: also what went on from it", "続きの実行も削除"))
+    runs.add_argument("--takeover", action="store_true", help=say("resume: even if it seems to be running", "再開: 実行中でも"))
+    runs.add_argument("--cascade", action="store_true", help=say("delete: also what went on from it", "この後の実行も削除"))
     runs.add_argument(
-        "--json", action="store_true", help=say("list, show, follow, resume, fork: JSON, a line each", "一行に一つの JSON")
+        "--json", action="store_true", help=say("list, show, follow, resume, fork: JSON, a line each", "1 行に 1 件の JSON")
     )
 
 
 def _sessions(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    told = say("conversations: list, show, search, rename, export, delete", "会話: 一覧・表示・検索・改名・書き出し・削除")
+    told = say("conversations: list, show, search, rename, export, delete", "セッション: 一覧・表示・検索・改名・出力・削除")
     sessions = _command(commands, "sessions", told)
     actions = ["list", "show", "search", "rename", "export", "delete"]
     sessions.add_argument("action", nargs="?", default="list", choices=actions)
     sessions.add_argument(
         "what",
         nargs="*",
-        help=say("which session (the beginning of its id or title will do); search: the words", "どの会話か。検索なら言葉"),
+        help=say("which session (the beginning of its id or title will do); search: the words", "セッション。検索では検索語"),
     )
     sessions.add_argument("--user", help=say("only of this user", "この利用者のものだけ"))
-    sessions.add_argument("-n", "--number", type=_count, default=20, help=say("how many to list", "一覧の数"))
+    sessions.add_argument("-n", "--number", type=_count, default=20, help=say("how many to list", "表示する件数"))
     sessions.add_argument(
-        "--before", metavar="SESSION", help=say("list: only sessions used before this one", "一覧: この会話より前のもの")
+        "--before", metavar="SESSION", help=say("list: only sessions used before this one", "一覧: これより前のもの")
     )
     sessions.add_argument("-y", "--yes", action="store_true", help=say("delete without asking", "確認せずに削除する"))
     sessions.add_argument("--json", action="store_true", help=say("as JSON", "JSON で"))
@@ -274,60 +274,60 @@ def _memory(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         nargs="*",
         help=say(
             "search, add: the words; history, forget: numbers; correct: a number and the words; profile: NAME=VALUE",
-            "検索・追加: 言葉。history・forget: 番号。correct: 番号と言葉。profile: 名前=値",
+            "検索・追加: 内容。history・forget: 番号。correct: 番号と内容。profile: 名前=値",
         ),
     )
     whose = memory.add_mutually_exclusive_group()
     whose.add_argument("--user", default="", help=say("of this user", "この利用者の記憶"))
     whose.add_argument("--of-agent", default="", metavar="NAME", help=say("of this agent", "このエージェントの記憶"))
     whose.add_argument("--project", action="store_true", help=say("of the project", "プロジェクトの記憶"))
-    memory.add_argument("--about", default="", help=say("add: what it is about; it replaces the old one", "追加: 何についてか"))
     memory.add_argument(
-        "--at", metavar="DATE", default="", help=say("search: what held then", "検索: その日に成り立っていたこと")
+        "--about", default="", help=say("add: what it is about; it replaces the old one", "追加: 何についての記憶か")
     )
+    memory.add_argument("--at", metavar="DATE", default="", help=say("search: what held then", "検索: その時点の記憶"))
     memory.add_argument("--older", metavar=say("TIME", "時間"), help=say("forget: older than, 365d", "削除: これより古いもの"))
     memory.add_argument(
-        "--all", action="store_true", help=say("forget: everything; list: also the past", "すべて。一覧: 過去も")
+        "--all", action="store_true", help=say("forget: everything; list: also the past", "すべて。一覧: 過去の記憶も")
     )
     memory.add_argument("--folder", help=say("where the memories are", "記憶のあるフォルダー"))
     memory.add_argument("-y", "--yes", action="store_true", help=say("forget without asking", "確認せずに削除する"))
-    memory.add_argument("--json", action="store_true", help=say("as JSON, a line each", "一行に一つの JSON"))
+    memory.add_argument("--json", action="store_true", help=say("as JSON, a line each", "1 行に 1 件の JSON"))
     _agent_options(memory)
 
 
 def _plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    told = say("plan a task, show the plan, carry it out, evaluate it", "計画を立て、見せ、実行し、評価する")
+    told = say("plan a task, show the plan, carry it out, evaluate it", "タスクを計画し、確認のうえ実行して評価する")
     plan = _command(commands, "plan", told)
-    plan.add_argument("task", nargs="+", help=say("what to do", "仕事"))
+    plan.add_argument("task", nargs="+", help=say("what to do", "タスク"))
     plan.add_argument("-y", "--yes", action="store_true", help=say("carry it out without asking first", "確認せずに実行する"))
     plan.add_argument("--max-revisions", type=int, default=3, metavar="N", help=say("plans after the first", "計画の修正回数"))
     plan.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool", "ツール"))
     plan.add_argument("--cost", metavar="$", help=say("at most so much money", "費用の上限"))
     plan.add_argument("--deadline", metavar=say("TIME", "時間"), help=say("at most so long", "時間の上限"))
-    plan.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "一行に一つの JSON"))
-    plan.add_argument("-q", "--quiet", action="store_true", help=say("only the outcome", "結果だけ"))
+    plan.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "1 行に 1 件の JSON"))
+    plan.add_argument("-q", "--quiet", action="store_true", help=say("only the outcome", "結果だけを表示"))
     _agent_options(plan)
 
 
 def _workflow(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    told = say("tasks that wait for each other: check, run, show, resume", "待ち合わせるタスク: 検査・実行・図・再開")
+    told = say("tasks that wait for each other: check, run, show, resume", "依存関係のあるタスク: 検査・実行・表示・再開")
     flow = _command(commands, "workflow", told)
     flow.add_argument("action", choices=["check", "run", "show", "resume", "schema"])
-    flow.add_argument("what", nargs="?", help=say("the file; resume: which run", "ファイル。再開なら実行"))
+    flow.add_argument("what", nargs="?", help=say("the file; resume: which run", "ファイル。再開では実行"))
     flow.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help=say("what it is given", "引数"))
-    flow.add_argument("--run", metavar="RUN", help=say("show: how far this run is", "図: この実行の進み具合"))
-    flow.add_argument("--form", choices=["terminal", "mermaid", "svg"], default="terminal", help=say("show: as", "図の形式"))
+    flow.add_argument("--run", metavar="RUN", help=say("show: how far this run is", "表示: この実行の進捗"))
+    flow.add_argument("--form", choices=["terminal", "mermaid", "svg"], default="terminal", help=say("show: as", "表示の形式"))
     flow.add_argument(
         "-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool to use", "使うツール")
     )
-    flow.add_argument("--answer", action="append", default=[], metavar="[KEY=]ANSWER", help=say("resume: the answer", "答え"))
-    flow.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "一行に一つの JSON"))
-    flow.add_argument("-q", "--quiet", action="store_true", help=say("only the outcome", "結果だけ"))
+    flow.add_argument("--answer", action="append", default=[], metavar="[KEY=]ANSWER", help=say("resume: the answer", "回答"))
+    flow.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "1 行に 1 件の JSON"))
+    flow.add_argument("-q", "--quiet", action="store_true", help=say("only the outcome", "結果だけを表示"))
     _agent_options(flow)
 
 
 def _config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    init = _command(commands, "init", say("write a commented kaname.yaml", "注釈付きの kaname.yaml を書く"))
+    init = _command(commands, "init", say("write a commented kaname.yaml", "コメント付きの kaname.yaml を作る"))
     init.add_argument("--force", action="store_true", help=say("write over an existing one", "上書きする"))
     config = _command(commands, "config", say("check the configuration, or print its schema", "設定の検査、スキーマの表示"))
     config.add_argument("action", choices=["check", "show", "schema"])
@@ -348,14 +348,14 @@ def _docs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     files = say("files and folders", "ファイルやフォルダー")
     told = {
         "add": (say("read files and folders; what has not changed is passed over", "ファイルやフォルダーを読み込む"), files),
-        "list": (say("what has been read", "読み込んだもの"), ""),
+        "list": (say("what has been read", "読み込んだファイル"), ""),
         "search": (say("look for something", "検索する"), say("the question", "質問")),
         "show": (
             say("the passage that a citation means", "引用された箇所を表示する"),
             say("such as rules.md#3", "rules.md#3 など"),
         ),
         "remove": (
-            say("forget files or folders", "削除する"),
+            say("forget files or folders", "索引から削除する"),
             say("files, folders, or a file as it is cited: rules.md", "ファイル、フォルダー、または引用名 (rules.md)"),
         ),
     }
@@ -363,7 +363,7 @@ def _docs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         one = actions.add_parser(name, help=words, description=words)
         if what:
             one.add_argument("what", nargs="+", help=what)
-        one.add_argument("--index", metavar="FILE", help=say("the index (default: $KANAME_DOCS)", "索引のファイル"))
+        one.add_argument("--index", metavar="FILE", help=say("the index (default: $KANAME_DOCS)", "索引 (既定 $KANAME_DOCS)"))
         if name in ("add", "search"):
             one.add_argument("--embeddings", metavar="NAME", help=say("local, or openai/MODEL", "local または openai/MODEL"))
         if name == "add":
@@ -387,10 +387,10 @@ def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     models.add_argument("action", nargs="?", default="list", choices=["list", "pull"])
     models.add_argument(
-        "--from", dest="source", metavar="DIR", help=say("pull: from a folder, without a network", "フォルダーから取得")
+        "--from", dest="source", metavar="DIR", help=say("pull: from a folder, without a network", "pull: フォルダーから")
     )
-    models.add_argument("--check", action="store_true", help=say("pull: read what is there, all of it", "内容を検査する"))
-    models.add_argument("--again", action="store_true", help=say("pull: even if it is there", "あっても取得し直す"))
+    models.add_argument("--check", action="store_true", help=say("pull: read what is there, all of it", "pull: すべて検査"))
+    models.add_argument("--again", action="store_true", help=say("pull: even if it is there", "pull: 取得し直す"))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from .terminal.signals import to_the_end
 def main(given: argparse.Namespace) -> int:
     task = " ".join(given.task).strip()
     if not task:
-        raise ConfigError(say("what is to be done?", "何をしますか?"))
+        raise ConfigError(say('name the task: kaname plan "…"', 'タスクを指定してください: kaname plan "…"'))
     given.plan, given.approve = True, not given.yes
     return to_the_end(lambda ending: _main(given, task, Screen()))
 

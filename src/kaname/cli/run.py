@@ -36,7 +36,7 @@ def main(given: argparse.Namespace) -> int:
         screen.note(say("standard input is not text (UTF-8)", "標準入力が UTF-8 のテキストではありません"), "red")
         return USAGE
     if not task and not (given.agent and programs_workflow(given)):  # a workflow may need no parameters
-        screen.note(say('what is to be done? kaname run "…"', '仕事を書いてください: kaname run "…"'), "red")
+        screen.note(say('what is to be done? kaname run "…"', 'タスクを指定してください: kaname run "…"'), "red")
         return USAGE
     return to_the_end(lambda ending: _main(given, task, screen))
 
@@ -153,7 +153,7 @@ def _to_go_on(run_id: str, result: Result | None = None, where: str = "") -> str
         wanted = question.options[0] if question.options and not question.in_doubt else "…"  # that one is to be looked up
         answer = f" --answer {wanted}" if len(result.questions) == 1 else f" --answer '{key}={wanted}' …"
     command = f"{this_command()} runs resume {run_id}{answer}{where}"
-    return say(f"to go on: {command}", f"続きは: {command}")
+    return say(f"to go on: {command}", f"続けるには: {command}")
 
 
 def _on_interrupt(stop: asyncio.Event) -> None:

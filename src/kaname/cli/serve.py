@@ -115,7 +115,7 @@ def _tell(screen: Screen, address: Any, is_open: bool) -> None:
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     screen.say(say(f"kaname serves on {place}", f"kaname は {place} で待ち受けています"))
     more = [f"   /{name}" for name, package in (("mcp", "fastmcp"), ("a2a", "a2a")) if find_spec(package) is not None]
-    screen.note(say(f"  in the browser: {place}/", f"  ブラウザで: {place}/"))
+    screen.note(say(f"  in the browser: {place}/", f"  ブラウザー: {place}/"))
     screen.note("  /openapi.json   /v1 (OpenAI)   /ag-ui   /vercel" + "".join(more))
     if is_open:
         screen.note(say("  only this machine is answered; no token is needed", "  このマシンからだけ使えます (トークン不要)"))

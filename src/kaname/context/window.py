@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import ConfigError
 from ..core.messages import Media, Message, Provided, Text, Thinking, ToolCall, ToolResult
+from ..core.notices import notice
 from ..core.values import plain_text
 
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ class Window:
 
     def __init__(self, messages: int | None = None, tokens: int | None = None) -> None:
         if messages is None and tokens is None:
-            raise ConfigError("a window has a number of messages, of tokens, or both: Window(messages=40, tokens=8000)")
+            raise ConfigError(
+                notice(
+                    "context.window", "a window has a number of messages, of tokens, or both: Window(messages=40, tokens=8000)"
+                )
+            )
         if (messages is not None and messages < 1) or (tokens is not None and tokens < 1):
-            raise ConfigError("messages and tokens are numbers from 1 up")
+            raise ConfigError(notice("context.window_numbers", "messages and tokens are numbers from 1 up"))
         self._messages, self._tokens = messages, tokens
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:

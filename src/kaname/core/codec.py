@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache, partial
-from json.encoder import c_make_encoder, encode_basestring, encode_basestring_ascii  # type: ignore[attr-defined]
+from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 from typing import Any
 
 from . import events as facts
@@ -72,7 +72,7 @@ _NESTED: dict[tuple[type, str], type] = {
 }
 
 # The texts that may be notices: what they were made of stands beside them, as "detail_notice" and so on.
-_NOTICES: dict[type, str] = {Stop: "detail", facts.Asked: "prompt", facts.Warned: "text"}
+_NOTICES: dict[type, str] = {Stop: "detail", facts.Asked: "prompt", facts.Warned: "text", ToolResult: "error"}
 
 
 def encode_body(body: Fact) -> tuple[str, str]:
@@ -202,17 +202,16 @@ def _fact(kind: str, data: Any) -> Fact:
     return Unknown(kind, data) if known is None else _read(known, data)
 
 
-def _encoder(*, ascii_only: bool) -> Callable[[Any], str]:
+def _encoder() -> Callable[[Any], str]:
     """A compact `json.dumps` that is set up once; the standard one is set up anew for every value."""
-    encoder = json.JSONEncoder(ensure_ascii=ascii_only, separators=(",", ":"), check_circular=False)
+    encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
     if c_make_encoder is None:  # a Python without the C part
         return encoder.encode
-    strings = encode_basestring_ascii if ascii_only else encode_basestring
-    pieces = c_make_encoder(None, encoder.default, strings, None, ":", ",", False, False, True)
+    pieces = c_make_encoder(None, encoder.default, encode_basestring, None, ":", ",", False, False, True)
     return lambda value: "".join(pieces(value, 0))
 
 
-_compact, _escaped = _encoder(ascii_only=False), _encoder(ascii_only=True)
+_compact = _encoder()
 
 
 def dump(value: Any) -> str:
@@ -220,11 +219,7 @@ def dump(value: Any) -> str:
     text = _compact(value)
     if text.isascii():
         return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _escaped(value)
-    return text
+    return text.encode("utf-8", "backslashreplace").decode()  # JSON has the same escape for it
 
 
 def digest(value: Any) -> str:

@@ -175,7 +175,7 @@ class ToolExecutionFailed(AgentError): ...
 
 class RunStopped(AgentError):
     def __init__(self, stop: Stop) -> None:
-        super().__init__(f"{stop.kind}: " + stop.detail if stop.detail else stop.kind)
+        super().__init__(stop.told)
         self.stop = stop
 
 

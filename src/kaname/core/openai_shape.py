@@ -8,6 +8,7 @@ from typing import Any
 
 from .errors import ConfigError
 from .messages import Media, Message, Part, Text, Thinking, ToolCall, ToolResult
+from .notices import notice
 from .reading.lenient_json import strict_json
 from .values import plain_text
 
@@ -36,7 +37,9 @@ def from_openai(shape: Mapping[str, Any]) -> Message:
         result = ToolResult(shape.get("content"), call_id=shape.get("tool_call_id", ""), name=shape.get("name", ""))
         return Message("tool", (result,))
     if role not in ("system", "user", "assistant"):
-        raise ConfigError(f"a message needs a role of system, user, assistant or tool, not {role!r}")
+        raise ConfigError(
+            notice("message.role", "a message needs a role of system, user, assistant or tool, not {role!r}", role=role)
+        )
     parts = [*_content(shape.get("content"))]
     for call in shape.get("tool_calls") or ():
         function = call["function"]
@@ -83,5 +86,5 @@ def _content(content: Any) -> list[Part]:
             case {"type": "image_url", "image_url": {"url": str(url)}}:
                 parts.append(Media("image/*", url=url))
             case _:
-                raise ConfigError(f"this message part is not understood: {item!r}")
+                raise ConfigError(notice("message.part", "this message part is not understood: {item!r}", item=item))
     return parts

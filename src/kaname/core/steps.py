@@ -40,6 +40,11 @@ class Stop:
     withheld: Literal["", "input", "output", "nothing"] = ""
 
     @property
+    def told(self) -> str:
+        """Return the kind and the detail in one line."""
+        return f"{self.kind}: " + self.detail if self.detail else self.kind
+
+    @property
     def blocks_input(self) -> bool:
         """Return True if the run ended because of what the user said."""
         return self.kind == "blocked" and self.withheld in ("", "input")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.errors import ConfigError
+from ..core.notices import notice
 from ..core.project import make_folder, state_path
 from .memory import MemoryJournal
 
@@ -26,7 +27,13 @@ def choose(wanted: Journal | str | Path | None) -> Journal:
     if isinstance(wanted, str | os.PathLike):
         return MemoryJournal() if str(wanted) in ("memory", ":memory:") else _sqlite(str(wanted))
     if not hasattr(wanted, "append"):
-        raise ConfigError(f'a journal is "memory", a path, or an object of the Journal protocol, not {wanted!r}')
+        raise ConfigError(
+            notice(
+                "journal.kind",
+                'a journal is "memory", a path, or an object of the Journal protocol, not {wanted!r}',
+                wanted=wanted,
+            )
+        )
     return wanted
 
 

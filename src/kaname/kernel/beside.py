@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core.errors import ConfigError
 from ..core.messages import Message, ModelReply, ModelRequest
+from ..core.notices import notice
 from .chain import around_model
 from .ports import Model
 from .scope import silent
@@ -14,7 +15,7 @@ async def ask_beside(messages: tuple[Message, ...], view: RunView, model: Model 
     """`model`: another than the agent's own. What it costs is not counted yet: record it with what comes of it."""
     asked = model or view.agent.model
     if asked is None:
-        raise ConfigError(f"agent {view.agent.name!r} has no model: pass Agent(model=…)")
+        raise ConfigError(notice("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=view.agent.name))
 
     async def reply_to(request: ModelRequest) -> ModelReply:
         return await asked.reply(request, silent)

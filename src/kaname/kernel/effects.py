@@ -24,19 +24,27 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
     if started.effect in ("pure", "idempotent"):
         return None
     if tool is None:
-        return _ask(started, scope, "there is no such tool any more")
+        return _ask(started, scope, notice("effect.no_tool", "there is no such tool any more"))
     try:
         prepared = tool.prepare(call)
     except BadArguments as problem:
-        return _ask(started, scope, f"its arguments are no longer accepted: {problem}")
+        return _ask(
+            started,
+            scope,
+            notice("effect.bad_arguments", "its arguments are no longer accepted: {it}", it=str(problem)),
+        )
     context = scope.context(call.id, started.key, started.attempt)
     if started.effect == "compensable" and tool.undo is not None:
         outcome = await _repaired(tool.undo, prepared, context)
-        return _ask(started, scope, f"undoing it failed with {outcome}") if _failed(outcome) else None
+        return (
+            _ask(started, scope, notice("effect.undo_failed", "undoing it failed with {it}", it=str(outcome)))
+            if _failed(outcome)
+            else None
+        )
     if tool.reconcile is not None:
         outcome = await _repaired(tool.reconcile, prepared, context)
         if _failed(outcome):
-            return _ask(started, scope, f"looking it up failed with {outcome}")
+            return _ask(started, scope, notice("effect.look_up_failed", "looking it up failed with {it}", it=str(outcome)))
         return outcome if isinstance(outcome, ToolResult) else None
     return _ask(started, scope, "")
 
@@ -63,7 +71,11 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
         case answer if answer == RETRY:
             return None
         case _:
-            return ToolResult(error="interrupted, and skipped by decision of the user: whether it took effect is unknown")
+            return ToolResult(
+                error=notice(
+                    "effect.skipped", "interrupted, and skipped by decision of the user: whether it took effect is unknown"
+                )
+            )
 
 
 def _question(started: ToolStarted, why: str, overtaken: bool) -> str:

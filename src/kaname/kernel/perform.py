@@ -43,7 +43,8 @@ async def perform(step: Step, scope: Scope) -> None:
         case CallModel():
             await ask_model(step, scope)
         case Conclude(stop, note):
-            refused = [ToolResult(error=f"not run: {stop.detail}", call_id=c.id, name=c.name) for c in scope.state.pending]
+            why = notice("tool.not_run", "not run: {why}", why=stop.detail)
+            refused = [ToolResult(error=why, call_id=c.id, name=c.name) for c in scope.state.pending]
             await scope.settle()
             await scope.record(*map(ToolFinished, refused), Noted(user(note), stop))
         case CallTools(()) if not scope.running:
@@ -87,7 +88,7 @@ def raise_first(outcomes: Iterable[BaseException | None]) -> None:
 async def ask_model(step: CallModel, scope: Scope) -> None:
     agent = scope.member(step.agent) if step.agent else scope.agent
     if (model := agent.model) is None:
-        raise ConfigError(f"agent {agent.name!r} has no model: pass Agent(model=…)")
+        raise ConfigError(notice("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=agent.name))
     await scope.settle()  # a reply before this one, if the strategy asks again at once
     if step.note and not scope.state.noted:
         await scope.record(Noted(user(step.note)))

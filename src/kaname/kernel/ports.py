@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, c
 from ..core.errors import ConfigError
 from ..core.events import Event
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
+from ..core.notices import notice
 from ..core.record import field, record, replace
 from ..core.runs import RunInfo, SessionInfo, Tally
 from ..core.state import State
@@ -290,7 +291,9 @@ class ToolContext(Generic[DepsT]):
         `effect="idempotent"`: tried again, it finds them as they are. `name`: for more than one child of a call.
         """
         if self.scope.open_child is None:
-            raise ConfigError("a child cannot be run here: this is a replay, or a tool that was called by hand")
+            raise ConfigError(
+                notice("child.not_here", "a child cannot be run here: this is a replay, or a tool that was called by hand")
+            )
         return await self.scope.open_child(self.scope, self, agent, user_input, name)
 
     async def progress(self, text: str) -> None:

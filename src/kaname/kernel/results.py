@@ -8,8 +8,9 @@ from typing import Any
 from ..core.codec import dump
 from ..core.errors import UnexpectedError
 from ..core.messages import NOTHING, ToolCall, ToolResult, Usage
+from ..core.notices import notice
 from ..core.record import replace
-from ..core.values import plain_text, shorten
+from ..core.values import plain_text, shorten, unescaped_json
 
 SHOWN_LIMIT, ERROR_LIMIT = 40_000, 10_000  # characters; about ten thousand tokens, and a quarter of that
 _HUGE = 10**18
@@ -23,9 +24,17 @@ def fit(result: ToolResult, call: ToolCall) -> ToolResult:
         error = shorten(error, ERROR_LIMIT)
     if shown is None and not isinstance(output, int | float | None):
         text = plain_text(output)
-        shown = shorten(text, SHOWN_LIMIT) if len(text) > SHOWN_LIMIT else None
+        told = unescaped_json(text) if isinstance(output, str) and "\\u" in text else text
+        shown = shorten(told, SHOWN_LIMIT) if len(told) > SHOWN_LIMIT else None if told is text else told
     usage = checked_usage(result.usage, f"the tool {call.name!r}")
     return replace(result, output=output, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage)
+
+
+def timed_out(seconds: float | None, *, in_doubt: bool) -> ToolResult:
+    """Return the result of a call that took too long. `in_doubt`: it may have taken effect."""
+    late = notice("tool.timeout", "timed out after {seconds:g} s", seconds=seconds)
+    doubt = notice("tool.in_doubt", "; it may or may not have taken effect, so check before you repeat it")
+    return ToolResult(error=late + doubt if in_doubt else late)
 
 
 def must_be_json(value: Any, what: str) -> Any:

@@ -11,6 +11,7 @@ from ..core.codec import dump
 from ..core.errors import ConfigError, ModelError, ReplayDiverged
 from ..core.events import Compacted, Custom, Warned, withheld
 from ..core.messages import Message, ToolCall, Usage
+from ..core.notices import notice
 from ..core.runs import titled
 from ..core.state import State
 
@@ -117,7 +118,7 @@ class RunView:
     def _recorded_summary(self) -> tuple[str, Usage]:
         made = (self._scope.recalled or {}).get((COMPACTED, self.state.replied + 1))
         if not made:
-            raise ModelError("no summary was had here when the run was recorded")
+            raise ModelError(notice("compact.not_recorded", "no summary was had here when the run was recorded"))
         found: tuple[str, Usage] = made.pop(0)
         return found
 
@@ -130,7 +131,9 @@ class RunView:
         replayed has the same summary. A call and its results stay together: `upto` is where a message or a step begins."""
         messages = self.state.messages
         if not 0 < upto < len(messages) or messages[upto].role == "tool":
-            raise ConfigError(f"upto is a place between two steps of the conversation, not {upto}")
+            raise ConfigError(
+                notice("compact.upto", "upto is a place between two steps of the conversation, not {upto}", upto=upto)
+            )
         if self._scope.recalled is None:
             summary, usage = await summarise(messages[:upto])
         else:
@@ -140,5 +143,7 @@ class RunView:
 
 def custom(name: str, data: Any, *, shown: bool = True) -> Custom:
     if not name or name in RESERVED:
-        raise ConfigError(f"{name!r} cannot be the name of a fact: it is empty, or a chunk's own type")
+        raise ConfigError(
+            notice("fact.name", "{name!r} cannot be the name of a fact: it is empty, or a chunk's own type", name=name)
+        )
     return Custom(name, data, shown)

@@ -44,7 +44,11 @@ def resolve(name: str | Model) -> Model:
     if not isinstance(name, str):
         if not hasattr(name, "reply"):
             raise ConfigError(
-                f"a model is a name like 'provider/model' or an object with an async reply(request, emit), not {name!r}"
+                notice(
+                    "model.kind",
+                    "a model is a name like 'provider/model' or an object with an async reply(request, emit), not {name!r}",
+                    name=name,
+                )
             )
         return name
     provider, slash, rest = name.partition("/")

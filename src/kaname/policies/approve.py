@@ -32,7 +32,9 @@ class Approve(Policy):
 
     def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
         if when is not None and runs_on_loop(when):
-            raise ConfigError("Approve: `when` cannot be async: write a plain function that returns a bool")
+            raise ConfigError(
+                notice("approve.when_async", "Approve: `when` cannot be async: write a plain function that returns a bool")
+            )
         self._tools, self._when = frozenset(_flat(tools)), when
 
     def _wanted(self, call: ToolCall) -> bool:
@@ -64,9 +66,15 @@ class Approve(Policy):
             raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), (YES, NO), about=call)
         decision = decided(answers[key])
         if decision is None:
-            return ToolResult(error=f"not run: the answer {answers[key]!r:.200} is neither yes, nor no, nor {{'args': …}}")
+            told = notice(
+                "approve.unclear",
+                "not run: the answer {answer!r:.200} is neither yes, nor no, nor {{'args': …}}",
+                answer=answers[key],
+            )
+            return ToolResult(error=told)
         if not decision.approved:
-            return ToolResult(error="the user did not allow this call" + (f": {decision.reason}" if decision.reason else ""))
+            refused = notice("approve.refused", "the user did not allow this call")
+            return ToolResult(error=refused + f": {decision.reason}" if decision.reason else refused)
         shown = view.state.subjects.get(key, call)
         if decision.args is None and identity(shown.args) == identity(call.args):
             return await next(call)
@@ -74,7 +82,8 @@ class Approve(Policy):
         args = decision.args if decision.args is not None else shown.args if isinstance(shown.args, Mapping) else {}
         changed = edited(view.as_sent(call), shown, args, call.args)
         if why := self.objection(changed, view):
-            return ToolResult(error=f"{call.name} was not run with the approved arguments: {why}")
+            told = notice("approve.not_run", "{name} was not run with the approved arguments: {why}", name=call.name, why=why)
+            return ToolResult(error=told)
         return await next(changed)
 
     def objection(self, changed: ToolCall, view: RunView) -> str:

@@ -18,6 +18,7 @@ from ..core.notices import notice
 from ..core.record import record, replace
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, Policy, Tool, ToolHandler
+from ..kernel.results import timed_out
 from .names import known_tools, objector
 
 if TYPE_CHECKING:
@@ -61,16 +62,35 @@ class FallbackStrategy(Policy):
         degrade: bool = True,
     ) -> None:
         if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
-            raise ConfigError(f"max_retries is a whole number from 0 up, not {max_retries!r}")
+            raise ConfigError(
+                notice(
+                    "fallback.max_retries",
+                    "max_retries is a whole number from 0 up, not {max_retries!r}",
+                    max_retries=max_retries,
+                )
+            )
         for what, seconds in (("backoff", backoff), ("longest_wait", longest_wait)):
             if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
-                raise ConfigError(f"{what} is a number of seconds from 0 up, not {seconds!r}")
+                raise ConfigError(
+                    notice(
+                        "fallback.seconds",
+                        "{what} is a number of seconds from 0 up, not {seconds!r}",
+                        what=what,
+                        seconds=seconds,
+                    )
+                )
         self.max_retries, self.degrade = max_retries, degrade
         if fallback is not None and not isinstance(fallback, Mapping):
-            raise ConfigError(f'fallback takes names of tools, fallback={{"tool_a": "tool_b"}}, not {fallback!r}')
+            raise ConfigError(
+                notice(
+                    "fallback.names_not",
+                    'fallback takes names of tools, fallback={{"tool_a": "tool_b"}}, not {fallback!r}',
+                    fallback=fallback,
+                )
+            )
         self.fallback = dict(fallback or {})
         if not all(isinstance(name, str) and name for pair in self.fallback.items() for name in pair):
-            raise ConfigError('fallback takes names of tools: fallback={"tool_a": "tool_b"}')
+            raise ConfigError(notice("fallback.names", 'fallback takes names of tools: fallback={{"tool_a": "tool_b"}}'))
         self._backoff, self._longest = backoff, longest_wait
         for name in self.fallback:
             self._chain(name)
@@ -80,7 +100,9 @@ class FallbackStrategy(Policy):
         chain = [name]
         while (name := self.fallback.get(name, "")) != "":
             if name in chain:
-                raise ConfigError(f"fallback goes round in a circle: {' -> '.join([*chain, name])}")
+                raise ConfigError(
+                    notice("fallback.circle", "fallback goes round in a circle: {around}", around=" -> ".join([*chain, name]))
+                )
             chain.append(name)
         return chain
 
@@ -90,7 +112,11 @@ class FallbackStrategy(Policy):
     async def execute_with_fallback(self, tool: Tool, input_text: str) -> FallbackResult:
         """Outside of a run: this tool, as often as its effect allows."""
         if not hasattr(tool, "execute"):
-            raise ConfigError(f"{tool!r} has no execute(input_text); make a function a tool with @tool")
+            raise ConfigError(
+                notice(
+                    "fallback.no_execute", "{tool!r} has no execute(input_text); make a function a tool with @tool", tool=tool
+                )
+            )
 
         seconds = getattr(tool, "timeout", None)
 
@@ -99,7 +125,7 @@ class FallbackStrategy(Policy):
                 async with asyncio.timeout(seconds):
                     result = await attempt(tool.execute, input_text, passing=())
             except TimeoutError:
-                return ToolResult(error=f"timed out after {seconds:g} s")
+                return timed_out(seconds, in_doubt=False)
             if isinstance(result, Failure):
                 return ToolResult(error=str(result))
             return result if isinstance(result, ToolResult) else ToolResult(result)

@@ -27,7 +27,14 @@ class Retry(Policy):
 
     def __init__(self, tries: int = 5, longest_wait: float = 60.0) -> None:
         if tries < 1 or longest_wait < 0:
-            raise ConfigError(f"Retry: tries is 1 or more, longest_wait 0 or more, not {tries!r} and {longest_wait!r}")
+            raise ConfigError(
+                notice(
+                    "retry.numbers",
+                    "Retry: tries is 1 or more, longest_wait 0 or more, not {tries!r} and {longest_wait!r}",
+                    tries=tries,
+                    longest_wait=longest_wait,
+                )
+            )
         self.tries, self.longest_wait = tries, longest_wait
 
     alone = True

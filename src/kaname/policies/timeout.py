@@ -12,6 +12,7 @@ from ..core.notices import notice
 from ..core.steps import Stop
 from ..kernel.chain import let_in
 from ..kernel.ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
+from ..kernel.results import timed_out
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
@@ -51,8 +52,7 @@ async def timed(seconds: float, work: Awaitable[ToolResult], effect: str) -> Too
         return await within(seconds, work)
     except Late:
         pass
-    after = "" if effect == "pure" else "; it may or may not have taken effect, so check before you repeat it"
-    return ToolResult(error=f"timed out after {seconds:g} s{after}")
+    return timed_out(seconds, in_doubt=effect != "pure")
 
 
 class Timeout(Policy):

@@ -146,7 +146,7 @@ class Users:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             raise _unreadable(self.path, str(problem)) from problem
         if not fits:
-            raise _unreadable(self.path, "a role that there is not, or no hash")
+            raise _unreadable(self.path, notice("users.entry", "a role that there is not, or no hash"))
         return entries  # type: ignore[no-any-return]
 
     def _write(self, entries: Mapping[str, Any]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
 from ..core.messages import ToolCall, ToolResult
+from ..core.notices import Notice, joined, notice
 from ..core.people.answers import decided
-from ..core.people.visible import visible
 from ..core.record import field, mutable, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
@@ -96,7 +96,12 @@ class Orchestrate:
             if not isinstance(outcome, str):
                 return attempts, outcome
             feedback = outcome
-        why = f"no plan led to the goal after {self.max_revisions} revisions: {feedback}"
+        why = notice(
+            "plan.no_more",
+            "no plan led to the goal after {revisions} revisions: {feedback}",
+            revisions=self.max_revisions,
+            feedback=feedback,
+        )
         return attempts, Finish(Stop("cancelled", why), partial_output(attempts))
 
     def _carried_out(self, attempt: Attempt, attempts: list[Attempt], replies: list[str], state: State) -> Step | str:
@@ -139,11 +144,13 @@ class Orchestrate:
         if limit is not None and named > limit:
             raise BadPlan(f"- the time limits of its steps come to {named:g} s, and the whole task has {limit:g} s")
 
-    def _bounds(self, graph: Graph) -> str:
+    def _bounds(self, graph: Graph) -> Notice:
         limits = self.limits()
-        whole = [f"{limits['deadline']:g} s"] if "deadline" in limits else []
-        whole += [f"${limits['budget']:g}"] if "budget" in limits else []
-        return f"In all: {bounds_of(graph, self.tools)}." + (f" The task ends at {' or '.join(whole)}." if whole else "")
+        whole = [notice("plan.seconds", "{seconds:g} s", seconds=limits["deadline"])] if "deadline" in limits else []
+        whole += [notice("plan.money", "${budget:g}", budget=limits["budget"])] if "budget" in limits else []
+        told = notice("plan.bounds", "In all: {bounds}.", bounds=bounds_of(graph, self.tools).told())
+        ends = joined(notice("plan.or", " or "), whole)
+        return told + notice("plan.ends", " The task ends at {ends}.", ends=ends) if whole else told
 
     def _approval(self, attempt: Attempt, state: State) -> Step | str | None:
         """`None`: it may be carried out."""
@@ -151,15 +158,19 @@ class Orchestrate:
         assert attempt.graph is not None
         call_id = f"plan{attempt.number}?approve"  # no step can be called that
         if (said := state.results.get(call_id)) is None:
-            told = f"{told_plan(attempt.plan, attempt.graph, self._effects())}\n{self._bounds(attempt.graph)}"
-            question = f"{visible(told)}\nRun this plan? Answer yes, no, or describe what to change."
+            question = notice(
+                "plan.run",
+                "{plan}\n{bounds}\nRun this plan? Answer yes, no, or describe what to change.",
+                plan=told_plan(attempt.plan, attempt.graph, self._effects()),
+                bounds=self._bounds(attempt.graph),
+            )
             return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
         decision = decided(said.output)
         wish = plain_text(said.output) if decision is None else decision.reason
         if decision is not None and decision.approved and decision.args is None:
             return None
         if not wish:
-            return Finish(Stop("cancelled", "the user did not approve the plan"))
+            return Finish(Stop("cancelled", notice("plan.not_approved", "the user did not approve the plan")))
         attempt.problem = f"the user wants another plan: {wish}"
         return attempt.problem
 
@@ -179,7 +190,8 @@ class Orchestrate:
             if border.failure or not isinstance(verdict, EvaluationResult | None):
                 why = border.failure or f"it returned {verdict!r:.100}, which is no EvaluationResult"
                 name = getattr(rule, "__name__", type(rule).__name__)
-                return Finish(Stop("failed", f"the rule {name} cannot be used: {why}"), partial_output([attempt]))
+                stop = Stop("failed", notice("plan.rule", "the rule {name} cannot be used: {why}", name=name, why=why))
+                return Finish(stop, partial_output([attempt]))
             if verdict is not None:
                 return self._decided(attempt, verdict)
         if not self.judges:
@@ -201,7 +213,11 @@ class Orchestrate:
             return Finish(Stop("completed"), verdict.answer or attempt.progress.output())
         if verdict.should_retry:
             return f"{verdict.feedback}\n{_done(attempt)}"
-        why = verdict.reason or verdict.feedback or "the evaluation says that it cannot be done, and not why"
+        why = (
+            verdict.reason
+            or verdict.feedback
+            or notice("plan.cannot", "the evaluation says that it cannot be done, and not why")
+        )
         return Finish(Stop("cancelled", why), partial_output([attempt]))
 
     def listed(self) -> list[Action]:
@@ -210,7 +226,10 @@ class Orchestrate:
 
     def _ask_for_a_plan(self, feedback: str) -> CallModel:
         listed = "\n".join(
-            [f"- {one.name}: {one.description}. Arguments: {json.dumps(one.parameters)}" for one in self.listed()]
+            [
+                f"- {one.name}: {one.description}. Arguments: {json.dumps(one.parameters, ensure_ascii=False)}"
+                for one in self.listed()
+            ]
         )
         form = self.form()
         note = f"{feedback}\n{form.again}" if feedback else ""

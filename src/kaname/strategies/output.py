@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codec import dump
 from ..core.errors import ConfigError, OutputDecodingFailed
+from ..core.notices import notice
 from ..core.reading.lenient_json import TwoReadings
 from ..core.steps import Stop
 from ..core.values import fenced_blocks, read_json
@@ -47,8 +48,13 @@ class Output:
         with Border() as border:
             _ = self.schema
         if border.failure is not None:
-            what = f"output={self.kind!r} is not a type that pydantic can validate"
-            raise ConfigError(f"{what}: {border.failure}") from border.failure.error
+            told = notice(
+                "output.kind",
+                "output={kind!r} is not a type that pydantic can validate: {failure}",
+                kind=self.kind,
+                failure=border.failure,
+            )
+            raise ConfigError(told) from border.failure.error
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:

@@ -153,7 +153,13 @@ def _flat(given: Any) -> Iterator[StopRule]:
     elif callable(given):
         yield given
     else:
-        raise ConfigError(f"a stop rule is made by max_steps(…) and the like, or is a function (state, step), not {given!r}")
+        raise ConfigError(
+            notice(
+                "stop.rule",
+                "a stop rule is made by max_steps(…) and the like, or is a function (state, step), not {given!r}",
+                given=given,
+            )
+        )
 
 
 def _first_over(

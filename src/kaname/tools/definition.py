@@ -35,8 +35,12 @@ class DefinedTool:
         inner = definition.get("function", definition)
         if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
             raise ConfigError(
-                'a tool definition needs a name: {"type": "function", "function": {"name": …, "parameters": …}}; '
-                f"got {definition!r}"
+                notice(
+                    "tool.definition",
+                    "a tool definition needs a name: "
+                    '{{"type": "function", "function": {{"name": …, "parameters": …}}}}; got {definition!r}',
+                    definition=definition,
+                )
             )
         self.name: str = inner["name"]
         for key in {*definition, *inner} - {*_OURS, *_THEIRS}:
@@ -92,7 +96,7 @@ class TextTool:
 
     def __init__(self, tool: Tool) -> None:
         if not isinstance(tool.name, str) or not tool.name:
-            raise ConfigError(f"the tool {tool!r} needs a name, not {tool.name!r}")
+            raise ConfigError(notice("tool.no_name", "the tool {tool!r} needs a name, not {name!r}", tool=tool, name=tool.name))
         self.name = tool.name
         own = getattr(tool, "parameters", None)
         named = own.get("properties") if isinstance(own, Mapping) else None

@@ -11,6 +11,7 @@ from ..core.durations import seconds
 from ..core.errors import BadArguments, ConfigError, Signal, nearest
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
+from ..core.notices import notice
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Repair, ToolContext
 from ..kernel.threads import off_loop, runs_on_loop
@@ -31,7 +32,9 @@ def check_effect(name: str, effect: Any) -> Effect:
     for known in EFFECTS:
         if effect == known:
             return known
-    raise ConfigError(f"{f'tool {name}' if name else '@tool'}: effect {effect!r} is unknown{nearest(str(effect), EFFECTS)}")
+    where = f"tool {name}" if name else "@tool"
+    told = notice("tool.effect", "{where}: effect {effect!r} is unknown", where=where, effect=effect)
+    raise ConfigError(told + nearest(str(effect), EFFECTS))
 
 
 class FunctionTool(Generic[P, R]):
@@ -54,7 +57,9 @@ class FunctionTool(Generic[P, R]):
         self._static, self._of_class = isinstance(inner, staticmethod), isinstance(inner, classmethod)
         self.function: Callable[..., Any] = inner.__func__ if self._static or self._of_class else inner
         if not callable(self.function) or isinstance(self.function, type):
-            raise ConfigError(f"@tool goes on a function, not on {self.function!r}")
+            raise ConfigError(
+                notice("tool.not_function", "@tool goes on a function, not on {function!r}", function=self.function)
+            )
         self.name = name or _name_of(self.function)
         self.effect: Effect = check_effect(self.name, effect)
         self.timeout = None if timeout is None else seconds(timeout)
@@ -137,7 +142,9 @@ class FunctionTool(Generic[P, R]):
     async def execute(self, input_text: str) -> ToolResult:
         """Outside of a run, as the smallest tool protocol has it: a JSON object, or plain text for a tool of one argument."""
         if self.signature.context:
-            raise ConfigError(f"tool {self.name} needs a run's context; give it to an agent instead")
+            raise ConfigError(
+                notice("tool.needs_context", "tool {name} needs a run's context; give it to an agent instead", name=self.name)
+            )
         try:
             prepared = self.prepare(ToolCall("", self.name, self._from_text(input_text)))
         except BadArguments as problem:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from ..core.errors import ConfigError
+from ..core.notices import notice
 from ..core.record import record
 from ..kernel.ports import ToolContext
 from .arguments.docstring import parse
@@ -67,18 +68,33 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
             warnings.simplefilter("ignore")  # of a default that has no JSON: it is left out of the schema
             return Signature(_tidy(adapter.json_schema()), tuple(context), names, adapter)
     except (PydanticSchemaGenerationError, PydanticUserError, PydanticInvalidForJsonSchema) as problem:
-        what = "a parameter has a type that cannot be shown to a model"
-        raise ConfigError(f"tool {name}: {what}: {problem.message}") from problem
+        raise ConfigError(
+            notice(
+                "tool.type",
+                "tool {name}: a parameter has a type that cannot be shown to a model: {problem}",
+                name=name,
+                problem=problem.message,
+            )
+        ) from problem
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError) as problem:
-        raise ConfigError(f"tool {name}: {problem}; wrap it in a function of your own") from problem
+        raise ConfigError(
+            notice("tool.no_signature", "tool {name}: {problem}; wrap it in a function of your own", name=name, problem=problem)
+        ) from problem
     for parameter in parameters:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise ConfigError(f"tool {name}: the parameter {parameter.name!r} cannot be passed by name, as models do")
+            raise ConfigError(
+                notice(
+                    "tool.positional",
+                    "tool {name}: the parameter {parameter!r} cannot be passed by name, as models do",
+                    name=name,
+                    parameter=parameter.name,
+                )
+            )
     return parameters
 
 
@@ -133,8 +149,13 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         return get_type_hints(plain_function(function), include_extras=True)
     except NameError as problem:
         raise ConfigError(
-            f"tool {name}: {problem}; a type used in its signature must be importable at module level, not only under "
-            "TYPE_CHECKING"
+            notice(
+                "tool.hints",
+                "tool {name}: {problem}; a type used in its "
+                "signature must be importable at module level, not only under TYPE_CHECKING",
+                name=name,
+                problem=problem,
+            )
         ) from problem
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ...core.errors import AgentError, ConfigError
 from ...core.messages import ToolSpec
+from ...core.notices import notice
 from ...core.record import field, record, replace
 from ...core.state import State
 from ...core.steps import Step, Stop
@@ -86,7 +87,7 @@ class TaskPlanner:
         told = "\n".join([context.user_input, *context.feedback_history])
         plan = (await made.context((await made.run(told)).run_id)).current_plan
         if plan is None:
-            raise ConfigError("the model wrote no plan that can be carried out")
+            raise ConfigError(notice("plan.none", "the model wrote no plan that can be carried out"))
         return plan
 
 
@@ -132,9 +133,15 @@ class AgentOrchestrator:
         sinks: Iterable[Any] = (),
     ) -> None:
         if planner.max_revisions < 0:
-            raise ConfigError(f"max_revisions is a whole number from 0, not {planner.max_revisions}")
+            raise ConfigError(
+                notice(
+                    "plan.max_revisions",
+                    "max_revisions is a whole number from 0, not {max_revisions}",
+                    max_revisions=planner.max_revisions,
+                )
+            )
         if planner.form not in (None, "full", "simple"):
-            raise ConfigError(f"form is 'full' or 'simple', not {planner.form!r}")
+            raise ConfigError(notice("plan.form", "form is 'full' or 'simple', not {form!r}", form=planner.form))
         self.planner, self.monitor, self._name = planner, monitor or ExecutionMonitor(), name
         self._journal, self._policies, self._stops, self._sinks = state_manager, tuple(policies), stops, tuple(sinks)
         self.tools = ToolRegistry([*planner.tools, AskPerson(ASK)])

@@ -9,6 +9,7 @@ from typing import Any
 from ...context.history import AgentState
 from ...core.errors import ConfigError
 from ...core.messages import Message, ModelRequest, Thinking, ToolCall, ToolResult, ToolSpec, Usage, user
+from ...core.notices import notice
 from ...core.openai_shape import from_openai
 from ...core.record import record
 from ...core.steps import AgentStep
@@ -125,7 +126,9 @@ class AgentRuntime:
         journal: Journal | str | Path | None = None,
     ) -> None:
         if not isinstance(planner, ReActPlanner):
-            raise ConfigError(f"planner is a ReActPlanner(llm_provider, model), not {planner!r}")
+            raise ConfigError(
+                notice("react.planner", "planner is a ReActPlanner(llm_provider, model), not {planner!r}", planner=planner)
+            )
         tools = tool_registry.values() if isinstance(tool_registry, ToolRegistry) else tool_registry
         self.agent = Agent(
             planner.model,

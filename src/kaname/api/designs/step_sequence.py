@@ -82,7 +82,13 @@ class AgentConfiguration:
 def as_sequence(recipe: Recipe, configuration: AgentConfiguration | None) -> Recipe:
     """The recipe with that configuration. A sequence ends at its limits: nobody has asked for a step beyond them."""
     if configuration is not None and not isinstance(configuration, AgentConfiguration):
-        raise ConfigError(f"configuration is an AgentConfiguration, not {configuration!r}")
+        raise ConfigError(
+            notice(
+                "sequence.configuration",
+                "configuration is an AgentConfiguration, not {configuration!r}",
+                configuration=configuration,
+            )
+        )
     made = recipe if configuration is None else configuration.applied_to(recipe)
     return made.altered(strategy=replace(made.strategy, concludes=False)) if isinstance(made.strategy, React) else made
 
@@ -178,7 +184,14 @@ class AgentStepSequence:
     async def answer(self, key: str, answer: Any) -> None:
         scope = await self._opened()
         if key not in scope.state.questions:
-            raise InvalidState(f"nothing waits for {key!r}; open: {', '.join(scope.state.questions) or 'nothing'}")
+            raise InvalidState(
+                notice(
+                    "sequence.not_open",
+                    "nothing waits for {key!r}; open: {listed}",
+                    key=key,
+                    listed=", ".join(scope.state.questions) or "nothing",
+                )
+            )
         await scope.record(Answered(key, answer))
 
     async def execute_tool(self, call: ToolCall) -> ToolResult:
@@ -191,11 +204,11 @@ class AgentStepSequence:
         try:
             result = await attempt(tool.act, tool.prepare(call), context, passing=())
         except BadArguments as problem:
-            raise ToolExecutionFailed(f"{call.name}: {problem}") from problem
+            raise ToolExecutionFailed(f"{call.name}: " + str(problem)) from problem
         if isinstance(result, Failure):
-            raise ToolExecutionFailed(f"{call.name}: {result}") from result.error
+            raise ToolExecutionFailed(f"{call.name}: " + str(result)) from result.error
         if result.is_error:
-            raise ToolExecutionFailed(f"{call.name}: {result.error}")
+            raise ToolExecutionFailed(f"{call.name}: " + str(result.error))
         return result  # type: ignore[no-any-return]
 
     @property

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ...core.errors import ConfigError, ModelError
 from ...core.messages import ToolResult
+from ...core.notices import notice
 from ...core.record import field, record
 from ...core.state import State
 from ...core.values import plain_text
@@ -83,17 +84,23 @@ class Named:
 
 def as_team(given: Team | Iterable[Any], owner: str) -> Team:
     if not isinstance(given, Team | Iterable):
-        raise ConfigError(f"a team is a list of agents, not {given!r}")
+        raise ConfigError(notice("team.not_a_list", "a team is a list of agents, not {given!r}", given=given))
     team = given if isinstance(given, Team) else Team(tuple(given))
     names = [getattr(member, "name", "") for member in team.members]
     for member, name in zip(team.members, names, strict=True):
         if not isinstance(getattr(member, "recipe", None), Recipe):
-            raise ConfigError(f"a team is a list of agents, and {member!r} is none")
+            raise ConfigError(notice("team.not_an_agent", "a team is a list of agents, and {member!r} is none", member=member))
         if name == owner or names.count(name) > 1:
-            raise ConfigError(f"two agents of a team are called {name!r}: give each a name of its own, Agent(…, name=…)")
+            raise ConfigError(
+                notice(
+                    "team.name_twice",
+                    "two agents of a team are called {name!r}: give each a name of its own, Agent(…, name=…)",
+                    name=name,
+                )
+            )
     check_roles(team.roles, names)
     if not names or not (team.transfer or team.delegate) or team.max_depth < 1:
-        raise ConfigError("a team has members, transfer or delegate (or both), and max_depth from 1 up")
+        raise ConfigError(notice("team.form", "a team has members, transfer or delegate (or both), and max_depth from 1 up"))
     return team
 
 
@@ -102,8 +109,15 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     agent.team = team = as_team(given.members(agent) if isinstance(given, Named) else given, agent.name)
     untyped = [one.name for one in team.members if getattr(one.recipe.strategy, "output", None) is None]
     if team.transfer and untyped and getattr(agent.recipe.strategy, "output", None) is not None:
-        told = f"{agent.name} answers with a type, and {', '.join(untyped)} would answer in its place without one"
-        raise ConfigError(f"{told}: give them the same output=…, or Team(…, transfer=False)")
+        raise ConfigError(
+            notice(
+                "team.untyped",
+                "{name} answers with a type, and {listed} would answer in its place without one: "
+                "give them the same output=…, or Team(…, transfer=False)",
+                name=agent.name,
+                listed=", ".join(untyped),
+            )
+        )
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
     agent.recipe = agent.recipe.altered(team=Reachable(agent))
@@ -136,7 +150,13 @@ class Reachable(Mapping[str, Recipe]):
             for member in team.members if team is not None and team.transfer else ():
                 if id(member) not in seen:
                     if member.name in found:
-                        raise ConfigError(f"two agents of a team are called {member.name!r}: give each a name of its own")
+                        raise ConfigError(
+                            notice(
+                                "team.name_twice",
+                                "two agents of a team are called {name!r}: give each a name of its own, Agent(…, name=…)",
+                                name=member.name,
+                            )
+                        )
                     found[member.name] = member.recipe
                     seen.add(id(member))
                     waiting.append(member)
@@ -177,12 +197,20 @@ class _Handing(Doing):
     def _refusal(self, to: str, path: list[str]) -> ToolResult | None:
         if to in path:
             told = " → ".join([*path, to])
-            return ToolResult(error=f"not handed over: {to} has had this already ({told}); answer it yourself", not_run=True)
+            refused = notice(
+                "team.had_it", "not handed over: {to} has had this already ({told}); answer it yourself", to=to, told=told
+            )
+            return ToolResult(error=refused, not_run=True)
         if len(path) > self.team.max_depth:
             told = " → ".join(path)
-            return ToolResult(
-                error=f"not handed over: it has been passed on {len(path) - 1} times ({told}), which is the limit", not_run=True
+            times = len(path) - 1
+            refused = notice(
+                "team.too_deep",
+                "not handed over: it has been passed on {times} times ({told}), which is the limit",
+                times=times,
+                told=told,
             )
+            return ToolResult(error=refused, not_run=True)
         return None
 
 
@@ -232,7 +260,7 @@ class Delegate(_Handing):
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         to, reason = await self._chosen(prepared, context)
         if not to:
-            return ToolResult(error=f"not delegated: {reason}", not_run=True)
+            return ToolResult(error=notice("team.not_delegated", "not delegated: {reason}", reason=reason), not_run=True)
         path = [*await _ancestors(context), *_transfers(context.scope.state)]
         if (refused := self._refusal(to, path)) is not None:
             return refused
@@ -240,14 +268,15 @@ class Delegate(_Handing):
             result = await context.run_child(self.team.by_name[to], prepared["task"])
         except ModelError as problem:  # the child has ended with it
             instead = await self._returned(to, problem)
-            return ToolResult(error=f"{to} failed: {problem.public}") if instead is None else ToolResult(instead)
+            failed = notice("team.failed", "{to} failed: {problem}", to=to, problem=problem.public)
+            return ToolResult(error=failed) if instead is None else ToolResult(instead)
         if (instead := await self._returned(to, result)) is not None:
             return ToolResult(instead)
         if result.stop.kind in ("completed", "degraded"):
             return ToolResult(result.recorded)
-        ended = f"{result.stop.kind}: {result.stop.detail}".strip(": ")
-        had = f"; it had: {plain_text(result.recorded)}" if result.recorded else ""
-        return ToolResult(error=f"{to} did not finish ({ended}){had}")
+        unfinished = notice("team.unfinished", "{to} did not finish ({ended})", to=to, ended=result.stop.told)
+        had = notice("team.it_had", "; it had: {output}", output=plain_text(result.recorded))
+        return ToolResult(error=unfinished + had if result.recorded else unfinished)
 
     async def _returned(self, name: str, outcome: Any) -> Any:
         if self.team.on_handoff_return is None:

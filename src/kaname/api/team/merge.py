@@ -11,6 +11,7 @@ from statistics import fmean, median
 from typing import Any, Literal
 
 from ...core.errors import ConfigError
+from ...core.notices import notice
 from ...core.people.answers import folded
 from ...core.record import field, record
 from ...core.values import plain_text, read_json
@@ -59,29 +60,37 @@ async def merge(
     for the `task`), or a function of the answers by name.
     """
     if isinstance(results, str) or not isinstance(results, Mapping | Iterable):
-        raise ConfigError(f"results is a list, or a dict by name, not {results!r:.100}")
+        raise ConfigError(
+            notice("merge.results", "results is a list, or a dict by name, not {results!r:.100}", results=results)
+        )
     if not callable(strategy) and not isinstance(strategy, str):
-        raise ConfigError(f"strategy is a name or a function, not {strategy!r:.100}")
+        raise ConfigError(
+            notice("merge.strategy_kind", "strategy is a name or a function, not {strategy!r:.100}", strategy=strategy)
+        )
     answers, failed = _answers(results)
     kind = strategy if callable(strategy) else _SYNONYMS.get(strategy, strategy)
     if not answers:
         told = "; ".join([f"{name}: {why}" for name, why in failed.items()])
-        raise ConfigError(f"there is nothing to merge: {told or 'no results'}")
+        raise ConfigError(notice("merge.nothing", "there is nothing to merge: {why}", why=told or "no results"))
     if callable(kind):
         value = kind(answers)
         return _told(await value if isawaitable(value) else value, getattr(kind, "__name__", "own"), answers, failed)
     if weights is not None and kind != "weighted":
-        raise ConfigError("weights are for the strategy 'weighted'")
+        raise ConfigError(notice("merge.weights_elsewhere", "weights are for the strategy 'weighted'"))
     if kind in ("majority", "weighted"):
         return _voted(kind, answers, failed, weights or {})
     if kind in ("sum", "average", "median"):
         return _reckoned(kind, answers, failed)
     if kind not in ("best", "synthesis"):
         raise ConfigError(
-            f"strategy is majority, weighted, sum, average, median, best, synthesis or a function, not {strategy!r}"
+            notice(
+                "merge.strategy",
+                "strategy is majority, weighted, sum, average, median, best, synthesis or a function, not {strategy!r}",
+                strategy=strategy,
+            )
         )
     if judge is None:
-        raise ConfigError(f"{kind} needs judge=…, the agent that decides")
+        raise ConfigError(notice("merge.judge", "{kind} needs judge=…, the agent that decides", kind=kind))
     return await (_best if kind == "best" else _synthesis)(answers, failed, judge, task)
 
 
@@ -93,7 +102,7 @@ def _answers(results: Mapping[str, Any] | Iterable[Any]) -> tuple[dict[str, Any]
         if isinstance(one, BaseException):
             failed[name] = f"{type(one).__name__}: {one}"
         elif stop is not None and stop.kind not in ("completed", "degraded"):
-            failed[name] = f"{stop.kind}: {stop.detail}".strip(": ")
+            failed[name] = stop.told
         else:
             answers[name] = one.output if isinstance(one, Result) else one
     return answers, failed
@@ -117,9 +126,16 @@ def _told(value: Any, strategy: str, answers: Mapping[str, Any], failed: Mapping
 
 def _voted(kind: str, answers: Mapping[str, Any], failed: Mapping[str, str], weights: Mapping[str, float]) -> Merged:
     if unknown := [name for name in weights if name not in answers and name not in failed]:
-        raise ConfigError(f"weights names {', '.join(unknown)}, and there are {', '.join(answers)}")
+        raise ConfigError(
+            notice(
+                "merge.weights_unknown",
+                "weights names {unknown}, and there are {there}",
+                unknown=", ".join(unknown),
+                there=", ".join(answers),
+            )
+        )
     if not all(isinstance(weight, int | float) and 0 <= weight < float("inf") for weight in weights.values()):
-        raise ConfigError("weights are numbers from 0 up")
+        raise ConfigError(notice("merge.weights", "weights are numbers from 0 up"))
     counted, first = dict[str, float](), dict[str, Any]()
     for name, one in answers.items():
         counted[_same(one)] = counted.get(_same(one), 0.0) + weights.get(name, 1.0)
@@ -140,7 +156,13 @@ def _reckoned(kind: str, answers: Mapping[str, Any], failed: Mapping[str, str]) 
         else:
             unread[name] = f"{len(found)} numbers in {plain_text(one)[:80]!r}"
     if not numbers:
-        raise ConfigError(f"there is nothing to merge: {'; '.join([f'{name}: {why}' for name, why in unread.items()])}")
+        raise ConfigError(
+            notice(
+                "merge.nothing",
+                "there is nothing to merge: {why}",
+                why="; ".join([f"{name}: {why}" for name, why in unread.items()]),
+            )
+        )
     held = list(numbers.values())
     value = sum(held) if kind == "sum" else fmean(held) if kind == "average" else median(held)
     value = int(value) if float(value).is_integer() else value
@@ -161,7 +183,14 @@ async def _best(answers: Mapping[str, Any], failed: Mapping[str, str], judge: An
     result = await _asked(judge, _BEST, answers, task)
     number, reason = _choice(result.output)
     if not 0 < number <= len(names):
-        raise ConfigError(f"the judge chose none of the {len(names)} answers: {plain_text(result.output)[:200]}")
+        raise ConfigError(
+            notice(
+                "merge.judge_chose_none",
+                "the judge chose none of the {count} answers: {said}",
+                count=len(names),
+                said=plain_text(result.output)[:200],
+            )
+        )
     return _told(answers[names[number - 1]], "best", answers, failed, reason=reason, run_id=result.run_id)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.messages import ToolResult
+from ...core.notices import notice
 from ...kernel.ports import ToolContext
 from ..actions import AskPerson
 
@@ -25,7 +26,7 @@ class DelegateToHuman(AskPerson):
     def __init__(self, roles: Iterable[str] = (), name: str = "delegate_task_to_human") -> None:
         super().__init__(name)
         if isinstance(roles, str):
-            raise ConfigError("roles is a list of names")
+            raise ConfigError(notice("person.roles", "roles is a list of names"))
         role = {**_TEXT, "enum": list(roles)} if roles else _TEXT
         self.parameters: Mapping[str, Any] = {
             "type": "object",

@@ -71,7 +71,7 @@ def undoing(tool: str) -> str:
 def _outcome(result: Any) -> ToolResult:
     if result.stop.kind in ("completed", "degraded"):
         return ToolResult(result.recorded)
-    return ToolResult(error=f"{result.stop.kind}: {result.stop.detail}".strip(": "))
+    return ToolResult(error=result.stop.told)
 
 
 class TaskLimits(Policy):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from html import escape
-from unicodedata import east_asian_width
 
+from ...core.people.columns import width
 from ...strategies.graph.expression import Expression
 from ...strategies.graph.layout import Box, Place, layout
 from ...strategies.graph.progress import Progress
@@ -89,4 +89,4 @@ def _sign(task: Task, progress: Progress | None) -> str:
 def _wide(task: Task) -> float:
     """Room for the longer of its two lines; letters of East Asia are twice as wide."""
     lines = (f"● {task.name}", _does(task))
-    return 30 + 7.5 * max([sum([2 if east_asian_width(char) in "WF" else 1 for char in line]) for line in lines])
+    return 30 + 7.5 * max(map(width, lines))

@@ -103,7 +103,8 @@ class Workflow:
     def param(self, name: str) -> Any:
         """What a run is given under that name."""
         if name not in self.parameters["properties"]:
-            raise ConfigError(f"there is no parameter {name!r}" + nearest(name, self.parameters["properties"]))
+            told = notice("workflow.unknown_parameter", "there is no parameter {name!r}", name=name)
+            raise ConfigError(told + nearest(name, self.parameters["properties"]))
         return Handle(f"params[{name!r}]")
 
     def handle(self, task: str) -> Any:
@@ -119,7 +120,7 @@ class Workflow:
     def add(self, task: Task) -> None:
         """A task that was made by hand."""
         if "agent" in self.__dict__:
-            raise ConfigError(f"{self.name} is being run already: make another workflow for other tasks")
+            raise ConfigError(notice("workflow.running", "{name} is running already: make another workflow", name=self.name))
         self._tasks.append(task)
 
     def promise(self, outputs: Any) -> None:
@@ -225,7 +226,7 @@ class Workflow:
         known = self.parameters["properties"]
         whole = {name: held["default"] for name, held in known.items() if "default" in held} | dict(params)
         if wrong := unfit(whole, self.parameters, "params"):
-            raise ConfigError(f"{self.name}: " + "; ".join(wrong))
+            raise ConfigError(f"{self.name}: " + joined("; ", wrong))
         return whole
 
     def as_input(self, given: Any) -> str:
@@ -306,7 +307,15 @@ class Options:
         if args:
             known = list((action.parameters.get("properties") or {}) if action is not None else {})
             if len(args) > len(known) or set(known[: len(args)]) & set(kwargs):
-                raise ConfigError(f"{name} takes {len(known)} arguments, each once; {len(args)} were given without a name")
+                raise ConfigError(
+                    notice(
+                        "workflow.positional",
+                        "{name} takes {n} arguments, each once; {given} came without a name",
+                        name=name,
+                        n=len(known),
+                        given=len(args),
+                    )
+                )
             kwargs = {**dict(zip(known, args, strict=False)), **kwargs}
         wanted = given.pop("name", name)
         task = Task(flow.named(wanted), Use(name, templated(kwargs)), **_read(flow, given))
@@ -351,11 +360,12 @@ def _read(flow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
                     "rounds",
                     "retries",
                 ]
-                raise ConfigError(f"unknown option {key!r}" + nearest(key, [*known, "on_failure", "alone", "name"]))
+                told = notice("workflow.option", "unknown option {key!r}", key=key)
+                raise ConfigError(told + nearest(key, [*known, "on_failure", "alone", "name"]))
     if "until" in made:
         made.setdefault("rounds", 10)
     if made.get("on_failure", "stop") not in get_args(OnFailure):
-        raise ConfigError(f"on_failure is one of {', '.join(get_args(OnFailure))}")
+        raise ConfigError(notice("workflow.on_failure", "on_failure is one of {listed}", listed=", ".join(get_args(OnFailure))))
     return made
 
 
@@ -363,7 +373,10 @@ def _count(key: str, value: Any) -> int:
     if key == "needs" and value in ("any", "all"):
         return 1 if value == "any" else 0
     if not isinstance(value, int) or isinstance(value, bool) or value < (key == "rounds"):
-        raise ConfigError(f"{key} is a whole number from {int(key == 'rounds')}, not {value!r}")
+        least = int(key == "rounds")
+        raise ConfigError(
+            notice("workflow.count", "{key} is a whole number from {least}, not {it!r}", key=key, least=least, it=value)
+        )
     return value
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from . import japanese, say
 
-_KINDS = {
+KINDS = {
     "degraded": ("answered without a tool that failed", "失敗したツールなしで回答"),
     "waiting": ("waiting for an answer", "回答待ち"),
-    "cancelled": ("stopped", "中断"),
+    "cancelled": ("cancelled", "キャンセル"),
     "max_steps": ("out of steps", "ステップ上限"),
     "duplicate": ("going round in circles", "同じ呼び出しの繰り返し"),
     "tool_limit": ("a tool too often", "ツール回数の上限"),
@@ -19,15 +19,16 @@ _KINDS = {
     "failed": ("failed", "失敗"),
     "completed": ("completed", "完了"),
     "running": ("running", "実行中"),
-    "interrupted": ("interrupted", "再開待ち"),
+    "interrupted": ("interrupted", "中断"),
+    "released": ("interrupted", "中断"),
 }
 
 
 def told_stop(kind: str) -> str:
     """Under an answer: how the run has ended."""
-    return say(*_KINDS.get(kind, (kind, kind)))
+    return say(*KINDS.get(kind, (kind, kind)))
 
 
 def told_status(status: str) -> str:
     """In a list: the word that the journal knows; in Japanese, its translation."""
-    return _KINDS.get(status, (status, status))[1] if japanese() else status
+    return KINDS.get(status, (status, status))[1] if japanese() else status

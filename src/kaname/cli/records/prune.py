@@ -12,14 +12,14 @@ from ..main import DONE, FAILED
 from ..messages import say
 from ..messages.stops import told_status
 from ..terminal.questions import confirmed
-from ..terminal.screen import Screen
+from ..terminal.screen import Screen, padded
 
 
 async def main(journal: Journal, given: argparse.Namespace, screen: Screen) -> int:
     """Show what would go, ask, and delete it."""
     found = await prune(journal, _keep(given), agent=agent_name(given), dry_run=True)
     for (agent, status), count in sorted(found.by_kind.items()):
-        screen.say(f"{count:>8}  {told_status(status)}  {agent}")
+        screen.say(f"{count:>8}  {padded(told_status(status), 11)}  {agent}")
     count = sum(found.by_kind.values())
     inner = len(found.runs) - count
     whole = say(f"{count} runs", f"{count} 件の実行") + (

@@ -28,7 +28,7 @@ from ..messages.stops import told_status
 from ..run import follow
 from ..terminal.chunks import Show
 from ..terminal.questions import given_answers
-from ..terminal.screen import Screen, columns, padded
+from ..terminal.screen import Screen, columns, padded, width
 from ..terminal.signals import to_the_end
 from .prune import main as prune
 from .transcript import stories, tell
@@ -63,9 +63,11 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             return await _diff(journal, run, await find(journal, given.other, "diff RUN"), screen)
         if given.action == "rate":
             if given.other is None:
-                raise ConfigError(say("good or bad? kaname runs rate RUN good", "good か bad か: kaname runs rate RUN good"))
+                raise ConfigError(
+                    say("good or bad? kaname runs rate RUN good", "good か bad を指定: kaname runs rate RUN good")
+                )
             await rate(journal, run.run_id, given.other)
-            screen.note(say(f"{run.run_id} is rated {given.other}", f"{run.run_id} の評価: {given.other}"))
+            screen.note(say(f"{run.run_id} is rated {given.other}", f"{run.run_id} の評価: {_rating(given.other)}"))
             return DONE
         if given.action == "follow":
             return await _follow(journal, run, given, screen)
@@ -94,14 +96,14 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         screen.note(say("no runs yet", "まだ記録がありません"))
         return DONE
     wide = columns() >= 70
-    head = f"{say('run', '実行'):<12}  {padded(say('begun', '開始'), 11)}  {padded(say('status', '状態'), 11)} "
+    head = f"{padded(say('run', '実行'), 12)}  {padded(say('begun', '開始'), 11)}  {padded(say('status', '状態'), 11)} "
     screen.note(head + (f"{padded(say('tokens', 'トークン'), 8)} {padded(say('cost', '費用'), 8)}  " if wide else "") + "…")
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
         name = padded(f"└ {one.agent}" if one.parent else one.run_id[:12], 12)
         left = f"{name}  {_time(one.created)}  {padded(told_status(one.status), 11)} "
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
-        room = columns() - len(left) - 1
+        room = columns() - width(left) - 1
         screen.say(left + (padded(one.title or _fork_of(one), room).rstrip() if room > 8 else ""))
     if more:
         command = f"{this_command()} runs --before {runs[-1].run_id[:12]}{where_it_is(given)}"
@@ -126,9 +128,13 @@ async def _how_to_go_on(journal: Journal, runs: list[RunInfo], given: argparse.N
     waits = (
         say("it waits for an answer", "回答待ち")
         if answer
-        else say("interrupted: nobody executes it any more", "再開待ち: 実行者がいません")
+        else say("interrupted: nobody executes it any more", "中断 (再開できます)")
     )
-    screen.note(f"{waits}; {say('to go on', '続きは')}: {command}")
+    screen.note(f"{waits}; {say('to go on', '続けるには')}: {command}")
+
+
+def _rating(rating: str) -> str:
+    return {"good": "良い", "bad": "悪い"}.get(rating, rating)
 
 
 async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
@@ -191,7 +197,7 @@ async def _only_waits(journal: Journal, run_id: str, fact: int) -> bool:
 
 
 async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:
-    reason = say("stopped with `kaname runs stop`", "`kaname runs stop` で停止されました")
+    reason = say("stopped with `kaname runs stop`", "`kaname runs stop` でキャンセルされました")
     if not await stop_run(journal, run.run_id, reason):
         screen.note(
             say(f"{run.run_id} is over already: {run.status}", f"{run.run_id} は終了しています: {told_status(run.status)}"),
@@ -214,7 +220,11 @@ async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, scre
     if given.action == "resume" and given.answer:
         if not state.questions:
             screen.note(
-                say(f"{run.run_id} asks nothing: {run.status}", f"{run.run_id} は何も質問していません: {run.status}"), "red"
+                say(
+                    f"{run.run_id} asks nothing: {run.status}",
+                    f"{run.run_id} は確認待ちではありません: {told_status(run.status)}",
+                ),
+                "red",
             )
             return USAGE
         answers = given_answers(given.answer, state.questions)

@@ -31,7 +31,7 @@ def main(given: argparse.Namespace) -> int:
     screen = Screen()
     place = journal_place(given)
     if not os.path.exists(os.path.expanduser(place)):
-        screen.note(say(f"no sessions yet: there is no {place}", f"まだ会話がありません ({place})"))
+        screen.note(say(f"no sessions yet: there is no {place}", f"まだセッションがありません ({place})"))
         return DONE if given.action == "list" else FAILED
     given.journal = place
     return to_the_end(lambda ending: _main(given, screen))
@@ -46,7 +46,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             return await _list(sessions, given, screen)
         if not words:
             raise ConfigError(
-                say(f"sessions {given.action}: say which one", f"sessions {given.action}: 会話を指定してください")
+                say(f"sessions {given.action}: say which one", f"sessions {given.action}: セッションを指定してください")
             )
         if given.action == "search":
             return _found(await sessions.search(words, agent=agent_name(given), user=given.user), screen, given)
@@ -88,11 +88,11 @@ async def _list(journaled: Sessions, given: argparse.Namespace, screen: Screen) 
             screen.say(json.dumps(one.as_json(), ensure_ascii=False))
         return DONE
     if not sessions:
-        screen.note(say("no sessions yet: run -s NAME begins one", "まだ会話がありません。run -s 名前 で始められます"))
+        screen.note(say("no sessions yet: run -s NAME begins one", "まだセッションがありません。run -s 名前 で始められます"))
         return DONE
     wide = columns() >= _WIDE
     wider = f"{padded(say('status', '状態'), 11)} {padded(say('agent, user', 'エージェント、利用者'), 20)} " if wide else ""
-    head = f"{padded(say('session', '会話'), 18)}  {padded(say('last used', '最終利用'), 11)}  "
+    head = f"{padded(say('session', 'セッション'), 18)}  {padded(say('last used', '最終利用'), 11)}  "
     screen.note(f"{head}{padded(say('runs', '実行'), 4)} {wider}…")
     for one in sessions:
         whose = ", ".join([name for name in (one.agent, one.user) if name])
@@ -124,7 +124,7 @@ def _found(found: Sequence[tuple[Session, Sequence[Said]]], screen: Screen, give
         for one in places:
             _say(one, screen, "    ")
     if not found:
-        looked = say(f"nothing was found in the last {SEARCHED} sessions", f"最近の会話 {SEARCHED} 件には見つかりませんでした")
+        looked = say(f"nothing was found in the last {SEARCHED} sessions", f"最近の {SEARCHED} 件には見つかりませんでした")
         screen.note(looked)
     return DONE if found else FAILED
 

@@ -11,6 +11,7 @@ from ...journals.default import choose
 from ..agent import journal_for
 from ..main import DONE
 from ..messages import say
+from ..messages.stops import told_status
 from ..terminal.screen import Screen
 from ..terminal.signals import to_the_end
 
@@ -43,7 +44,7 @@ def _lines(made: Figures) -> list[tuple[str, str]]:
         (say("model calls", "モデル呼び出し"), f"{made.model_calls}; {_spent(made.usage.total, made.usage.cost)}"),
         (say("tool calls", "ツール呼び出し"), f"{made.tool_calls}; {say('failed', '失敗')} {_part(made.error_rate)}"),
         (say("timeouts", "時間切れ"), f"{made.timeouts}"),
-        (say("questions", "質問"), f"{made.questions}"),
+        (say("questions", "確認"), f"{made.questions}"),
         (say("planned", "計画した実行"), f"{made.planned}; {say('revisions', '修正')} {made.revisions}"),
         (say("rated good", "良い評価"), f"{_part(made.satisfaction)} ({made.good + made.bad})"),
         (say("seconds", "秒"), f"{made.seconds:.1f}"),
@@ -51,7 +52,7 @@ def _lines(made: Figures) -> list[tuple[str, str]]:
 
 
 def _counted(runs: int, by_status: Counter[str]) -> str:
-    kinds = ", ".join([f"{kind} {count}" for kind, count in by_status.most_common()])
+    kinds = ", ".join([f"{told_status(kind)} {count}" for kind, count in by_status.most_common()])
     return f"{runs} ({kinds})" if kinds else "0"
 
 

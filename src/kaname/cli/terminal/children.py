@@ -9,10 +9,12 @@ from ...core.chunks import Chunk
 
 
 class Children:
-    """`line(text, colour)` shows one; `call_text` is how a call is told."""
+    """`line(text, colour)` shows one; `call_text` and `result_text` are how a call and its result are told."""
 
-    def __init__(self, line: Callable[[str, str], None], call_text: Callable[[Any], str]) -> None:
-        self._line, self._call_text = line, call_text
+    def __init__(
+        self, line: Callable[[str, str], None], call_text: Callable[[Any], str], result_text: Callable[[Any], str]
+    ) -> None:
+        self._line, self._call_text, self._result_text = line, call_text, result_text
         self._said: dict[str, str] = {}  # by run: a line that is not whole yet
 
     def take(self, chunk: Chunk) -> bool:
@@ -34,7 +36,7 @@ class Children:
                 self._line(f"{name} → {call['name']}({self._call_text(call['arguments'])})", "cyan")
             case "tool_response":
                 mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
-                self._line(f"{name} {mark} {data['content_preview']}", colour)
+                self._line(f"{name} {mark} {self._result_text(data)}", colour)
             case "usage":
                 self._end(run, name)
                 return False

@@ -8,11 +8,12 @@ from time import monotonic
 from typing import Any
 
 from ...core.chunks import RESERVED, Chunk
+from ...core.notices import Notice
 from ...core.people.visible import call_text
 from ..messages import said_line, say, translated
 from .children import Children
 from .markdown import Markdown
-from .screen import Screen, columns, cut
+from .screen import Screen, columns, cut, width
 
 
 class Show:
@@ -33,7 +34,7 @@ class Show:
         self._calls: dict[str, str] = {}  # of the last reply that had any, as they were shown
         self._results = 0  # of them
         self._far = ""  # how many tasks of a graph are done
-        self._children = Children(lambda text, colour: self._line(text, colour), call_text)
+        self._children = Children(lambda text, colour: self._line(text, colour), call_text, result_text)
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
@@ -104,7 +105,7 @@ class Show:
         whose = f"{cut(call, columns() // 3)}: " if call else ""  # where several run at once
         took = f"  {monotonic() - begun:.1f} s" if begun is not None else ""
         mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
-        self._line(f"{mark} {whose}{data['content_preview']}", colour, took)
+        self._line(f"{mark} {whose}{result_text(data)}", colour, took)
 
     def _progress(self, data: dict[str, Any]) -> None:
         """What is going on, beside the spinner; of the model itself also where there is none: it is loaded only once."""
@@ -141,7 +142,7 @@ class Show:
                     self._screen.doing = self._far + ", ".join([self._calls.get(one, data["name"]) for one in self._running])
             case "progress":
                 if "steps" in data:
-                    self._line(data["steps"], "dim", whole=True)
+                    self._line(translated(data["steps"]), "dim", whole=True)
                 self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
                 self._screen.doing = self._far + ", ".join(data["running"])
             case "queued":
@@ -158,7 +159,7 @@ class Show:
         if self._quiet and not always:
             return
         self.end_line()
-        self._screen.note((text if whole else cut(text, columns() - len(ending) - 1)) + ending, colour)
+        self._screen.note((text if whole else cut(text, columns() - width(ending) - 1)) + ending, colour)
 
     def end_line(self) -> None:
         """What was left open ends here, the looks of the Markdown among it."""
@@ -173,6 +174,12 @@ class Show:
     def spent(self) -> str:
         money = f"${self.cost:.4f}" if self.cost_known else say("cost unknown", "費用不明")
         return f"{self.tokens} {say('tokens', 'トークン')}, {money}"
+
+
+def result_text(data: Mapping[str, Any]) -> str:
+    """Return the beginning of a result; an error of kaname's own in the user's language."""
+    error = data["content"] if data["is_error"] else None
+    return translated(error) if isinstance(error, Notice) else str(data["content_preview"])
 
 
 def _source(citation: Mapping[str, Any]) -> str:

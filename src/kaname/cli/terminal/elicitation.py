@@ -43,7 +43,7 @@ async def _signed_in(address: str, screen: Screen) -> dict[str, Any] | None:
     webbrowser.open(address)
     told = say(
         "  waiting for the browser; without one here, paste the address where the page ended: ",
-        "  ブラウザを待っています。このマシンにブラウザがなければ、最後に開いたアドレスを貼り付けてください: ",
+        "  ブラウザーを待っています。このマシンにブラウザーがなければ、最後に開いたアドレスを貼り付けてください: ",
     )
     answer = await typed_line(told, screen)
     return None if answer is None else {"url": answer} if answer else {}

@@ -13,7 +13,7 @@ from ...api.result import Result
 from ...api.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
-from ...core.people.answers import fitting, says
+from ...core.people.answers import NO, YES, fitting, says
 from ...core.values import read_json
 from ..messages import say, translated
 from .screen import Screen
@@ -92,7 +92,7 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) ->
     answers: dict[str, Any] = {}
     for key, question in result.questions.items():
         alone = len(result.questions) == 1
-        options = f"[{'/'.join(question.options)}] " if question.options else "> "
+        options = f"[{'/'.join(map(_option, question.options))}] " if question.options else "> "
         if alone and str(question.prompt) not in shown:
             screen.note(f"? {translated(question.prompt)}", "yellow")
         while key not in answers:
@@ -106,6 +106,11 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) ->
             except InvalidState as problem:  # asked once more: a slip must not end the command
                 screen.note(translated(problem), "red")
     return answers
+
+
+def _option(option: str) -> str:
+    """An answer to choose, in the user's language where it is kaname's own."""
+    return {YES: say("yes", "はい"), NO: say("no", "いいえ")}.get(option, option)
 
 
 async def resume_with_answers(

@@ -12,6 +12,9 @@ from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import TextIO
 
+from ...core.people.columns import measured
+from ...core.people.columns import width as width
+
 _COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURNING = frozenset(
@@ -105,23 +108,12 @@ def columns() -> int:
     return max(20, shutil.get_terminal_size((80, 24)).columns)
 
 
-def width(text: str) -> int:
-    """How many columns it takes."""
-    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
-
-
 def cut(text: str, most: int) -> str:
     """On one line, in so many columns at most."""
     text = " ".join(text.split())
     if width(text) <= most:
         return text
-    kept, size = "", 0
-    for char in text:
-        size += width(char)
-        if size > most - 1:
-            break
-        kept += char
-    return kept + "…"
+    return "".join([char for char, taken in measured(text) if taken < most]) + "…"
 
 
 def padded(text: str, columns: int) -> str:

@@ -110,7 +110,8 @@ def lines(events: Iterable[Event]) -> list[Line]:
                     below = []
                     told.append(below)
                 kind: Kind = "error" if result.is_error else "result"
-                below.append(Line(event, kind, result_text(result), whose, apart))
+                text = result.error if result.error is not None and result.output is None else result_text(result)
+                below.append(Line(event, kind, text, whose, apart))
             case _:
                 told.append(list(_spoken(event)))
     return [line for group in told for line in group]

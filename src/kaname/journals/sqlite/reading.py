@@ -11,6 +11,7 @@ from typing import Any
 from ...core.codec import decode_body
 from ...core.errors import JournalCorrupt, JournalError, RunNotFound, RunSuperseded
 from ...core.events import Event, Opened
+from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.ports import Change, Lineage, Turn
 from ..refusals import gap, superseded
@@ -38,7 +39,9 @@ def at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
 
 def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
     if row_sum(*row[:-1]) != row[-1]:
-        raise damaged(path, f"the entry of run {row[0]!r} does not match its checksum")
+        raise damaged(
+            path, notice("journal.entry_checksum", "the entry of run {run_id!r} does not match its checksum", run_id=row[0])
+        )
     return RunInfo(*row[:-1])
 
 
@@ -48,7 +51,7 @@ def last_fact(connection: sqlite3.Connection, run_id: str, path: Path) -> int:
     if row is not None:
         return card_of(row, path).seq
     if connection.execute("SELECT 1 FROM facts WHERE run = ?", (run_id,)).fetchone() is not None:
-        raise damaged(path, f"run {run_id!r} has facts and no entry")
+        raise damaged(path, notice("journal.no_entry", "run {run_id!r} has facts and no entry", run_id=run_id))
     return 0
 
 
@@ -63,7 +66,15 @@ def facts(
         if row[1] != after:
             break
         if fact_sum(*row[:-1]) != row[-1]:
-            raise damaged(path, f"fact {after} of run {run_id} does not match its checksum")
+            raise damaged(
+                path,
+                notice(
+                    "journal.fact_checksum",
+                    "fact {number} of run {run_id} does not match its checksum",
+                    number=after,
+                    run_id=run_id,
+                ),
+            )
         name, seq, time, agent, kind, body, _ = row
         events.append(Event(name, seq, time, agent, decode_body(kind, body)))
         read += len(body)
@@ -73,7 +84,7 @@ def facts(
         if after == upto:
             return events
         after += 1
-    raise damaged(path, f"fact {after} of run {run_id} is missing")
+    raise damaged(path, notice("journal.fact_missing", "fact {number} of run {run_id} is missing", number=after, run_id=run_id))
 
 
 def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold: int, path: Path) -> Lineage:

@@ -164,7 +164,7 @@ class _Pool:
             raise
         if self._closed:
             connection.close()
-            raise Broken("the model was closed")
+            raise Broken(notice("model.closed", "the model was closed"))
         self._open.add(connection)
         if proxy is not None and route.tls:
             assert trust is not None
@@ -203,7 +203,7 @@ async def _connected(host: str, port: int) -> socket.socket:
         else:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a model may think for minutes without a byte
             return raw
-    raise problem or OSError(f"{host} has no address")
+    raise problem or OSError(notice("model.no_address", "{host} has no address", host=host))
 
 
 async def _tunnel(route: Route, connection: Connection, trust: ssl.SSLContext, seconds: float) -> None:
@@ -213,7 +213,7 @@ async def _tunnel(route: Route, connection: Connection, trust: ssl.SSLContext, s
     try:
         await connection.ask("\r\n".join([*lines, "", ""]).encode(), seconds)
         if connection.status != 200:
-            raise Broken(f"the proxy answers {connection.status}")
+            raise Broken(notice("model.proxy_status", "the proxy answers {status}", status=connection.status))
         connection.transport = await asyncio.get_running_loop().start_tls(
             connection.transport, connection, trust, server_hostname=route.host
         )

@@ -10,6 +10,8 @@ from typing import Any
 
 import httptools
 
+from ...core.notices import notice
+
 _ENOUGH = 1 << 18  # bytes that wait for the reader before the server is told to wait
 _LONGEST_HEAD = 1 << 18
 PUNCTUAL = 1.0  # seconds by which a timer may be late before the event loop must have been blocked
@@ -71,7 +73,7 @@ class Connection(asyncio.Protocol):
         self._clear()
         self.uses += 1
         if self.transport is None or self.transport.is_closing():
-            raise Broken("the connection was closed", early=True)
+            raise Broken(notice("model.connection_closed", "the connection was closed"), early=True)
         self.transport.write(request)
         deadline, self._limit = self._loop.time() + seconds, seconds
         while not self.status and self._problem is None:
@@ -100,7 +102,7 @@ class Connection(asyncio.Protocol):
                 if unpacked := self._inflate.decompress(data):
                     return unpacked  # type: ignore[no-any-return]
             except zlib.error as problem:
-                raise Broken(f"the answer is packed wrongly: {problem}") from problem
+                raise Broken(notice("model.packed", "the answer is packed wrongly: {problem}", problem=problem)) from problem
 
     async def read(self, seconds: float, limit: int | None = None) -> bytes:
         """The rest of the answer, or as much of it as is wanted."""
@@ -164,7 +166,7 @@ class Connection(asyncio.Protocol):
             if self._head_size > _LONGEST_HEAD:
                 raise httptools.HttpParserError("the headers do not end")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
-            self._fail(Broken(f"the answer is not HTTP: {problem}"))
+            self._fail(Broken(notice("model.not_http", "the answer is not HTTP: {problem}", problem=problem)))
             self.close()
             return
         if self._waiting > _ENOUGH and not self._paused:

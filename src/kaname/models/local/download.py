@@ -119,7 +119,7 @@ def download(source: Source, target: Path, progress: Callable[[int], None]) -> N
             _continue(source, partial, progress)
             if source.sha256 and digest(partial) != source.sha256:
                 partial.unlink()
-                raise OSError(f"{target.name} came damaged")
+                raise OSError(notice("local.came_damaged", "{name} came damaged", name=target.name))
             break
         except (OSError, HTTPException) as problem:
             if not left:
@@ -156,12 +156,12 @@ def _continue(source: Source, partial: Path, progress: Callable[[int], None]) ->
         with partial.open("ab" if there else "wb") as out:
             _copy(answer, out, there, progress)
     if partial.stat().st_size < wanted:
-        raise OSError("the connection ended early")
+        raise OSError(notice("local.ended_early", "the connection ended early"))
 
 
 def _wrong_place(partial: Path) -> int:
     partial.unlink(missing_ok=True)
-    raise OSError("another piece than the one that was asked for")
+    raise OSError(notice("local.other_piece", "another piece than the one that was asked for"))
 
 
 def _copy(answer: Any, out: IO[bytes], there: int, progress: Callable[[int], None]) -> None:

@@ -104,7 +104,13 @@ class ScriptedModel:
                 said: list[Part] = [Text(part) if isinstance(part, str) else part for part in parts]
                 return ModelReply(Message("assistant", tuple(said)), reason, self._usage)
             case _:
-                raise ConfigError(f"a script holds texts, tool calls, lists of both, replies and exceptions, not {entry!r}")
+                raise ConfigError(
+                    notice(
+                        "scripted.entry",
+                        "a script holds texts, tool calls, lists of both, replies and exceptions, not {entry!r}",
+                        entry=entry,
+                    )
+                )
 
 
 def _from_entry(entry: Any) -> Any:

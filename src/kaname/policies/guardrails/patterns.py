@@ -74,6 +74,13 @@ class Scan:
         made._text, made._begins, made.length, made.pending = self._text, self._begins, self.length, self.pending
         return made
 
+    def step_back(self) -> str:
+        """Forget the last character, and return it."""
+        last, self._text = self._text[-1:], self._text[:-1]
+        self.length -= len(last)
+        self.pending = min(self.pending, self.length)
+        return last
+
     def feed(self, piece: str) -> Match | None:
         self._text += piece
         self.length += len(piece)

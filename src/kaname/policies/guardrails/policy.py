@@ -30,6 +30,7 @@ from ...core.steps import Stop
 from ...kernel.ports import Action, Admission, ModelHandler, Policy, ToolHandler
 from ..names import known_tools
 from .escapes import spelt_out
+from .folded import folded
 from .gate import Held
 from .patterns import Match, Pattern, Scan
 from .texts import as_meant, texts
@@ -84,12 +85,27 @@ class Guardrails(Policy):
     ) -> None:
         for name, limit in (("max_input_tokens", max_input_tokens), ("max_output_tokens", max_output_tokens)):
             if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-                raise ConfigError(f"{name} is a whole number from 1 up, or None for no limit, not {limit!r}")
+                raise ConfigError(
+                    notice(
+                        "guardrail.limit",
+                        "{name} is a whole number from 1 up, or None for no limit, not {limit!r}",
+                        name=name,
+                        limit=limit,
+                    )
+                )
         for name, size in (("window", window), ("longest_match", longest_match)):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise ConfigError(f"{name} is a number of characters from 1 up, not {size!r}")
+                raise ConfigError(
+                    notice("guardrail.size", "{name} is a number of characters from 1 up, not {size!r}", name=name, size=size)
+                )
         if not isinstance(check_seconds, int | float) or check_seconds <= 0:
-            raise ConfigError(f"check_seconds is a number above 0, not {check_seconds!r}")
+            raise ConfigError(
+                notice(
+                    "guardrail.check_seconds",
+                    "check_seconds is a number above 0, not {check_seconds!r}",
+                    check_seconds=check_seconds,
+                )
+            )
         self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
         self.blocked = tuple([Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)])
         self.warned = tuple([Pattern(one) for one in _listed("warn_patterns", warn_patterns)])
@@ -113,21 +129,29 @@ class Guardrails(Policy):
         return worst
 
     def _judge_now(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
-        found = self._matched(Scan(self.blocked), text) or self._matched(Scan(self.warned), text)
+        found = self._matched(self.blocked, text) or self._matched(self.warned, text)
         worst = found[0] if found else ALLOWED
         for check in checks:
             said = check(text)
             if isawaitable(said):
                 said.close()  # type: ignore[attr-defined]
                 raise ConfigError(
-                    f"{named(check)} is async: it is asked inside a run; check_input and check_output cannot wait for it"
+                    notice(
+                        "guardrail.check_async",
+                        "{check} is async: it is asked inside a run; check_input and check_output cannot wait for it",
+                        check=named(check),
+                    )
                 )
             worst = worse(worst, understood(said, check))
         return worst
 
-    def _matched(self, scan: Scan, text: str) -> list[GuardrailResult]:
-        found = scan.feed(text) or scan.end()
-        return [] if found is None else [self.verdict(found)]
+    def _matched(self, patterns: Sequence[Pattern], text: str) -> list[GuardrailResult]:
+        """The first match, in the text as it is or as it looks (see `folded`)."""
+        for one in dict.fromkeys([text, folded(text)]):
+            scan = Scan(patterns)
+            if (found := scan.feed(one) or scan.end()) is not None:
+                return [self.verdict(found)]
+        return []
 
     def verdict(self, found: Match) -> GuardrailResult:
         """A pattern that fits itself, such as a plain word, is what may not be said: its number is told in its place."""
@@ -138,7 +162,14 @@ class Guardrails(Policy):
         return by_pattern(found.pattern, GuardrailAction.BLOCK, number if secret else 0)
 
     async def matched(self, text: str) -> list[GuardrailResult]:
-        """What the patterns say: one that blocks, or all that warn. In slices, so that nobody waits for a long text."""
+        """What the patterns say of a text, as it is and as it looks: one that blocks, or all that warn."""
+        verdicts = await self._matched_as_it_is(text)
+        if blocking(verdicts) is None and (looks := folded(text)) != text:
+            verdicts += await self._matched_as_it_is(looks)
+        return list({verdict.reason: verdict for verdict in verdicts}.values())
+
+    async def _matched_as_it_is(self, text: str) -> list[GuardrailResult]:
+        """In slices, so that nobody waits for a long text."""
         blocked, warned, verdicts = Scan(self.blocked), Scan(self.warned), list[GuardrailResult]()
         for start in range(0, len(text), AT_ONCE):
             if start:
@@ -159,6 +190,10 @@ class Guardrails(Policy):
             verdicts.append(self.verdict(found))
             scan.drop(found.pattern)
         return verdicts
+
+    def all_warnings(self, text: str) -> list[GuardrailResult]:
+        scan = Scan(self.warned)
+        return [*self.warnings(scan, text), *self.warnings(scan, None)]
 
     async def checked(self, text: str, checks: Sequence[Check]) -> list[GuardrailResult]:
         """What the checks say, as far as it is not `allow` or has cost something; one that blocks is the last."""
@@ -255,7 +290,7 @@ class Guardrails(Policy):
 
     def received(self, message: Message) -> Message:
         """A question that matches a blocked pattern is written down as why, and not as it came."""
-        found = self._matched(Scan(self.blocked), message.text)
+        found = self._matched(self.blocked, message.text)
         return placeholder(found[0].reason, message.role) if found else message
 
 
@@ -263,11 +298,15 @@ def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:
     made = (given,) if callable(given) else tuple(given)
     for check in made:
         if not callable(check):
-            raise ConfigError(f"{name} takes functions or a Judge, not {check!r}")
+            raise ConfigError(
+                notice("guardrail.check_kind", "{name} takes functions or a Judge, not {check!r}", name=name, check=check)
+            )
     return made
 
 
 def _listed(name: str, given: Iterable[str] | None) -> list[str]:
     if isinstance(given, str):
-        raise ConfigError(f"{name} is a list of patterns: write {name}=[{given!r}]")
+        raise ConfigError(
+            notice("guardrail.pattern_list", "{name} is a list of patterns: write {name}=[{given!r}]", name=name, given=given)
+        )
     return list(given or ())

@@ -113,27 +113,43 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
     made = tuple(rules)
     for rule in made:
         if not isinstance(rule, ToolRule):
-            raise ConfigError(f"tools takes ToolRule(…), not {rule!r}")
+            raise ConfigError(notice("rule.kind", "tools takes ToolRule(…), not {rule!r}", rule=rule))
         most = rule.max_calls
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
-            raise ConfigError(f"ToolRule({rule.tool!r}): max_calls is a whole number from 0 up, not {most!r}")
+            raise ConfigError(
+                notice(
+                    "rule.calls_kind",
+                    "ToolRule({tool!r}): max_calls is a whole number from 0 up, not {most!r}",
+                    tool=rule.tool,
+                    most=most,
+                )
+            )
         if not isinstance(rule.arguments, Mapping):
-            raise ConfigError(f"ToolRule({rule.tool!r}): arguments is a mapping of names to patterns, not {rule.arguments!r}")
+            raise ConfigError(
+                notice(
+                    "rule.arguments_kind",
+                    "ToolRule({tool!r}): arguments is a mapping of names to patterns, not {arguments!r}",
+                    tool=rule.tool,
+                    arguments=rule.arguments,
+                )
+            )
         for name, wanted in rule.arguments.items():
             _check_argument(f"{rule.tool}.{name}", wanted)
     twice = [name for name, count in Counter([rule.tool for rule in made]).items() if count > 1]
     if twice:
-        raise ConfigError(f"there are two rules for {twice[0]!r}: put them into one")
+        raise ConfigError(notice("rule.twice", "there are two rules for {tool!r}: put them into one", tool=twice[0]))
     return made
 
 
 def _check_argument(where: str, wanted: Any) -> None:
     if callable(wanted) and runs_on_loop(wanted):
-        raise ConfigError(f"{where}: a rule's function is not async")
+        raise ConfigError(notice("rule.async_", "{where}: a rule's function is not async", where=where))
     if isinstance(wanted, str):
         _whole(wanted)
     elif not callable(wanted):
-        raise ConfigError(f"{where} is a pattern or a function, not {wanted!r}")
+        raise ConfigError(
+            notice("rule.argument_kind", "{where} is a pattern or a function, not {wanted!r}", where=where, wanted=wanted)
+        )
 
 
 def check_names(rules: Iterable[ToolRule], tools: Mapping[str, Any]) -> None:

@@ -171,7 +171,7 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
         require(who, "approve")
         result = await service.finished(await _answered(service, result, ctx, who))
     if result.stop.kind not in _ENDED:
-        raise Refused(500, f"{result.stop.kind}: {stop_for(result.stop, who).detail} (run {result.run_id})")
+        raise Refused(500, f"{result.stop.kind}: " + stop_for(result.stop, who).detail + f" ({result.run_id})")
     return plain_text(result.recorded).encode("utf-8", "replace").decode()
 
 

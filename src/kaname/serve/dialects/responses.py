@@ -213,7 +213,7 @@ def _messages(asked: dict[str, Any], items: list[dict[str, Any]]) -> list[dict[s
             case "reasoning" | "mcp_approval_request":
                 pass
             case other:
-                raise unsupported(f"input of type {other}")
+                raise unsupported(notice("serve.input_type", "input of type {other}", other=other))
     return said
 
 
@@ -230,7 +230,7 @@ def _content(content: Any) -> Any:
         elif kind == "refusal":
             parts.append({"type": "text", "text": part.get("refusal", "")})
         else:
-            raise unsupported(f"content of type {kind}")
+            raise unsupported(notice("serve.content_type", "content of type {kind}", kind=kind))
     return parts
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...core.notices import Notice, joined, notice
+from ...core.people.visible import visible
 from ...core.record import record
 from ...kernel.ports import Action
 from .task import Graph, Task
@@ -22,10 +24,33 @@ class Bounds:
     effects: Mapping[str, str]
 
     def __str__(self) -> str:
-        calls = "an unknown number of calls" if self.calls is None else f"at most {self.calls} call{'s' * (self.calls != 1)}"
-        time = "no time limit of its own" if self.seconds is None else f"at most {self.seconds:g} s"
-        done = ", ".join([f"{name} ({effect})" for name, effect in self.effects.items()])
-        return f"{calls}, {time}; " + (f"has effects: {done}" if done else "changes nothing")
+        return self.told()
+
+    def told(self) -> Notice:
+        calls, time = (
+            notice("bounds.no_calls", "an unknown number of calls"),
+            notice("bounds.no_time", "no time limit of its own"),
+        )
+        if self.calls is not None:
+            plural = "s" * (self.calls != 1)
+            calls = notice("bounds.calls", "at most {calls} call{plural}", calls=self.calls, plural=plural)
+        if self.seconds is not None:
+            time = notice("bounds.time", "at most {seconds:g} s", seconds=self.seconds)
+        done = joined(", ", [visible(name) + (" (" + effect_word(effect) + ")") for name, effect in self.effects.items()])
+        does = notice("bounds.effects", "has effects: {done}", done=done) if done else notice("bounds.pure", "changes nothing")
+        return notice("bounds.all", "{calls}, {time}; {does}", calls=calls, time=time, does=does)
+
+
+_EFFECTS = {
+    "idempotent": notice("effect.idempotent", "idempotent"),
+    "compensable": notice("effect.compensable", "compensable"),
+    "irreversible": notice("effect.irreversible", "irreversible"),
+}
+
+
+def effect_word(effect: str) -> str:
+    """Return an effect's name, for people."""
+    return _EFFECTS.get(effect, effect)
 
 
 def bounds_of(graph: Graph, tools: Mapping[str, Action]) -> Bounds:

@@ -65,7 +65,7 @@ class Expression:
             raise BadExpression(told) from None
         nodes = list(ast.walk(self._tree))
         if len(nodes) > _MOST_NODES:
-            raise BadExpression(f"{self.text[:60]!r}… is too long")
+            raise BadExpression(notice("expression.text_too_long", "{text!r}… is too long", text=self.text[:60]))
         _allowed(self._tree, 0)
         held = [node.id for node in nodes if isinstance(node, ast.Name)]
         self.names = tuple(dict.fromkeys([name for name in held if name not in _WORDS]))
@@ -188,28 +188,35 @@ def _held(inside: Any, key: Any) -> Any:
     if isinstance(inside, Mapping):
         if key in inside:
             return inside[key]
-        raise BadExpression(f"there is no {key!r}; there are {', '.join(map(str, list(inside)[:8])) or 'none'}")
+        raise BadExpression(
+            notice(
+                "expression.no_entry",
+                "there is no {key!r}; there are {listed}",
+                key=key,
+                listed=", ".join(map(str, list(inside)[:8])) or "none",
+            )
+        )
     if isinstance(inside, list | str) and isinstance(key, int) and not isinstance(key, bool):
         if -len(inside) <= key < len(inside):
             return inside[key]
-        raise BadExpression(f"there is no place {key} among {len(inside)}")
-    raise BadExpression(f"{type(inside).__name__} has no {key!r}")
+        raise BadExpression(notice("expression.no_place", "there is no place {key} among {count}", key=key, count=len(inside)))
+    raise BadExpression(notice("expression.no_attribute", "{kind} has no {key!r}", kind=type(inside).__name__, key=key))
 
 
 def _worked(op: ast.operator, left: Any, right: Any) -> Any:
     texts = isinstance(left, str) and isinstance(right, str)
     if isinstance(op, ast.Add) and (texts or (isinstance(left, list) and isinstance(right, list))):
         if len(left) + len(right) > _LONGEST_TEXT:
-            raise BadExpression("the value is too long")
+            raise BadExpression(notice("expression.value_too_long", "the value is too long"))
         return left + right
     return _WORKED[type(op)](_number(left), _number(right))
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadExpression(f"{value!r:.60} is no number")
+        raise BadExpression(notice("expression.no_number", "{value!r:.60} is no number", value=value))
     if isinstance(value, int) and value.bit_length() > 512:
-        raise BadExpression("the number is too large")
+        raise BadExpression(notice("expression.number_too_large", "the number is too large"))
     return value
 
 

@@ -6,8 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ...core.notices import Notice, joined, notice
+from ...core.people.visible import visible
 from ...core.record import field, record, replace
 from ...core.values import read_json
+from .bounds import effect_word
 from .check import problems
 from .expression import BadExpression, template
 from .task import Graph, Task, Use
@@ -100,14 +103,15 @@ def _in_order(graph: Graph, is_pure: Callable[[str], bool]) -> list[Task]:
     return list(placed.values())
 
 
-def told_plan(plan: ExecutionPlan, graph: Graph, effects: Mapping[str, str]) -> str:
-    """As a table that a person reads before it is done. `effects`: what the tools do to the world."""
-    lines, known = [" ".join(plan.description.split())], graph.by_name
+def told_plan(plan: ExecutionPlan, graph: Graph, effects: Mapping[str, str]) -> Notice:
+    """Return the plan as a list that a person reads before it is carried out. `effects`: what the tools do to the world."""
+    lines: list[str] = [visible(" ".join(plan.description.split()))]
+    known = graph.by_name
     for number, step in enumerate(plan.steps, 1):
-        args = json.dumps(step.arguments, ensure_ascii=False)
-        waits = graph.waits_for(known[step.name], known)
-        after = f" (after {', '.join(waits)})" if waits else ""
-        effect = effects.get(step.tool_name, "pure")
-        does = "" if effect == "pure" else f" [{effect}]"
-        lines.append(f"{number}. {step.name}: {step.tool_name}({args}){does}{after}")
-    return "\n".join(lines)
+        line = visible(f"{number}. {step.name}: {step.tool_name}({json.dumps(step.arguments, ensure_ascii=False)})")
+        if (effect := effects.get(step.tool_name, "pure")) != "pure":
+            line = joined("", (f"{line} [", effect_word(effect), "]"))
+        if waits := graph.waits_for(known[step.name], known):
+            line = line + notice("plan.after", " (after {listed})", listed=visible(", ".join(waits)))
+        lines.append(line)
+    return joined("\n", lines)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from ...core.messages import ToolCall, ToolResult
+from ...core.notices import notice
 from ...core.record import field, mutable, record
 from ...core.state import State
 from .expression import BadExpression, Expression, filled
@@ -202,7 +203,7 @@ class Progress:
             if task.each is not None:
                 items = filled(task.each, self._data(node))
                 if not isinstance(items, list):
-                    raise BadExpression(f"for_each is a list, not {items!r:.60}")
+                    raise BadExpression(notice("expression.no_list", "for_each is a list, not {items!r:.60}", items=items))
                 node.items = items
         except BadExpression as problem:
             node.error = str(problem)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ...core.errors import ConfigError
-from ...core.notices import to_json
+from ...core.notices import notice, to_json
 from ...core.state import State
 from ...core.steps import CallTools, Finish, Step, Stop
 from .expression import BadExpression
@@ -83,8 +83,12 @@ class GraphStrategy:
         progress.take(state.results, state.started)
         if strangers := progress.strangers:
             raise ConfigError(
-                f"this run has calls that the workflow does not make ({', '.join(strangers[:5])}): it is not the one that it "
-                "began with; resume it with that one"
+                notice(
+                    "workflow.other",
+                    "this run has calls that the workflow does not make ({listed}): "
+                    "it is not the one that it began with; resume it with that one",
+                    listed=", ".join(strangers[:5]),
+                )
             )
         return progress
 

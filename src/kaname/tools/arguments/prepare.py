@@ -41,7 +41,9 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
     if args is None:
         return {}
     if not isinstance(args, Mapping):
-        raise BadArguments(f"the arguments of {call.name} must be one JSON object, not {json.dumps(args)[:100]}")
+        raise BadArguments(
+            f"the arguments of {call.name} must be one JSON object, not {json.dumps(args, ensure_ascii=False)[:100]}"
+        )
     return dict(args)
 
 
@@ -74,7 +76,11 @@ def describe(name: str, error: ValidationError) -> str:
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         place = ".".join([str(part) for part in problem["loc"]]) or "arguments"
-        got = "" if problem["type"] == "missing" else f" (got {json.dumps(problem['input'], default=str)[:80]})"
+        got = (
+            ""
+            if problem["type"] == "missing"
+            else f" (got {json.dumps(problem['input'], default=str, ensure_ascii=False)[:80]})"
+        )
         lines.append(f"{place}: {problem['msg']}{got}")
     return listed(name, lines)
 

@@ -12,6 +12,7 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
+from ...core.notices import notice
 from ...kernel.threads import off_loop
 from .describe import described
 from .engines.base import Engine, Limits, QueryFailed, Rows
@@ -57,11 +58,15 @@ class DatabaseTool:
         name: str = "database",
     ) -> None:
         if max_rows < 1 or max_characters < 100 or timeout <= 0 or max_memory < 1:
-            raise ConfigError("max_rows, max_characters, timeout and max_memory are positive numbers")
+            raise ConfigError(
+                notice("database.numbers", "max_rows, max_characters, timeout and max_memory are positive numbers")
+            )
         if isinstance(tables, str) or isinstance(functions, str):
-            raise ConfigError("tables and functions are lists of names")
+            raise ConfigError(notice("database.names", "tables and functions are lists of names"))
         if comments not in ("strip", "refuse"):
-            raise ConfigError(f"comments is 'strip' or 'refuse', not {comments!r}")
+            raise ConfigError(
+                notice("database.comments", "comments is 'strip' or 'refuse', not {comments!r}", comments=comments)
+            )
         self.name = name
         self._limits = Limits(max_rows, max_characters, timeout)
         self._told: str | None = None

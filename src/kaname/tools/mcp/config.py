@@ -86,7 +86,13 @@ def servers_by_name(servers: Servers) -> Mapping[str, Any]:
     if isinstance(servers, str | os.PathLike):
         return servers_of_file(servers, KNOWN)
     if not isinstance(servers, Mapping):
-        raise ConfigError(f"mcp_servers is a mapping of names to servers, or another client's file, not {servers!r}")
+        raise ConfigError(
+            notice(
+                "mcp.servers_kind",
+                "mcp_servers is a mapping of names to servers, or another client's file, not {servers!r}",
+                servers=servers,
+            )
+        )
     inner = servers.get("mcpServers")
     return inner if len(servers) == 1 and isinstance(inner, Mapping) else servers
 

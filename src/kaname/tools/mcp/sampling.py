@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.errors import AgentError
 from ...core.messages import Media, Message, Text
+from ...core.notices import notice
 from ...core.record import record
 from ...kernel.ports import ToolContext
 
@@ -51,11 +52,11 @@ class Samples:
         from mcp_types import CreateMessageResult, TextContent
 
         if not self._calls:
-            raise AgentError("the model can be asked while a tool is being called, and none is")
+            raise AgentError(notice("sampling.no_call", "the model can be asked while a tool is being called, and none is"))
         call = self._calls[-1]
         number = self._asked[call.call_id] = self._asked.get(call.call_id, 0) + 1
         if number > _MOST:
-            raise AgentError(f"the model is asked at most {_MOST} times in a call")
+            raise AgentError(notice("sampling.too_often", "the model is asked at most {most} times in a call", most=_MOST))
         question = Question(
             f"{self._server}-asks-{number}",
             params.system_prompt or "",

@@ -16,6 +16,7 @@ from ...core.notices import notice
 from ...core.tracing import current
 from ...kernel.boundary import Failure, attempt
 from ...kernel.ports import ToolContext
+from ...kernel.results import timed_out
 from .config import Entry
 from .connection import Connection, causes, reason
 from .elicitation import Clock, Elicit, Questions
@@ -220,8 +221,7 @@ class McpServer:
                     meta = {"traceparent": trace} if (trace := current.get()) else None
                     return await attempt(partial(connection.client.call_tool_mcp, meta=meta), tool, dict(args), told)
         except TimeoutError:
-            after = "" if pure else "; it may or may not have taken effect, so check before you repeat it"
-            return ToolResult(error=f"timed out after {self.entry.timeout:g} s{after}")
+            return timed_out(self.entry.timeout, in_doubt=not pure)
         finally:
             self._calls -= 1
             if self._calls == 0:  # nobody is left for whom an answer would be of use

@@ -1,0 +1,50 @@
+"""Columns: how much room a text takes in a terminal or a table. Letters of East Asia and emoji take two."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+_JOINER, _AS_EMOJI, _SOFT_HYPHEN = "\u200d", "\ufe0f", "\u00ad"
+_SKINS = range(0x1F3FB, 0x1F400)
+_INNER_JAMO = range(0x1160, 0x1200)  # vowels and finals of a Korean syllable, written into its first letter
+
+
+def width(text: str) -> int:
+    """Return the number of columns that `text` takes on one line."""
+    if text.isascii():
+        return len(text)
+    taken = 0
+    for _, taken in measured(text):  # noqa: B007  the last one counts
+        pass
+    return taken
+
+
+def measured(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each character with the columns that the text takes up to it.
+
+    What is joined to an emoji (a skin tone, the next person of a family) shares its columns; accents and invisible
+    characters take none.
+    """
+    taken = last = 0
+    is_joined = False
+    for char in text:
+        own = _columns(char)
+        if char == _AS_EMOJI and last == 1:  # the sign before it is drawn as a picture
+            own, last = 1, 2
+        elif last == 2 and (ord(char) in _SKINS or (is_joined and own)):
+            own = 0
+        elif own:
+            last = own
+        is_joined = char == _JOINER
+        taken += own
+        yield char, taken
+
+
+def _columns(char: str) -> int:
+    if char.isascii():
+        return 1
+    nothing = unicodedata.category(char) in ("Mn", "Me", "Cf") and char != _SOFT_HYPHEN
+    if nothing or ord(char) in _INNER_JAMO:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
