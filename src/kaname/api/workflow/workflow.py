@@ -31,6 +31,7 @@ from ..run import Run
 from .actions import RunAgent, RunWorkflow, TaskLimits, Undo, undoing
 from .handle import Handle, expression_of, task_of, templated
 from .misuse import misuse
+from .parameters import parameter_problems, schema_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Workflow:
         self.name, self.description, self._outputs = name, description, outputs
         self._registry = ToolRegistry([*tools])
         self._registry.register(AskPerson(ASK))
-        self.parameters = _schema(params or {})
+        self.parameters = schema_of(params or {})
         self._max_parallel, self._tasks = max_parallel, list[Task]()
         self._parts: dict[str, Any] = {"journal": journal, "sinks": tuple(sinks), "model": model}
         self._policies, self._stops = tuple(policies), stops
@@ -171,24 +172,7 @@ class Workflow:
 
     def problems(self) -> list[Problem]:
         """Every mistake that can be seen before it runs: names, circles, expressions, tools and their arguments."""
-        found = problems(self.graph)
-        for name, held in self.parameters["properties"].items():
-            if (other := [key for key in held if key not in _ABOUT]) and "type" not in held:
-                told = notice("workflow.means_nothing", "{name!r} means nothing here", name=other[0]) + nearest(
-                    other[0], _ABOUT
-                )
-                found.append(Problem("", f"params.{name}", told))
-            elif held.get("type", "string") not in _KINDS.values():
-                told = notice(
-                    "workflow.no_type",
-                    "the type of {name} is one of {kinds}, not {given!r}",
-                    name=name,
-                    kinds=", ".join(_KINDS.values()),
-                    given=held["type"],
-                )
-                found.append(Problem("", f"params.{name}", told))
-            elif "default" in held:
-                found += [Problem("", f"params.{name}", f"default: {one}") for one in unfit(held["default"], held, name)]
+        found = [*problems(self.graph), *parameter_problems(self.parameters)]
         undone = any(one.undo for one in self.graph.tasks)
         for task in self._tasks:
             for place, use in (("tool", task.use), ("fallback", task.fallback), ("undo", task.undo)):
@@ -397,17 +381,3 @@ def _expression(value: Any) -> Expression:
 
 def _name(value: Any) -> str:
     return task_of(value) if isinstance(value, Handle) else str(value)
-
-
-def _schema(params: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"day": {"type": "string"}}`, or `{"day": "2026-01-01"}` for a default of that type."""
-    held = {name: dict(one) if isinstance(one, Mapping) else {"default": one} for name, one in params.items()}
-    for one in held.values():
-        if "type" not in one and "default" in one and (kind := _KINDS.get(type(one["default"]))):
-            one["type"] = kind
-    required = [name for name, one in held.items() if "default" not in one]
-    return {"type": "object", "properties": held, "required": required, "additionalProperties": False}
-
-
-_ABOUT = ("type", "default", "description", "enum", "items", "properties", "anyOf", "minimum", "maximum", "format", "title")
-_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}

@@ -171,8 +171,12 @@ class Responses:
 def _as_stored(answered: tuple[Run[Any], int], unstored: str | None) -> tuple[Run[Any], int]:
     """Return the run that an answer resumes. `store: false` comes too late if the run is stored already."""
     if unstored and not is_unstored(answered[0].run_id):
-        told = "run {run_id} is stored: answer it without store: false, or begin it with store: false"
-        raise Refused(409, notice("serve.stored", told, run_id=answered[0].run_id))
+        told = notice(
+            "serve.stored",
+            "run {run_id} is stored: answer it without store: false, or begin it with store: false",
+            run_id=answered[0].run_id,
+        )
+        raise Refused(409, told)
     return answered
 
 

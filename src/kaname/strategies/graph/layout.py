@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from ...core.record import field, mutable
@@ -104,7 +105,7 @@ def _ways(
         for row, node in zip(rows[depth[start] + 1 :], between, strict=False):
             row.append(node)
         way = [nodes[start], *between, nodes[to]]
-        for upper, lower in zip(way, way[1:], strict=False):
+        for upper, lower in pairwise(way):
             upper.down.append(lower)
             lower.up.append(upper)
         yield way
@@ -147,7 +148,7 @@ def _path(way: list[_Node]) -> str:
     first, last = way[0], way[-1]
     x, y = _port(first, first.down, way[1]), first.y + first.height
     path = f"M{x:.1f},{y:.1f}"
-    for upper, lower in zip(way, way[1:], strict=False):
+    for upper, lower in pairwise(way):
         to_x = _port(lower, lower.up, upper) if lower is last else lower.middle
         half = (y + lower.y) / 2
         path += f"C{x:.1f},{half:.1f} {to_x:.1f},{half:.1f} {to_x:.1f},{lower.y:.1f}"
