@@ -187,8 +187,10 @@ def _check(asked: dict[str, Any]) -> None:
     if ((asked.get("text") or {}).get("format") or {}).get("type", "text") != "text":
         raise unsupported("text.format")
     if asked.get("background") and asked.get("store") is False:
-        told = "background needs store: true, because a response that is not stored cannot be fetched"
-        raise ConfigError(notice("serve.background_store", told))
+        told = notice(
+            "serve.background_store", "background needs store: true, because a response that is not stored cannot be fetched"
+        )
+        raise ConfigError(told)
     if asked.get("conversation") and asked.get("previous_response_id"):
         raise ConfigError(notice("serve.one_of", "give either conversation or previous_response_id"))
 
