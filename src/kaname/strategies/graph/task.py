@@ -101,7 +101,7 @@ def conditions(task: Task) -> list[Notice]:
     """Return when and how often a task runs, in words for people."""
     told = []
     if task.when == ON_FAILURE:
-        told.append(notice("workflow.on_failure", "on failure"))
+        told.append(notice("graph.on_failure", "on failure"))
     elif task.when == ALWAYS:
         told.append(notice("workflow.always", "in any case"))
     elif isinstance(task.when, Expression):
