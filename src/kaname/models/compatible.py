@@ -109,7 +109,7 @@ class Server:
 
 
 _MISTRAL: dict[str, Any] = {
-    "quirks": ("stream_options", "echo", "ids", "order", "max_completion_tokens"),
+    "quirks": ("stream_options", "echo", "ids", "order", "max_completion_tokens", "choice"),
     "renamed": {"seed": "random_seed"},
 }
 _ACCOUNTS: dict[str, Any] = {"quirks": ("max_completion_tokens",), "prefix": "accounts/fireworks/models/"}

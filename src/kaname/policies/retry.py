@@ -25,12 +25,12 @@ class Retry(Policy):
     call that timed out is not: it has taken long enough.
     """
 
+    stands_alone = True
+
     def __init__(self, tries: int = 5, longest_wait: float = 60.0) -> None:
         if tries < 1 or longest_wait < 0:
             raise ConfigError(f"Retry: tries is 1 or more, longest_wait 0 or more, not {tries!r} and {longest_wait!r}")
         self.tries, self.longest_wait = tries, longest_wait
-
-    alone = True
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         shown, emit = False, request.emit or view.emit

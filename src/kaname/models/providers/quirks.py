@@ -31,6 +31,7 @@ class Quirks:
     `stream_options`: it takes no such field, and reports the usage anyway, or not at all. `echo`: it takes no reasoning back.
     `ids`: the id of a call has nine letters or digits. `order`: a reply must stand between a tool's result and the user's next
     message. `streamed_form`: an answer in a wanted form comes in one piece. `max_completion_tokens`: it is called `max_tokens`.
+    `choice`: a tool that must be called is wanted with `any`, and not with `required`.
     """
 
     def __init__(self, known: Iterable[str] = (), renamed: Mapping[str, str] | None = None) -> None:
@@ -61,8 +62,8 @@ class Quirks:
         """Return the settings under the names that the server knows."""
         names = {**self._renamed, **({"max_completion_tokens": "max_tokens"} if "max_completion_tokens" in self else {})}
         made = {names.get(name, name): value for name, value in settings.items()}
-        if "ids" in self and made.get("tool_choice") == "required":
-            made["tool_choice"] = "any"  # Mistral's word
+        if "choice" in self and made.get("tool_choice") == "required":
+            made["tool_choice"] = "any"
         return made
 
 
