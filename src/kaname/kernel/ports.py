@@ -229,7 +229,7 @@ class Policy:
 
     Attributes:
         default_place: Where the policy stands if kaname added it; empty if the user wrote it. See `chain.joined`.
-        stands_alone: If a root and a member both have a policy of this class, only the member's stands around the member's calls.
+        stands_alone: If a root and a member both have a policy of this class, only the member's is around the member's calls.
     """
 
     default_place: Literal["", "outermost", "innermost"] = ""

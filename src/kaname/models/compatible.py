@@ -121,7 +121,7 @@ _OTHERWISE: dict[str, dict[str, Any]] = {
     "fireworks_ai": _ACCOUNTS,
     "groq": {"quirks": ("echo", "streamed_form")},
     "mistral": _MISTRAL,
-    "openrouter": {"more": {"usage": {"include": True}}},  # then it says what a reply cost
+    "openrouter": {"quirks": ("tools",), "more": {"usage": {"include": True}}},  # then it says what a reply cost
     "perplexity": {"quirks": ("stream_options", "echo", "max_completion_tokens")},
 }
 

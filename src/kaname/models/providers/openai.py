@@ -166,7 +166,10 @@ class OpenAI(ServedModel):
         theirs = settings.pop("tools", None) or []  # tools of the provider, beside ours
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
-        if not request.tools and not theirs:
+        ours = request.tools
+        if request.called and "tools" in self.quirks:
+            ours, settings["tool_choice"] = request.called, "none"
+        if not ours and not theirs:
             settings.pop("tool_choice", None)
             settings.pop("parallel_tool_calls", None)
         streams = {"stream": True, "stream_options": {"include_usage": True}}
@@ -175,7 +178,7 @@ class OpenAI(ServedModel):
             head["stream"] = False
         if not head["stream"] or "stream_options" in self.quirks:
             del head["stream_options"]  # refused without a stream
-        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *[dump(one).encode() for one in theirs]]
+        tools = [*([self._encoded_tools(ours)] if ours else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
         return dump(head).encode()[:-1] + b',"messages":[' + messages + b"]" + listed + b"}"
 
