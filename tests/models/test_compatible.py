@@ -303,6 +303,22 @@ async def test_deviations_of_a_server_that_is_not_known_are_learnt_once(provider
         await model.close()
 
 
+async def test_name_of_the_token_limit_is_learnt_either_way():
+    def modern(body):
+        if "max_tokens" in body:
+            return status(
+                400,
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            )
+        return reply("fine")
+
+    _, _, server = await asked("nvidia_nim", modern, settings={"max_tokens": 50})
+    assert ["max_completion_tokens" in body for body in server.requests] == [False, True]
+    told = [status(422, "max_completion_tokens: Extra inputs are not permitted"), reply("fine")]
+    _, _, server = await asked("nvidia_nim", told, settings={"max_completion_tokens": 50})
+    assert ["max_tokens" in body for body in server.requests] == [False, True]
+
+
 def claude(body):
     """As servers before Anthropic's models answer: calls in the conversation want their tools."""
     if any("tool_calls" in message for message in body["messages"]) and not body.get("tools"):
