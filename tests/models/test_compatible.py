@@ -303,6 +303,42 @@ async def test_deviations_of_a_server_that_is_not_known_are_learnt_once(provider
         await model.close()
 
 
+async def test_name_of_the_token_limit_is_learnt_either_way():
+    def modern(body):
+        if "max_tokens" in body:
+            return status(
+                400,
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            )
+        return reply("fine")
+
+    _, _, server = await asked("nvidia_nim", modern, settings={"max_tokens": 50})
+    assert ["max_completion_tokens" in body for body in server.requests] == [False, True]
+    told = [status(422, "max_completion_tokens: Extra inputs are not permitted"), reply("fine")]
+    _, _, server = await asked("nvidia_nim", told, settings={"max_completion_tokens": 50})
+    assert ["max_tokens" in body for body in server.requests] == [False, True]
+
+
+def claude(body):
+    """As servers before Anthropic's models answer: calls in the conversation want their tools."""
+    if any("tool_calls" in message for message in body["messages"]) and not body.get("tools"):
+        return status(400, "Requests which include `tool_use` or `tool_result` blocks must define tools")
+    if "tools" in body and len(body["messages"]) == 1:
+        return reply("", [("add", {"a": 1, "b": 2})])
+    assert body["tool_choice"] == "none"
+    return reply("3, as far as I got")
+
+
+@pytest.mark.parametrize(("provider", "requests"), [("openrouter", 2), ("openai", 3)])
+async def test_last_words_are_asked_with_the_tools_where_they_are_wanted(provider, requests):
+    async with WireServer(claude) as server:
+        agent = Agent(maker(provider)("m", base_url=server.url, api_key="k"), [add], stops=max_steps(1), journal="memory")
+        result = await agent.run("go")
+        await agent.close()
+    assert (result.stop.kind, result.output, len(server.requests)) == ("max_steps", "3, as far as I got", requests)
+    assert server.requests[-1]["tools"] == server.requests[0]["tools"]
+
+
 async def test_refusal_that_cannot_be_mended_is_told_after_one_request():
     for told in ("temperature is out of range", "The reasoning_content in the thinking mode must be passed back to the API."):
         with pytest.raises(errors.RequestRefused):

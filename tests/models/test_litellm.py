@@ -240,7 +240,12 @@ def test_usage_of_zeros_is_not_known():
 
 @pytest.mark.parametrize(
     ("name", "tools", "choice"),
-    [("anthropic/claude-x", 1, "none"), ("bedrock/claude-x", 1, None), ("gemini/gemini-x", 0, None)],
+    [
+        ("anthropic/claude-x", 1, "none"),
+        ("bedrock/claude-x", 1, None),
+        ("vertex_ai/claude-x", 1, "none"),
+        ("gemini/gemini-x", 0, None),
+    ],
 )
 def test_last_words_know_the_tools_of_the_conversation_where_they_are_wanted(name, tools, choice):
     said = Message("assistant", (ToolCall("c1_0", "add", {"a": 1, "b": 2}),))

@@ -19,7 +19,7 @@ from kaname import (
     tool,
 )
 from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
-from kaname.models import OpenAI
+from kaname.models import OpenAI, OpenAIResponses
 from kaname.models.prompted.react import sections
 from kaname.models.prompted.react.labels import label_of, may_become_label
 from kaname.models.prompted.react.model import TextOnly, reply_by_text
@@ -478,3 +478,8 @@ def test_a_letter_is_sent_whole_or_not_at_all():
         reply = f"Thought: go\nAction: send\nAction Input: Hello Ken,\n{line}\nBye"
         assert read(reply, {"send": short}, {"send"}).action == "", line
         assert read(reply, {"send": short}).args == {"body": "Hello Ken,"}, "one that only looks gets the first line"
+
+
+async def test_settings_that_text_cannot_carry_are_reported():
+    model = TextOnly(OpenAIResponses("m", base_url="http://127.0.0.1:1", api_key="k", settings={"seed": 7}))
+    assert model.ignores({"tool_choice": "required", "temperature": 0}) == ["tool_choice", "seed"]

@@ -8,6 +8,7 @@ import pytest
 
 from kaname.core.record import replace
 from kaname.models import Anthropic, LiteLLM, OpenAI, OpenAIResponses
+from kaname.models.registry import maker
 from kaname.testing import WireContract, WireServer
 from kaname.testing.wire import anthropic_reply, reply, responses_reply
 
@@ -17,6 +18,11 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 class TestOpenAI(WireContract):
     def make(self, url):
         return OpenAI("any", base_url=url, api_key=self.key)
+
+
+class TestCompatible(WireContract):
+    def make(self, url):
+        return maker("mistral")("any", base_url=url, api_key=self.key)
 
 
 class TestAnthropic(WireContract):

@@ -25,8 +25,9 @@ class Explained:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        for name in [one for one in _EXPLAINED if one in vars(cls)]:
-            setattr(cls, name, _explained(vars(cls)[name]))
+        if Explained in cls.__bases__:
+            for name in [one for one in _EXPLAINED if one in vars(cls)]:
+                setattr(cls, name, _explained(vars(cls)[name]))
 
     if not TYPE_CHECKING:  # a type checker would take any attribute
 

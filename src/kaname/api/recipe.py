@@ -45,7 +45,7 @@ def recipe_of(
 
 def _default(place: Literal["outermost", "innermost"], *policies: Policy) -> tuple[Policy, ...]:
     for policy in policies:
-        policy.default = place
+        policy.default_place = place
     return policies
 
 

@@ -22,22 +22,22 @@ def joined(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Policy, ..
     A default is there once a run, and not at all if it is to stand alone and the root or the member wrote one of its class.
     """
     both = {id(policy): policy for policy in (*root, *member)}.values()
-    written = [policy for policy in both if not policy.default]
-    nearest = {type(policy): policy for policy in written if policy.alone}
+    written = [policy for policy in both if not policy.default_place]
+    nearest = {type(policy): policy for policy in written if policy.stands_alone}
     kept = [policy for policy in written if nearest.get(type(policy), policy) is policy]
-    defaults = {type(policy): policy for policy in both if policy.default}.values()
-    missing = [one for one in defaults if not (one.alone and any(isinstance(other, type(one)) for other in kept))]
-    outer = [policy for policy in missing if policy.default == "outermost"]
-    inner = [policy for policy in missing if policy.default == "innermost"]
+    defaults = {type(policy): policy for policy in both if policy.default_place}.values()
+    missing = [one for one in defaults if not (one.stands_alone and any(isinstance(other, type(one)) for other in kept))]
+    outer = [policy for policy in missing if policy.default_place == "outermost"]
+    inner = [policy for policy in missing if policy.default_place == "innermost"]
     return (*outer, *kept, *inner)
 
 
 def joined_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:
     """Return the stop rules for a member's steps: all that were written, and one default of each kind that was not."""
     both = (*root, *member)
-    written = [rule for rule in both if not getattr(rule, "default", False)]
+    written = [rule for rule in both if not getattr(rule, "is_default", False)]
     kinds = {getattr(rule, "kind", "") for rule in written}
-    missing = {rule.kind: rule for rule in both if getattr(rule, "default", False) and rule.kind not in kinds}  # type: ignore[attr-defined]
+    missing = {rule.kind: rule for rule in both if getattr(rule, "is_default", False) and rule.kind not in kinds}  # type: ignore[attr-defined]
     return (*missing.values(), *written)
 
 

@@ -229,12 +229,12 @@ class Policy:
     """May it, and how: wraps the only two things an agent does to the world. Override what you need.
 
     Attributes:
-        default: Where the policy stands if kaname added it by itself; empty if the user wrote it. See `chain.joined`.
-        alone: If a root and a member both have a policy of this class, only the member's stands around the member's calls.
+        default_place: Where the policy stands if kaname added it; empty if the user wrote it. See `chain.joined`.
+        stands_alone: If a root and a member both have a policy of this class, only the member's is around the member's calls.
     """
 
-    default: Literal["", "outermost", "innermost"] = ""
-    alone = False
+    default_place: Literal["", "outermost", "innermost"] = ""
+    stands_alone = False
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge what the user said, before each model call and before anything is made of it: no part of the context has seen

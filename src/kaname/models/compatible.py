@@ -109,7 +109,7 @@ class Server:
 
 
 _MISTRAL: dict[str, Any] = {
-    "quirks": ("stream_options", "echo", "ids", "order", "max_completion_tokens"),
+    "quirks": ("stream_options", "echo", "ids", "order", "max_completion_tokens", "choice"),
     "renamed": {"seed": "random_seed"},
 }
 _ACCOUNTS: dict[str, Any] = {"quirks": ("max_completion_tokens",), "prefix": "accounts/fireworks/models/"}
@@ -121,7 +121,7 @@ _OTHERWISE: dict[str, dict[str, Any]] = {
     "fireworks_ai": _ACCOUNTS,
     "groq": {"quirks": ("echo", "streamed_form")},
     "mistral": _MISTRAL,
-    "openrouter": {"more": {"usage": {"include": True}}},  # then it says what a reply cost
+    "openrouter": {"quirks": ("tools",), "more": {"usage": {"include": True}}},  # then it says what a reply cost
     "perplexity": {"quirks": ("stream_options", "echo", "max_completion_tokens")},
 }
 

@@ -25,6 +25,8 @@ class Retry(Policy):
     call that timed out is not: it has taken long enough.
     """
 
+    stands_alone = True
+
     def __init__(self, tries: int = 5, longest_wait: float = 60.0) -> None:
         if tries < 1 or longest_wait < 0:
             raise ConfigError(
@@ -36,8 +38,6 @@ class Retry(Policy):
                 )
             )
         self.tries, self.longest_wait = tries, longest_wait
-
-    alone = True
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         shown, emit = False, request.emit or view.emit

@@ -24,13 +24,13 @@ from ..kernel.ports import StopRule
 class Rule:
     """`kind` is what the run's stop will be called; `limit` is `None` for a rule that is switched off.
 
-    `default`: kaname added it, because the user wrote no rule of its kind.
+    `is_default`: kaname added it, because the user wrote no rule of its kind.
     """
 
     kind: StopKind
     limit: float | None
     judge: Callable[[State, Step, float], str | None]
-    default: bool = False
+    is_default: bool = False
 
     def __call__(self, state: State, step: Step) -> Stop | None:
         why = None if self.limit is None else self.judge(state, step, self.limit)
@@ -141,7 +141,7 @@ def with_defaults(given: Any, *, without: frozenset[str] = frozenset()) -> tuple
     rules = tuple(_flat(given))
     kinds = {rule.kind for rule in rules if isinstance(rule, Rule)} | without
     usual = (max_steps(10), no_repeats(2), deadline("30m"))
-    return (*[replace(rule, default=True) for rule in usual if rule.kind not in kinds], *rules)
+    return (*[replace(rule, is_default=True) for rule in usual if rule.kind not in kinds], *rules)
 
 
 def _flat(given: Any) -> Iterator[StopRule]:

@@ -150,8 +150,8 @@ class AgentOrchestrator:
     def around(cls, agent: Agent[Any], *, approve: bool = False, max_revisions: int = 3) -> AgentOrchestrator:
         """With an agent's model, tools, tool servers, policies, limits and journal."""
         planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
-        own = [one for one in agent.recipe.policies if not one.default]
-        written = [rule for rule in agent.recipe.stops if not getattr(rule, "default", False)]
+        own = [one for one in agent.recipe.policies if not one.default_place]
+        written = [rule for rule in agent.recipe.stops if not getattr(rule, "is_default", False)]
         limits = [rule for rule in written if getattr(rule, "kind", "") in ("budget", "deadline")]
         made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=limits, sinks=agent.sinks)
         if ASK not in agent.tools:

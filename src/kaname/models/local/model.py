@@ -21,7 +21,8 @@ from ...core.notices import notice
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
 from ..prices import Price
-from ..providers.openai import OpenAI, ToolMode, left_out
+from ..prompted.modes import left_out
+from ..providers.openai import OpenAI, ToolMode
 from . import weights
 
 _SLOW = Timeouts(connect=10.0, first_byte=1800.0, between=600.0)  # a long prompt takes minutes on a small machine

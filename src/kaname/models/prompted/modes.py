@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ...core.codec import dump
 from ...core.errors import ModelError
@@ -28,12 +30,18 @@ _CANNOT = {
         re.IGNORECASE,
     ),
 }
+OF_NATIVE_TOOLS = ("tool_choice", "parallel_tool_calls")
 _IN_WORDS = "Answer with one JSON object that fits this JSON Schema, and with nothing else:\n"
 
 
 def refuses(mode: str, problem: ModelError) -> bool:
     """Return True if the server says that it cannot do this mode."""
     return bool(_CANNOT[mode].search(problem.said))
+
+
+def left_out(settings: Mapping[str, Any], mode: str) -> list[str]:
+    """Return the settings that mean nothing to a model that is asked for its calls in words or by a schema."""
+    return [name for name in OF_NATIVE_TOOLS if mode in ("constrained", "text") and name in settings]
 
 
 class Shown:

@@ -158,7 +158,7 @@ class LiteLLM:
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
         tools = [*deepcopy(tool_shapes(request.tools)), *(settings.pop("tools", None) or [])]  # for Gemini they are changed
-        if request.called and self.who.provider in _WANT_TOOLS:  # Bedrock knows no choice of none
+        if request.called and (self.who.provider in _WANT_TOOLS or "claude" in self.model):  # Bedrock knows no choice of none
             settings |= {"tools": deepcopy(tool_shapes(request.called)), "tool_choice": "none"}
             if self.who.provider == "bedrock":
                 del settings["tool_choice"]

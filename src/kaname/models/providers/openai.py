@@ -20,7 +20,7 @@ from ..http.provider import Joiner, ServedModel
 from ..media import takeable
 from ..prices import Price
 from ..prompted.inline_calls import Held, written_call
-from ..prompted.modes import Shown, in_words, refuses
+from ..prompted.modes import Shown, in_words, left_out, refuses
 from .openai_stream import Pieces
 from .quirks import NONE, Quirks
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 ToolMode = Literal["auto", "native", "constrained", "text"]
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")  # of tools: few take sound
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
-_OF_NATIVE_TOOLS = ("tool_choice", "parallel_tool_calls")
 _BETWEEN = dump({"role": "assistant", "content": "OK"}).encode()  # a result and what the user says next
 OPENAI = "https://api.openai.com/v1"
 
@@ -167,7 +166,10 @@ class OpenAI(ServedModel):
         theirs = settings.pop("tools", None) or []  # tools of the provider, beside ours
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
-        if not request.tools and not theirs:
+        ours = request.tools
+        if request.called and "tools" in self.quirks:
+            ours, settings["tool_choice"] = request.called, "none"
+        if not ours and not theirs:
             settings.pop("tool_choice", None)
             settings.pop("parallel_tool_calls", None)
         streams = {"stream": True, "stream_options": {"include_usage": True}}
@@ -176,7 +178,7 @@ class OpenAI(ServedModel):
             head["stream"] = False
         if not head["stream"] or "stream_options" in self.quirks:
             del head["stream_options"]  # refused without a stream
-        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *[dump(one).encode() for one in theirs]]
+        tools = [*([self._encoded_tools(ours)] if ours else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
         return dump(head).encode()[:-1] + b',"messages":[' + messages + b"]" + listed + b"}"
 
@@ -184,11 +186,6 @@ class OpenAI(ServedModel):
         if self._tools[0] is not tools:
             self._tools = (tools, dump(tool_shapes(tools)).encode()[1:-1])
         return self._tools[1]
-
-
-def left_out(settings: Mapping[str, Any], mode: ToolMode) -> list[str]:
-    """Return the settings that mean nothing to a model that is asked for its calls in words or by a schema."""
-    return [name for name in _OF_NATIVE_TOOLS if mode in ("constrained", "text") and name in settings]
 
 
 def openai_key(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str]:

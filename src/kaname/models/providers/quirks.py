@@ -19,18 +19,26 @@ _REFUSED = {
     "ids": r"tool call id.*length of 9",
     "order": r"unexpected role '?\"?user'?\"? after role '?\"?tool",
     "streamed_form": r"stream\w*\b.{0,40}(?:structured|response.format|json)|(?:structured|response.format).{0,40}\bstream",
-    "max_completion_tokens": rf"max_completion_tokens.*{_NOT_TAKEN}|{_NOT_TAKEN}.*max_completion_tokens",
+    "tools": r"must define tools|without [`'\"]?tools|tools[`'\"= ]{0,4}(?:is|are|must be) (?:required|defined|specified)",
+    "max_tokens": r"use [`'\"]?max_completion_tokens",
+    "max_completion_tokens": rf"max_completion_tokens.*{_NOT_TAKEN}|{_NOT_TAKEN}(?!.*\buse\b).*max_completion_tokens",
 }
 QUIRKS = {name: re.compile(pattern, re.IGNORECASE | re.DOTALL) for name, pattern in _REFUSED.items()}
+_TOKENS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
 _RETURN_IT = re.compile(r"reasoning_content.{0,60}must be (?:passed|sent|provided)", re.IGNORECASE | re.DOTALL)
 
 
 class Quirks:
     """The quirks of one server.
 
-    `stream_options`: it takes no such field, and reports the usage anyway, or not at all. `echo`: it takes no reasoning back.
-    `ids`: the id of a call has nine letters or digits. `order`: a reply must stand between a tool's result and the user's next
-    message. `streamed_form`: an answer in a wanted form comes in one piece. `max_completion_tokens`: it is called `max_tokens`.
+    - `stream_options`: it takes no such field, and reports the usage anyway, or not at all.
+    - `echo`: it takes no reasoning back.
+    - `ids`: the id of a call has nine letters or digits.
+    - `order`: a reply must stand between a tool's result and the user's next message.
+    - `tools`: calls in the conversation are refused without their tools, also where none is on offer.
+    - `streamed_form`: an answer in a wanted form comes in one piece.
+    - `max_completion_tokens`: it is called `max_tokens`. `max_tokens`: it is called `max_completion_tokens`.
+    - `choice`: a tool that must be called is wanted with `any`, and not with `required`.
     """
 
     def __init__(self, known: Iterable[str] = (), renamed: Mapping[str, str] | None = None) -> None:
@@ -59,10 +67,10 @@ class Quirks:
 
     def named(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings under the names that the server knows."""
-        names = {**self._renamed, **({"max_completion_tokens": "max_tokens"} if "max_completion_tokens" in self else {})}
+        names = {**self._renamed, **{old: new for old, new in _TOKENS.items() if old in self}}
         made = {names.get(name, name): value for name, value in settings.items()}
-        if "ids" in self and made.get("tool_choice") == "required":
-            made["tool_choice"] = "any"  # Mistral's word
+        if "choice" in self and made.get("tool_choice") == "required":
+            made["tool_choice"] = "any"
         return made
 
 

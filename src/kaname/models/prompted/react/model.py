@@ -26,8 +26,9 @@ from ....core.messages import (
 from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
-from ....kernel.ports import Emit, Model
+from ....kernel.ports import Emit, Model, Selective
 from ..conversation import as_text
+from ..modes import OF_NATIVE_TOOLS, left_out
 from ..offer import CUT_OFF
 from ..tool_text import described
 from .labels import label_of
@@ -86,6 +87,12 @@ class TextOnly:
         given = request.settings.get(self._stop_setting, own.get(self._stop_setting))
         settings = {**request.settings, **({self._stop_setting: given} if given else {})}
         return await reply_by_text(self._model.reply, replace(request, settings=settings), emit, stops=self._stops)
+
+    def ignores(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the settings that the text protocol, or the model behind it, leaves out of the requests."""
+        own = getattr(self._model, "settings", None) or {}
+        behind = list(self._model.ignores(settings)) if isinstance(self._model, Selective) else []
+        return list(dict.fromkeys([*left_out({**own, **settings}, "text"), *behind]))
 
     async def close(self) -> None:
         if (close := getattr(self._model, "close", None)) is not None:
@@ -148,7 +155,7 @@ async def _ask(ask: Any, request: ModelRequest, sections: Sections, emit: Emit, 
         for piece, what in sections.feed(text) if kind == "text" else [(text, kind)]:
             await emit(piece, what)
 
-    plain = {key: value for key, value in request.settings.items() if key not in ("tool_choice", "parallel_tool_calls")}
+    plain = {key: value for key, value in request.settings.items() if key not in OF_NATIVE_TOOLS}
     settings = stops.beside(plain) if request.tools else plain
     sent = replace(request, messages=told(request), tools=(), settings=settings)
     try:
