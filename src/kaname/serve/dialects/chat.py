@@ -63,7 +63,7 @@ class Chat:
         await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ChatWriter(run.run_id, agent.name, with_usage, acted=after is not None)
         if asked.get("stream"):
-            return conversation.stream(writer)
+            return await conversation.stream(writer)
         await conversation.whole(request, writer)
         told = {"x-run-id": quote(run.run_id)}
         if writer.problem is None:

@@ -38,7 +38,7 @@ class Vercel:
             run, after, message_id, denied = await self._run(request, agent, asked)
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after)
-        return conversation.stream(VercelWriter(run.run_id, message_id, denied), _HEADERS)
+        return await conversation.stream(VercelWriter(run.run_id, message_id, denied), _HEADERS)
 
     async def _run(
         self, request: Request, agent: Agent[Any], asked: dict[str, Any]
