@@ -171,8 +171,9 @@ class Responses:
 def _as_stored(answered: tuple[Run[Any], int], unstored: str | None) -> tuple[Run[Any], int]:
     """Return the run that an answer resumes. `store: false` comes too late if the run is stored already."""
     if unstored and not is_unstored(answered[0].run_id):
-        told = "run {run_id} is stored: answer it without store: false, or begin it with store: false"
-        raise Refused(409, notice("serve.stored", told, run_id=answered[0].run_id))
+        told = notice("serve.stored", "run {run_id} is stored: answer it without store: false, or begin it with store: false",
+                      run_id=answered[0].run_id)  # fmt: skip
+        raise Refused(409, told)
     return answered
 
 
@@ -183,8 +184,12 @@ def _check(asked: dict[str, Any]) -> None:
     if ((asked.get("text") or {}).get("format") or {}).get("type", "text") != "text":
         raise unsupported("text.format")
     if asked.get("background") and asked.get("store") is False:
-        told = "background needs store: true, because a response that is not stored cannot be fetched"
-        raise ConfigError(notice("serve.background_store", told))
+        raise ConfigError(
+            notice(
+                "serve.background_store",
+                "background needs store: true, because a response that is not stored cannot be fetched",
+            )
+        )
     if asked.get("conversation") and asked.get("previous_response_id"):
         raise ConfigError(notice("serve.one_of", "give either conversation or previous_response_id"))
 
