@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import kaname.serve
-from kaname import Agent, Approve, MemoryJournal, ScriptedModel, call, tool
+from kaname import Agent, Approve, DelegateToHuman, MemoryJournal, ScriptedModel, call, tool
 from kaname.serve.users import Users
 
 
@@ -170,3 +170,33 @@ async def test_user_who_may_not_approve_cannot_do_so_in_the_chat(world):
         assert (refused.status_code, refused.json()["error"]["type"]) == (403, "permission_error")
         assert (await tom.runs())[0]["status"] == "waiting"
     assert tom.paid == []
+
+
+async def test_question_that_vercel_shows_as_a_text_is_answered_in_words():
+    """It is not about a tool that could be approved: what the user says next is the answer."""
+    steps = [call("delegate_task_to_human", task_details="Which city?", reason_for_delegation="a choice")]
+    agent = Agent(
+        ScriptedModel(lambda request: "so be it" if request.messages[-1].role == "tool" else steps[0]),
+        [DelegateToHuman()],
+        name="desk",
+        journal=MemoryJournal(),
+    )
+    app = kaname.serve.app(agent, recover=False, mcp=False, a2a=False)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=30) as http:
+        said: list[dict[str, Any]] = []
+        told = []
+        for words in ("plan a trip", "Osaka"):
+            said.append({"role": "user", "parts": [{"type": "text", "text": words}]})
+            answer = await http.post("/vercel/desk", json={"messages": said})
+            parts = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+            text = "".join([part["delta"] for part in parts if part["type"] == "text-delta"])
+            said.append({"role": "assistant", "parts": [{"type": "text", "text": text}]})
+            told.append((answer.headers["x-run-id"], parts[0]["messageId"], text))
+    (first, before, asked), (second, after, done) = told
+    assert "Which city?" in asked
+    assert (second, done) == (first, "so be it")
+    called = [part for part in parts if part["type"].startswith("tool-")]
+    assert [part["type"] for part in called] == ["tool-input-start", "tool-input-available", "tool-output-available"]
+    assert called[-1]["output"] == "Osaka"
+    assert before != after, "it is another message of the page"

@@ -1,6 +1,7 @@
-"""Answers in chat completions: find the run whose question the conversation ends with, and read what the user says to it.
+"""Answers in words: find the run whose question a conversation ends with, and read what the user says to it.
 
-The protocol has no ids: the whole conversation is in each request. So a run is found by what was said: it waits, it belongs to
+Chat completions have no ids for questions, and Vercel's messages have none for questions that are not about a tool: the whole
+conversation is in each request. So a run is found by what was said: it waits, it belongs to
 the same user and agent, it began with the same messages, and the assistant's last message ends with one of its questions.
 """
 

@@ -234,4 +234,4 @@ async def asked_by(service: Service, request: Request, question_id: str) -> tupl
     run_id, _, key = question_id.partition(SEPARATOR)
     card = await service.card(run_id, caller_of(request, "approve"))
     result = await service.agent_result(card.run_id)
-    return run_id, key, result.questions.get(key) if result.stop.kind == "waiting" else None
+    return card.run_id, key, result.questions.get(key) if result.stop.kind == "waiting" else None
