@@ -23,6 +23,7 @@ from kaname.core.events import Asked, Event
 from kaname.serve import recovery
 from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
+from kaname.serve.dialects.conversation import wording
 from kaname.serve.dialects.mcp import _answer as mcp_answer
 from kaname.serve.dialects.responses_writer import ResponsesWriter
 from kaname.serve.dialects.vercel import VercelWriter
@@ -138,6 +139,17 @@ async def by_a2a(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload: 
     assert told.status_code == 200, told.text
 
 
+async def by_chat(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload: Any) -> None:
+    """The conversation is sent as a whole, and ends with the question and what the user says to it."""
+    asked = (await agent.result(run_id)).questions[key]
+    text = payload if isinstance(payload, str) else json.dumps(payload)
+    said = [("user", "go"), ("assistant", wording(asked.prompt, asked.options)), ("user", text)]
+    body = {"model": agent.name, "messages": [{"role": who, "content": what} for who, what in said]}
+    told = await desk.http.post("/v1/chat/completions", json=body)
+    assert told.status_code == 200, told.text
+    assert told.json()["kaname"]["run_id"] == run_id
+
+
 async def by_mcp(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload: Any) -> None:
     """What a form of that content means; the client that sends it is tried in test_mcp.py."""
 
@@ -150,7 +162,7 @@ async def by_mcp(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload: 
 
 WAYS: tuple[Way, ...] = (
     *(by_python, by_terminal, by_http, by_ag_ui, by_ag_ui_cancelled),
-    *(by_responses, by_responses_denied, by_vercel, by_a2a, by_mcp),
+    *(by_responses, by_responses_denied, by_vercel, by_a2a, by_mcp, by_chat),
 )
 NEVER = (by_ag_ui_cancelled, by_responses_denied)  # whatever the payload is, this is a no
 
@@ -245,7 +257,7 @@ def test_call_in_doubt_is_repeated_only_by_the_word_retry(way: Way, payload: Any
 @pytest.mark.parametrize(
     "word", ["yes", "Yes.", "はい。", "ハイ", "ﾊｲ", "ｙｅｓ", "OK", "承認します", "「はい」", " y ", "許可", "true"]
 )
-@pytest.mark.parametrize("way", [by_python, by_terminal, by_http, by_ag_ui, by_a2a], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [by_python, by_terminal, by_http, by_ag_ui, by_a2a, by_chat], ids=lambda way: way.__name__)
 async def test_yes_in_english_and_japanese_is_a_yes_in_every_way_in(way: Way, word: str) -> None:
     desk = Desk()
     await way(desk, *await desk.asks(), word)

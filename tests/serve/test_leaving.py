@@ -13,6 +13,8 @@ import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
 
+import kaname.serve
+from kaname import Agent, ConfigError, ScriptedModel
 from tests.serve.serving import Served, client, serving
 
 SAID = [{"role": "user", "content": "long"}]
@@ -135,3 +137,23 @@ async def test_cancelling_a_call_of_mcp_that_asks_stops_the_run_that_waits(slow)
                 await calling
             run = await asyncio.to_thread(_ended, http, _newest(http)["run_id"])
     assert run["status"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("in_file", "given", "meant"),
+    [
+        ("", None, "stop"),
+        ("serve: {on_disconnect: continue}", None, "continue"),
+        ("serve: {on_disconnect: continue}", "stop", "stop"),
+    ],
+)
+def test_setting_comes_from_the_file_unless_the_program_gives_one(tmp_path, in_file, given, meant):
+    file = tmp_path / "kaname.yaml"
+    (tmp_path / "script.json").write_text('["hi"]')
+    file.write_text(f"agents: {{desk: {{model: 'scripted/{tmp_path}/script.json'}}}}\njournal: journal.db\n{in_file}\n")
+    assert kaname.serve.app(file, on_disconnect=given, mcp=False, a2a=False).service.on_disconnect == meant
+
+
+def test_setting_that_there_is_not_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match='on_disconnect is "stop" or "continue"'):
+        kaname.serve.app(Agent(ScriptedModel(["hi"]), journal="memory"), on_disconnect="wait", mcp=False, a2a=False)

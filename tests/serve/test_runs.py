@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+import kaname.serve
+from kaname import Agent, MemoryJournal, ScriptedModel
 from tests.serve.serving import client, events, serving
 
 
@@ -311,6 +313,18 @@ def test_fork_at_no_fact_is_told_so(http):
         assert answer.status_code in (400, 409), answer.text
 
 
+@pytest.mark.parametrize("body", [{"seq": 3}, {"at": "three"}, {"at": 0}, {"keep": "c1"}, []])
+def test_request_that_does_not_fit_names_the_fields_that_there_are(http, body):
+    run = http.post("/api/runs", json={"input": "x"}).json()["run_id"]
+    answer = http.post(f"/api/runs/{run}/fork", json=body)
+    assert answer.status_code == 400
+    fields = answer.json()["notice"]["values"]["fields"].split(", ")
+    described = http.get("/openapi.json").json()["components"]["schemas"]["Fork"]["properties"]
+    assert fields == [*described]
+    assert all(one["description"] for one in described.values())
+    assert ", ".join(fields) in answer.json()["detail"]
+
+
 def test_story_is_json_whatever_is_in_it(http):
     run = http.post("/api/runs", json={"input": "surrogate"}).json()["run_id"]
 
@@ -340,6 +354,39 @@ def test_lists_are_read_a_page_at_a_time(served, http):
                 pages += answer[name]
             assert [one[of] for one in pages] == [one[of] for one in whole[name]], (path, wanted)
     assert http.get("/api/runs", params={"before": "soon"}).status_code == 400
+
+
+def test_questions_are_read_a_page_at_a_time(http):
+    for _ in range(5):
+        http.post("/api/runs", json={"input": "go", "agent": "cashier"})
+    whole = http.get("/api/questions", params={"limit": 1000}).json()
+    assert whole["next"] is None
+    pages, answer = [], {"next": ""}
+    while answer["next"] is not None:
+        answer = http.get("/api/questions", params={"limit": 2, "before": answer["next"]}).json()
+        pages += answer["questions"]
+    assert len(pages) >= 5
+    assert pages == whole["questions"]
+
+
+async def test_run_that_ends_while_it_is_looked_at_is_told_as_ended(monkeypatch):
+    """Its card and its result are two readings of the journal."""
+    agent = Agent(ScriptedModel(["done"]), journal=MemoryJournal())
+    service = kaname.serve.app(agent, recover=False, mcp=False, a2a=False).service
+    run = agent.run("go", run_id="r")
+    await (await run.begun()).let_go()
+    first = await service.agent_result("r")
+    readings = [first]
+
+    async def later(run_id):
+        if readings:  # it ends right after its result was read
+            await agent.resume("r")
+            return readings.pop()
+        return await agent.result(run_id)
+
+    monkeypatch.setattr(service, "agent_result", later)
+    card, result = await service.card_and_result("r")
+    assert (card.status, result.stop.kind, result.output) == ("completed", "completed", "done")
 
 
 def test_figures_count_all_runs(http):

@@ -57,16 +57,22 @@ class Answers(Form):
 
 
 class Fork(Form):
-    """`at`: the fact to go on from. `results`: of calls that wait there; `keep`: those of them that get the results that they
-    got in the old run. `model`, `instructions`: for an administrator."""
+    """A new run that continues another one from one of its facts. The other run stays as it is."""
 
-    at: Annotated[int, Meta(ge=1)] | None = None
-    input: str | list[Any] | dict[str, Any] | None = None
-    results: dict[str, Any] = {}
-    keep: list[Name] = []
-    model: str | None = None
-    instructions: str | None = None
-    mode: Literal["wait", "stream", "detach"] = "wait"
+    at: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="the fact to continue after (default: the last)")] = None
+    input: Annotated[
+        str | list[Any] | dict[str, Any] | None, Meta(description="what the user says next, as in POST /api/runs")
+    ] = None
+    results: Annotated[
+        dict[str, Any],
+        Meta(description="results of calls that are open at that fact, by their ids; the tools are not run. Needs `approve`"),
+    ] = {}
+    keep: Annotated[
+        list[Name], Meta(description="ids of calls that are open at that fact and get the results that the other run recorded")
+    ] = []
+    model: Annotated[str | None, Meta(description="another model. Needs `admin`")] = None
+    instructions: Annotated[str | None, Meta(description="other instructions. Needs `admin`")] = None
+    mode: Annotated[Literal["wait", "stream", "detach"], Meta(description="as in POST /api/runs")] = "wait"
 
 
 class StopRun(Form):
@@ -114,9 +120,19 @@ async def read(request: Request, form: type[FormT]) -> FormT:
     try:
         return msgspec.json.decode(body or b"{}", type=form)
     except msgspec.ValidationError as problem:
-        raise ConfigError(notice("serve.form", "the request does not fit: {problem}", problem=str(problem))) from None
+        raise ConfigError(_does_not_fit(form, str(problem))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ConfigError(notice("serve.no_json", "the request is no JSON: {problem}", problem=str(problem))) from None
+
+
+def _does_not_fit(form: Any, problem: str) -> str:
+    """Say what is wrong with a body, and which fields it can have."""
+    if not issubclass(form if isinstance(form, type) else object, Form):
+        return notice("serve.form", "the request does not fit: {problem}", problem=problem)
+    fields = ", ".join([*form.__struct_fields__])
+    return notice(
+        "serve.fields", "the request does not fit: {problem}. Its fields are: {fields}", problem=problem, fields=fields
+    )
 
 
 @contextmanager

@@ -55,7 +55,7 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/memory/{number}", "patch", "Correct a memory", Correction, [_NUMBER, *_query("agent", "of", "user_id")], (_JSON,)),
     ("/api/memory/{number}", "delete", "Forget a memory, with its past", None,
      [_NUMBER, *_query("agent", "of", "user_id")], ()),
-    ("/api/questions", "get", "All that waits for an answer", None, _query("limit"), (_JSON,)),
+    ("/api/questions", "get", "All that waits for an answer", None, _query("before", "limit"), (_JSON,)),
     ("/api/sessions", "get", "List and search sessions", None,
      _query("agent", "user_id", "q", "before", "limit"), (_JSON,)),
     ("/api/sessions/{session_id}", "get", "A session, with all that was said", None, [_SESSION, *_query("agent")], (_JSON,)),

@@ -102,6 +102,7 @@ def answer(problem: AgentError, path: str = "", caller: Caller | None = None) ->
         return PlainTextResponse(body["detail"], body["status"], headers_of(problem))
     if path.startswith("/v1/"):
         code = "model_not_found" if body["status"] == 404 and type(problem) is Refused else body["title"]
+        code = "rate_limit_exceeded" if code == RATE_LIMITED else code
         body["error"] = {
             "message": body["detail"],
             "type": _TYPES.get(body["status"], "api_error"),

@@ -92,8 +92,8 @@ class Runs:
         return Json(await self._resource(run.run_id, caller), status, place)
 
     async def _resource(self, run_id: str, caller: Caller) -> dict[str, Any]:
-        (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
-        return described(card, await self._service.agent_result(run_id), caller, self._service.tools_of(card))
+        card, result = await self._service.card_and_result(run_id)
+        return described(card, result, caller, self._service.tools_of(card))
 
     async def all(self, request: Request) -> Response:
         caller, asked = caller_of(request), request.query_params
@@ -127,8 +127,7 @@ class Runs:
 
     async def get(self, request: Request) -> Response:
         card = await self._mine(request, "read")
-        result = await self._service.agent_result(card.run_id)
-        return Json(described(card, result, caller_of(request), self._service.tools_of(card)))
+        return Json(await self._resource(card.run_id, caller_of(request)))
 
     async def messages(self, request: Request) -> Response:
         card = await self._mine(request, "read")

@@ -24,6 +24,7 @@ STOP: OnDisconnect = "stop"
 CONTINUE: OnDisconnect = "continue"
 UNSTORED = "unstored~"  # how the ids of runs begin that are deleted when they are over; no client gives a run such an id
 _PAGE = 500  # runs
+_LOOKS = 5  # at a run that changes while it is looked at
 LEFT = notice("serve.left", "its reader went away")
 SERVED = "served"  # in a run's origin: a server may take it up again
 _LETTING_GO = 10.0  # seconds for the runs to be written down when the server ends
@@ -140,6 +141,18 @@ class Service:
         cards = await self.journal.runs(run_id=run_id, limit=1)
         agent = self.agents.get(cards[0].agent) if cards else None
         return await (agent or self.agent()).result(run_id)
+
+    async def card_and_result(self, run_id: str) -> tuple[RunInfo, Result[Any]]:
+        """Read a run's card and its result so that they fit: if it has ended or waits by now, both say so."""
+        for _ in range(_LOOKS):
+            result = await self.agent_result(run_id)
+            cards = await self.journal.runs(run_id=run_id, limit=1)
+            if not cards:
+                raise RunNotFound(run_id)
+            going = cards[0].status == "running" and result.stop.kind in ("running", "released")
+            if going or cards[0].seq == result.state.seq:
+                break
+        return cards[0], result
 
     async def stop(self, card: RunInfo, reason: str = "") -> bool:
         """Stop a run, wherever it is; return False if it was over already."""

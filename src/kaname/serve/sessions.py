@@ -63,16 +63,18 @@ class Sessions:
         return Response(status_code=204)
 
     async def questions(self, request: Request) -> Response:
-        """All that waits for an answer, with what would happen."""
+        """Questions that wait for an answer, with what would happen; a page holds those of `limit` runs."""
         caller = caller_of(request)
         user = None if caller.is_admin else caller.name
-        cards = await self._service.journal.runs(status="waiting", user=user, limit=number(request, "limit", 100, 1))
+        limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
+        cards = await self._service.journal.runs(status="waiting", user=user, before=before, limit=limit + 1)
+        following = cards[limit - 1].place if len(cards) > limit else None
         waiting = []
-        for card in [card for card in cards if not card.parent]:  # a child's questions are asked by its parent
+        for card in [card for card in cards[:limit] if not card.parent]:  # a child's questions are asked by its parent
             result = await self._service.agent_result(card.run_id)
             tools = self._service.tools_of(card)
             waiting += [{**question(result, key, tools), "run": summary(card)} for key in result.questions]
-        return Json({"questions": waiting})
+        return Json({"questions": waiting, "next": following})
 
     async def me(self, request: Request) -> Response:
         """Who asks, what they may, and what this is."""

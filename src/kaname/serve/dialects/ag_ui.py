@@ -40,7 +40,7 @@ class AgUi:
             run, after = await self._run(request, agent, asked)
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after)
-        return conversation.stream(AgUiWriter(run.run_id, str(asked.get("threadId", "")), str(asked.get("runId", ""))))
+        return await conversation.stream(AgUiWriter(run.run_id, str(asked.get("threadId", "")), str(asked.get("runId", ""))))
 
     async def _run(self, request: Request, agent: Agent[Any], asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
         """A new run, or the one that an answer was sent for; of that one, the number of its last fact."""

@@ -1,8 +1,9 @@
 """OpenAI chat completions: the agents as models. Tools that the agent runs are not shown as calls: a client would run them
-again."""
+again. A question is the assistant's message, and what the user says next answers it."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from time import time
 from typing import Any
 from urllib.parse import quote
@@ -10,16 +11,19 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...api.input import as_turn
 from ...core.chunks import Chunk
 from ...core.errors import ConfigError, ModelError
-from ...core.notices import notice
+from ...core.notices import joined, notice
 from ...core.values import plain_text
 from ..encoding import Json
-from ..forms import caller_of, fitting, read
+from ..forms import caller_of, fitting, read, require
 from ..problems import RATE_LIMITED, status_of
 from ..runs import user_input, user_of
 from ..service import Service
-from ..stream import Streams, event
+from ..stream import Stream, Streams, event
+from ..users import Caller
+from .chat_answers import Answer, find_answer
 from .conversation import INTERRUPTED, Conversation, Words, headers_of_failure, last_words, wording
 
 _REFUSED = ("tools", "functions", "audio", "web_search_options")  # what a client would wait for in vain
@@ -45,14 +49,21 @@ class Chat:
         caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
         agent = self._service.agent(model_of(asked))
         with fitting():
-            user = asked.get("user") if caller.is_admin else None
-            run = agent.run(user_input(_messages(asked)), user_id=user_of(caller, user))
+            user = user_of(caller, asked.get("user") if caller.is_admin else None)
+            messages = as_turn(user_input(_messages(asked)))
             with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
+        run, after = agent.run(messages, user_id=user), None
+        if (found := await find_answer(self._service, agent, user, messages)) is not None:
+            require(caller, "approve")
+            if found.unclear:
+                return self._asked_again(caller, found, ChatWriter(found.card.run_id, agent.name, with_usage), asked)
+            answers, after = {found.question.key: found.text}, found.card.seq
+            run = agent.resume(found.card.run_id, answers, by=caller.name)
         conversation = Conversation(self._service, self._streams, caller, run)
-        await conversation.begin(streamed=bool(asked.get("stream")))
-        writer = ChatWriter(run.run_id, agent.name, with_usage)
+        await conversation.begin(after, streamed=bool(asked.get("stream")))
+        writer = ChatWriter(run.run_id, agent.name, with_usage, acted=after is not None)
         if asked.get("stream"):
-            return conversation.stream(writer)
+            return await conversation.stream(writer)
         await conversation.whole(request, writer)
         told = {"x-run-id": quote(run.run_id)}
         if writer.problem is None:
@@ -60,6 +71,19 @@ class Chat:
         failure = await conversation.failure() or ModelError(INTERRUPTED)
         again = headers_of_failure(failure, harmless=not writer.acted)
         return Json(writer.whole(), status_of(failure), {**again, **told})
+
+    def _asked_again(self, caller: Caller, found: Answer, writer: ChatWriter, asked: dict[str, Any]) -> Response:
+        """Ask once more what was not answered clearly. The run waits as before."""
+        question = found.question
+        told = writer.begin() + writer.ask(question.key, question.prompt, question.options, found.unclear) + writer.end()
+        headers = {"x-run-id": quote(found.card.run_id)}
+        if not asked.get("stream"):
+            return Json(writer.whole(), 200, headers)
+
+        async def once() -> AsyncGenerator[bytes, None]:
+            yield told
+
+        return Stream(self._streams, caller, once(), headers=headers)
 
 
 def model_of(asked: dict[str, Any]) -> str:
@@ -111,14 +135,14 @@ def as_error(message: str, kind: str) -> dict[str, Any]:
 class ChatWriter:
     """Text deltas, and tool work as comments. Two messages of a run are parted by an empty line."""
 
-    def __init__(self, run_id: str, agent: str, with_usage: bool = False) -> None:
+    def __init__(self, run_id: str, agent: str, with_usage: bool = False, *, acted: bool = False) -> None:
         self._id, self._agent, self._run_id, self._with_usage = f"chatcmpl-{run_id}", agent, run_id, with_usage
         self._created, self._words, self._last = int(time()), Words(), ""
         self._usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
         self._finish, self._status = "stop", ""
         self._questions: list[dict[str, Any]] = []
         self.problem: dict[str, Any] | None = None
-        self.acted = False  # a tool was called
+        self.acted = acted  # a tool was called
 
     def begin(self) -> bytes:
         return self._piece({"role": "assistant", "content": ""})
@@ -150,13 +174,17 @@ class ChatWriter:
             said, self._last = last_words(chunk, self._words), plain_text(chunk.data["output"] or self._last)
             return self._text(said, first=True)
         if chunk.data["status"] == "waiting":
-            self._status = "waiting"
-            self._questions.append(
-                {"key": chunk.data["key"], "prompt": chunk.data["content"], "options": chunk.data["options"]}
-            )
-            self._last = wording(chunk.data["content"], chunk.data["options"])
-            return self._text(self._last, first=True)
+            return self.ask(chunk.data["key"], chunk.data["content"], chunk.data["options"])
         return b""
+
+    def ask(self, key: str, prompt: str, options: Sequence[str], why: str = "") -> bytes:
+        """Show a question, after `why` it is asked once more. Of several only the first is shown: an answer is for one."""
+        self._status = "waiting"
+        self._questions.append({"key": key, "prompt": prompt, "options": list(options)})
+        if len(self._questions) > 1:
+            return b""
+        self._last = joined("\n\n", [why, wording(prompt, options)] if why else [wording(prompt, options)])
+        return self._text(self._last, first=True)
 
     def _text(self, text: str, *, first: bool) -> bytes:
         if not text:

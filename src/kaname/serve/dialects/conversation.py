@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -13,7 +14,7 @@ from starlette.requests import Request
 from ...api.attach import batches_of
 from ...api.run import Run
 from ...core.chunks import Chunk, chunks_of
-from ...core.errors import AgentError, RunNotFound
+from ...core.errors import AgentError, RateLimited, RunNotFound
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.people.answers import NO, YES, is_yes_or_no
@@ -27,6 +28,8 @@ from ..service import OnDisconnect, Service
 from ..stream import Stream, Streams, noticing_departure
 from ..users import Caller
 
+_SILENCE = 1.0  # seconds for which the head of an answer is held back
+_SHORT = 3  # parts: the first, the last, and something between them
 SEPARATOR = ":"  # in an id that names a run and one of its questions
 
 
@@ -37,6 +40,51 @@ class Writer(Protocol):
     def begin(self) -> bytes: ...
     def take(self, chunk: Chunk) -> bytes: ...
     def end(self) -> bytes: ...
+
+
+class Ahead:
+    """The parts of a stream, of which the first can be looked at before they are sent."""
+
+    def __init__(self, written: AsyncGenerator[Part, None]) -> None:
+        self._written, self._held = written, list[Part]()
+        self._next: asyncio.Task[Part | None] | None = None  # one that is being waited for
+
+    async def is_short(self) -> bool:
+        """Return True if there is nothing between the first part and the last. A run that is silent for a while is not waited
+        for: its client is to know that it has begun."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _SILENCE
+        while len(self._held) < _SHORT:
+            self._next = self._next or asyncio.ensure_future(anext(self._written, None))
+            try:
+                done, _ = await asyncio.wait([self._next], timeout=until - loop.time())
+            except asyncio.CancelledError:
+                self._next.cancel()
+                raise
+            if not done:
+                return False
+            part, self._next = self._next.result(), None
+            if part is None:
+                return True
+            self._held += [part] if part else []
+        return False
+
+    async def parts(self) -> AsyncGenerator[Part, None]:
+        try:
+            for part in self._held:
+                yield part
+            self._held.clear()
+            if self._next is not None:
+                following, self._next = await self._next, None
+                if following is not None:
+                    yield following
+            async for part in self._written:
+                yield part
+        finally:
+            if self._next is not None:
+                self._next.cancel()
+                await asyncio.wait([self._next])
+            await self._written.aclose()
 
 
 class Conversation:
@@ -64,9 +112,14 @@ class Conversation:
             self.before = await called_and_asked(self._service, self.run.run_id, after)
         await self._service.begin(self.run)
 
-    def stream(self, writer: Writer, headers: dict[str, str] | None = None) -> Stream:
+    async def stream(self, writer: Writer, headers: dict[str, str] | None = None) -> Stream:
+        """Return the stream of the run. Raise `RateLimited` if the run fails so before it has said anything: as long as nothing
+        was sent, the answer can have that status."""
         told = {"x-run-id": quote(self.run.run_id), **(headers or {})}
-        return Stream(self._streams, self._caller, self._written(writer), closing=writer.end, left=self._left, headers=told)
+        written = Ahead(self._written(writer))
+        if await written.is_short() and isinstance(failure := await self.failure(), RateLimited):
+            raise failure
+        return Stream(self._streams, self._caller, written.parts(), closing=writer.end, left=self._left, headers=told)
 
     async def whole(self, request: Request, writer: Writer) -> None:
         """Let it take all there is, without a stream."""
@@ -181,4 +234,4 @@ async def asked_by(service: Service, request: Request, question_id: str) -> tupl
     run_id, _, key = question_id.partition(SEPARATOR)
     card = await service.card(run_id, caller_of(request, "approve"))
     result = await service.agent_result(card.run_id)
-    return run_id, key, result.questions.get(key) if result.stop.kind == "waiting" else None
+    return card.run_id, key, result.questions.get(key) if result.stop.kind == "waiting" else None

@@ -51,7 +51,7 @@ class Responses:
         await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ResponsesWriter(run.run_id, after, asked, conversation.before)
         if asked.get("stream"):
-            return conversation.stream(writer)
+            return await conversation.stream(writer)
         if asked.get("background"):
             await asyncio.sleep(0)
             return Json(writer.response())

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ...api.agent import Agent
+from ...api.input import as_turn
 from ...api.run import Run
 from ...core.chunks import Chunk
 from ...core.errors import ConfigError
-from ...core.notices import notice
+from ...core.notices import joined, notice
 from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
-from ..forms import caller_of, fitting, read
+from ..forms import caller_of, fitting, read, require
+from ..problems import Refused
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
+from ..users import Caller
+from .chat_answers import Answer, find_answer
 from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words, wording
 
 _HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
@@ -38,7 +42,9 @@ class Vercel:
             run, after, message_id, denied = await self._run(request, agent, asked)
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after)
-        return conversation.stream(VercelWriter(run.run_id, message_id, denied), _HEADERS)
+        goes_on = bool(message_id) and message_id == asked["messages"][-1].get("id")
+        earlier = () if goes_on else [one.data for one in conversation.before if one.type == "tool_call"]
+        return await conversation.stream(VercelWriter(run.run_id, message_id, denied, earlier), _HEADERS)
 
     async def _run(
         self, request: Request, agent: Agent[Any], asked: dict[str, Any]
@@ -53,8 +59,18 @@ class Vercel:
             card = await self._service.card(run_id, caller)
             run = self._service.agent_of(card).resume(run_id, answers, by=caller.name)
             return run, card.seq, str(last.get("id", "")), _denied(last)
-        said = [one for message in messages for one in _plain(message)]
-        return agent.run(user_input(said), user_id=user_of(caller, None)), None, "", set()
+        said = as_turn(user_input([one for message in messages for one in _plain(message)]))
+        if (found := await find_answer(self._service, agent, caller.name, said)) is not None:
+            return *self._told(caller, agent, found), set()
+        return agent.run(said, user_id=user_of(caller, None)), None, "", set()
+
+    def _told(self, caller: Caller, agent: Agent[Any], found: Answer) -> tuple[Run[Any], int, str]:
+        """Go on with the run whose question, which was shown as a text, the user has answered in words."""
+        require(caller, "approve")
+        if found.unclear:
+            raise Refused(409, joined("\n\n", [found.unclear, wording(found.question.prompt, found.question.options)]))
+        run = agent.resume(found.card.run_id, {found.question.key: found.text}, by=caller.name)
+        return run, found.card.seq, f"msg-{run.run_id}-{found.card.seq}"
 
     async def _answers(self, request: Request, answered: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         run_id, answers = "", {}
@@ -114,14 +130,21 @@ def _joined(content: list[dict[str, Any]]) -> str:
 
 
 class VercelWriter:
-    """`message_id`: of the message that goes on after an approval; `denied`: the calls that were not allowed."""
+    """`message_id`: of the message that goes on after an approval; `denied`: the calls that were not allowed. `earlier`: calls
+    of the run that are in another message: if one returns, it is told in this one too."""
 
-    def __init__(self, run_id: str, message_id: str = "", denied: Set[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        message_id: str = "",
+        denied: Set[str] = frozenset(),
+        earlier: Iterable[dict[str, Any]] = (),
+    ) -> None:
         self._run_id, self._message_id = run_id, message_id or f"msg-{run_id}"
         self._words, self._count, self._text_id, self._thinking_id = Words(), 0, "", ""
         self._in_step = self._over = False
         self._denied = denied
-        self._calls: dict[str, dict[str, Any]] = {}
+        self._earlier = {call["id"]: call for call in earlier}
         self._problem = ""
 
     def begin(self) -> bytes:
@@ -137,29 +160,30 @@ class VercelWriter:
             case "message":
                 return self._text(self._words.rest(data["content"])) + self._closed()
             case "tool_call":
-                self._calls[data["id"]] = data
-                call = {"toolCallId": data["id"], "toolName": data["name"], "dynamic": True}
-                taken = data["arguments"]
-                return (
-                    self._step()
-                    + self._closed()
-                    + _part("tool-input-start", **call)
-                    + _part("tool-input-available", **call, input=taken)
-                )
+                return self._call(data)
             case "usage":
                 return self._closed()
             case "tool_response":
-                if data["is_error"] and data["tool_call_id"] in self._denied:
-                    return _part("tool-output-denied", toolCallId=data["tool_call_id"]) + self._step_over()
-                told = {"toolCallId": data["tool_call_id"], "dynamic": True}
-                if data["is_error"]:
-                    return _part("tool-output-error", **told, errorText=plain_text(data["content"])) + self._step_over()
-                return _part("tool-output-available", **told, output=data["content"]) + self._step_over()
+                earlier = self._earlier.pop(data["tool_call_id"], None)
+                return (b"" if earlier is None else self._call(earlier)) + self._returned(data) + self._step_over()
             case "error":
                 self._over, self._problem = True, data["message"]
             case "status":
                 return self._status(chunk)
         return b""
+
+    def _call(self, data: dict[str, Any]) -> bytes:
+        call = {"toolCallId": data["id"], "toolName": data["name"], "dynamic": True}
+        begun = self._step() + self._closed() + _part("tool-input-start", **call)
+        return begun + _part("tool-input-available", **call, input=data["arguments"])
+
+    def _returned(self, data: dict[str, Any]) -> bytes:
+        told = {"toolCallId": data["tool_call_id"], "dynamic": True}
+        if data["is_error"] and data["tool_call_id"] in self._denied:
+            return _part("tool-output-denied", toolCallId=data["tool_call_id"])
+        if data["is_error"]:
+            return _part("tool-output-error", **told, errorText=plain_text(data["content"]))
+        return _part("tool-output-available", **told, output=data["content"])
 
     def _status(self, chunk: Chunk) -> bytes:
         data = chunk.data
@@ -167,7 +191,7 @@ class VercelWriter:
             self._over = True
             approval = f"{self._run_id}{SEPARATOR}{data['key']}"
             if not data["tool_call_id"] or not data["options"]:
-                return self._text(data["content"]) + self._closed()
+                return self._text(wording(data["content"], data["options"])) + self._closed()
             told = (
                 b"" if is_yes_or_no(data["options"]) else self._text(wording(data["content"], data["options"])) + self._closed()
             )

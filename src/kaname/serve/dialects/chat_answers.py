@@ -1,0 +1,84 @@
+"""Answers in words: find the run whose question a conversation ends with, and read what the user says to it.
+
+Chat completions have no ids for questions, and Vercel's messages have none for questions that are not about a tool: the whole
+conversation is in each request. So a run is found by what was said: it waits, it belongs to
+the same user and agent, it began with the same messages, and the assistant's last message ends with one of its questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...api.agent import Agent
+from ...core.errors import InvalidState
+from ...core.events import Asked
+from ...core.messages import Message
+from ...core.notices import notice
+from ...core.people.answers import fitting, is_yes_or_no, says
+from ...core.runs import RunInfo
+from ..service import Service
+from .conversation import called_and_asked, is_question, wording
+
+_MOST = 50  # waiting runs of one user that are looked at, the newest first
+Said = tuple[str, str]  # who, and what
+
+
+class Answer(NamedTuple):
+    """What the user says to a question of a waiting run. `unclear`: why it is asked once more; then nothing is answered."""
+
+    card: RunInfo
+    question: Asked
+    text: str
+    unclear: str = ""
+
+
+async def find_answer(service: Service, agent: Agent[Any], user: str, messages: Sequence[Message]) -> Answer | None:
+    """Return the answer that a conversation ends with; None if it ends with anything else than an answer."""
+    *before, last = _spoken(messages[:-1]) or [("", "")]
+    if last[0] != "assistant":
+        return None
+    shown, text = last[1], messages[-1].text.strip()
+    for card in await service.journal.runs(status="waiting", agent=agent.name, user=user, limit=_MOST):
+        if not card.parent and (question := await _question(service, card, before, shown)) is not None:
+            return Answer(card, question, text, _unclear(question, text))
+    return None
+
+
+async def _question(service: Service, card: RunInfo, before: list[Said], shown: str) -> Asked | None:
+    """Return the open question that was shown last, if the run began with what was said before."""
+    result = await service.agent_result(card.run_id)
+    if result.stop.kind != "waiting":
+        return None
+    found = [one for one in result.questions.values() if _ends(shown, wording(one.prompt, one.options))]
+    if not found:
+        return None
+    told = [chunk.data for chunk in await called_and_asked(service, card.run_id, card.seq) if is_question(chunk)]
+    asked = [wording(one["content"], one["options"]) for one in told]
+    while [who for who, _ in before[-2:]] == ["assistant", "user"] and any(_ends(before[-2][1], one) for one in asked):
+        before = before[:-2]  # a question of the same run, and its answer
+    begun = _spoken(result.state.messages[: result.state.turn_start + 1])
+    least = min(len(before), len(begun))  # a client may have cut off the beginning
+    return found[0] if least and before[-least:] == begun[-least:] else None
+
+
+def _spoken(messages: Sequence[Message]) -> list[Said]:
+    """What the two said to each other, without calls and their results. A system prompt may change between requests, with the
+    time of day for example."""
+    said = [(one.role, one.text.strip()) for one in messages]
+    return [(who, text) for who, text in said if who == "user" or (who == "assistant" and text)]
+
+
+def _ends(shown: str, question: str) -> bool:
+    return shown.endswith(question.strip())
+
+
+def _unclear(asked: Asked, text: str) -> str:
+    """Return why an answer is not taken, or nothing. A chat can go on about anything: only a clear yes or no decides."""
+    if is_yes_or_no(asked.options) and not asked.in_doubt and says(text) is None:
+        return notice("serve.yes_or_no", "Please answer yes or no first.")
+    try:
+        fitting(asked, text or None)
+    except InvalidState as unclear:
+        return str(unclear)
+    return ""
