@@ -357,7 +357,8 @@ async def test_a_replay_says_where_it_differs_and_how(change):
     }[change]
     for part in told:
         assert part in str(replay)
-    with pytest.raises(ReplayDiverged, match="takes another decision"):
+    wanted = "the prompt has changed" if change in ("prompt", "tool") else "takes another decision"
+    with pytest.raises(ReplayDiverged, match=wanted):
         await asyncio.to_thread(freeze(result, changed, rerun_pure_tools=change == "code"))
 
 

@@ -57,6 +57,10 @@ for line in sys.stdin:
             time.sleep(wait); out({"jsonrpc": "2.0", "id": i, "result": {"content": [text]}})
         threading.Thread(target=say).start()
         if mode == "once": time.sleep(0.2); os._exit(3)
+    elif method == "server/discover" and mode == "fragile":
+        open(given[0], "a").write("died of the probe\\n"); sys.exit(1)
+    elif method == "server/discover" and mode == "brittle":
+        out({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "Method not found"}}); os._exit(0)
     elif method == "server/discover" and mode != "mute":
         out({"jsonrpc": "2.0", "id": i, "error": {"code": -32601, "message": "Method not found"}})
 if mode == "pid":
@@ -645,3 +649,27 @@ def test_kaname_tools_lists_all_and_tells_each_problem_once(tmp_path):
     assert "resource shop://hours (everyday)" in done.stdout
     assert (done.stdout + done.stderr).count("the tool server 'gone'") == 1
     assert done.returncode == 1
+
+
+# Servers that end on a method that they do not know
+
+
+@pytest.mark.parametrize("mode", ["fragile", "brittle"])
+async def test_a_server_that_ends_when_it_is_asked_for_its_protocol_is_started_the_old_way(mode, tmp_path):
+    note = tmp_path / "note"
+    async with agent(lambda asked: call("t") if asked.messages[-1].role == "user" else "ok", {"s": raw(mode, note)}) as made:
+        assert told(await answers(made)) == [("t", "ok {}")]
+        assert made.servers.problems == {}
+        (server,) = made.servers.servers
+        os.kill(server.pid, signal.SIGKILL)
+        while server._live is not None:
+            await asyncio.sleep(0.01)
+        assert told(await answers(made))[-1] == ("t", "ok {}")
+    if mode == "fragile":
+        assert note.read_text() == "died of the probe\n", "asked once; a restart is in the old way at once"
+
+
+async def test_a_server_that_cannot_start_is_told_once_with_its_own_words(tmp_path):
+    made = agent(["ok"], {"s": raw("flag", tmp_path / "missing")})
+    async with made:
+        assert "the database is down" in made.servers.problems["s"]

@@ -329,11 +329,9 @@ class Agent(Explained, Generic[OutputT]):
         """Run a recorded run again, offline, and compare: did it take the same decisions? `deps`: for tools that are rerun."""
         from .replay import replay
 
-        if self.servers is not None:  # what their tools take is checked again; none of them is called
-            await self.servers.start()
         if rerun_pure_tools:
             check_deps(self.tools, deps)
-        return await replay(self.recipe, self.journal, run_id, describe(self.recipe), rerun_pure_tools, deps)
+        return await replay(self.recipe, self.journal, run_id, rerun_pure_tools, deps, self.servers)
 
     # The conversation of an open agent
 

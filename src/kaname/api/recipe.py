@@ -117,6 +117,8 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
         "settings": digest(recipe.settings),
         "strategy": strategy_kind(recipe.strategy),
     }
+    if isinstance(recipe.tools, ToolRegistry) and recipe.tools.exchanged:
+        described["served"] = sorted(recipe.tools.exchanged)  # a replay does without the servers
     graph = getattr(recipe.strategy, "drawn", None)
     return described if graph is None else {**described, "graph": graph}
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from itertools import groupby, takewhile, zip_longest
-from typing import Any
+from typing import Any, cast
 
 from ..core.codec import encode_body
-from ..core.errors import ReplayDiverged, Suspend
+from ..core.errors import BadArguments, ReplayDiverged, Suspend
 from ..core.events import (
     Answered,
     Asked,
     Compacted,
     Custom,
+    Effect,
     Event,
     HandedOff,
     ModelReplied,
@@ -23,9 +24,10 @@ from ..core.events import (
     Resumed,
     Stopped,
     ToolFinished,
+    ToolStarted,
 )
 from ..core.messages import ToolCall, ToolResult, Usage
-from ..core.record import mutable, record
+from ..core.record import mutable, record, replace
 from ..core.state import State
 from ..journals.memory import MemoryJournal
 from ..kernel.arguments import shown_arguments
@@ -34,8 +36,10 @@ from ..kernel.loop import advance
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
 from ..kernel.view import COMPACTED
-from ..models.providers.replay import ReplayModel
+from ..models.providers.replay import ReplayModel, without_folder
 from ..policies.timeout import Deadline, Timeout
+from ..tools.arguments.prepare import read_arguments
+from .recipe import describe
 
 _SHOWN = 400
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
@@ -43,14 +47,18 @@ _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Sto
 
 @record
 class Difference:
-    """`fact`: the recorded fact's number, 0 where the record had ended."""
+    """`fact`: the recorded fact's number, 0 where the record had ended. `prompt`: the model is sent something else than it was
+    when it was recorded; what it would answer is not known."""
 
     fact: int
     recorded: str
     now: str
+    prompt: bool = False
 
     def __str__(self) -> str:
         where = f"at fact {self.fact}" if self.fact else "after the end of the record"
+        if self.prompt:
+            return where
         return f"{where}\n  recorded: {self.recorded or 'nothing'}\n  now:      {self.now or 'nothing'}"
 
 
@@ -75,6 +83,9 @@ class Replay:
         if self.difference is None:
             return f"run {self.run_id}: the same decisions"
         since = "".join([f"\n{change}" for change in self.changes])
+        if self.difference.prompt:
+            told = since or "\nnot in instructions, settings or tools: in what a context part or the strategy adds to them"
+            return f"run {self.run_id} sends the model another prompt {self.difference}: the prompt has changed{told}"
         return f"run {self.run_id} takes another decision {self.difference}{since}"
 
 
@@ -104,22 +115,57 @@ class _RecordedTool:
         return self._results[context.call_id]
 
 
+class _ServersTool:
+    """Stand for a tool of a server that is not started: take what the record says it took, and give the recorded result."""
+
+    description, timeout, undo, reconcile, listed = "", None, None, None, True
+    parameters: Mapping[str, Any] = {"type": "object"}
+
+    def __init__(self, name: str, events: Sequence[Event]) -> None:
+        self.name = name
+        started = [e.body for e in events if isinstance(e.body, ToolStarted) and e.body.call.name == name]
+        self.effect: Effect = started[0].effect if started else "irreversible"
+        asked = [e.body.about for e in events if isinstance(e.body, Asked) and e.body.about is not None]
+        self._received = {call.id: call.args for call in asked if isinstance(call.args, Mapping)}
+        results = [e.body.result for e in events if isinstance(e.body, ToolFinished)]
+        self._unfit = {one.call_id: one.error for one in results if (one.error or "").startswith(f"the arguments of {name} ")}
+
+    def prepare(self, call: ToolCall) -> Any:
+        if call.id in self._unfit:
+            raise BadArguments(self._unfit[call.id])
+        return self._received.get(call.id) or read_arguments(call)
+
+    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
+        raise ReplayDiverged(f"{self.name} is a tool of a server, which is not started for a replay")
+
+
 async def replay(
-    recipe: Recipe,
-    journal: Journal,
-    run_id: str,
-    described: Mapping[str, Any],
-    rerun_pure_tools: bool = False,
-    deps: Any = None,
+    recipe: Recipe, journal: Journal, run_id: str, rerun_pure_tools: bool = False, deps: Any = None, servers: Any = None
 ) -> Replay:
+    """Replay a run with an agent's recipe. The tools of servers that are not started are known from the record.
+
+    Args:
+        servers: The agent's tool servers. They are started to run pure tools for real, and for a record of an older kaname,
+            which does not say which of the tools were theirs.
+    """
     events = await read_run(journal, run_id)
     first = events[0].body
+    then = first.recipe if isinstance(first, Opened) else {}
+    if servers is not None and (rerun_pure_tools or "served" not in then):
+        await servers.start()
+    unstarted = [name for name in then.get("served", ()) if servers is not None and name not in recipe.tools]
+    now = describe(recipe)
     base = first.base if isinstance(first, Opened) else None
     state = await load(journal, *base) if base else State()
     state.seq = 0
-    again = await _run_again(recipe, state, events, rerun_pure_tools, deps)
-    changes = tuple(_changes(first.recipe if isinstance(first, Opened) else {}, described))
-    return Replay(run_id, _first_difference(events, again), changes)
+    stand_ins = {**recipe.tools, **{name: cast(Action, _ServersTool(name, events)) for name in unstarted}}
+    again = await _run_again(recipe.altered(tools=stand_ins) if unstarted else recipe, state, events, rerun_pure_tools, deps)
+    changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model")}
+    difference = _first_difference(events, again, blind=bool(unstarted))
+    if difference is None and unstarted and [*_changes(then, others, unstarted)]:
+        fact = next((e.seq for e in events if isinstance(e.body, ModelReplied)), 0)
+        difference = Difference(fact, "", "", prompt=True)
+    return Replay(run_id, difference, changes)
 
 
 async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
@@ -212,24 +258,34 @@ def _doubt(key: str) -> bool:
     return key.startswith("in-doubt:")
 
 
-def _first_difference(recorded: Sequence[Event], again: Sequence[Event]) -> Difference | None:
+def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blind: bool = False) -> Difference | None:
+    """`blind`: what was sent to the model cannot be compared, only what was decided."""
     before, now = list(_decisions(recorded)), list(_decisions(again))
     for old, new in zip_longest(before, now):
-        if old is not None and new is not None and old[1] == new[1]:
-            continue
         if old is None and new is not None and not _ended_by_itself(recorded):
             return None  # the record was cut off, by death or from outside; as far as it goes, it is the same
-        fact = 0 if old is None else old[0]
-        return Difference(fact, *_apart("" if old is None else old[1], "" if new is None else new[1]))
+        fact, then, prompt = old or (0, "", "")
+        _, told, sent = new or (0, "", "")
+        if old is None or new is None or then != told:
+            return Difference(fact, *_apart(then, told))
+        if prompt != sent and not blind:
+            return Difference(fact, prompt, sent, prompt=True)
     return None
 
 
-def _decisions(events: Sequence[Event]) -> Iterator[tuple[int, str]]:
-    """What was decided, in order; what ran in parallel is put in the order of the calls."""
+def _decisions(events: Sequence[Event]) -> Iterator[tuple[int, str, str]]:
+    """What was decided, in order, each with the fingerprint of what was sent to the model. What ran in parallel is put in the
+    order of the calls."""
     kept = [event for event in events if _is_decision(event.body)]
     for _, group in groupby(kept, key=lambda e: 0 if isinstance(e.body, ToolFinished | Asked) else e.seq):
-        told = [(event.seq, " ".join(encode_body(event.body))) for event in group]  # type: ignore[arg-type]
-        yield from sorted(told, key=lambda pair: pair[1]) if len(told) > 1 else told
+        told = [(event.seq, *_told_apart(event.body)) for event in group]
+        yield from sorted(told, key=lambda one: one[1]) if len(told) > 1 else told
+
+
+def _told_apart(body: Any) -> tuple[str, str]:
+    if not isinstance(body, ModelReplied):
+        return " ".join(encode_body(body)), ""
+    return " ".join(encode_body(replace(body, request=""))), body.request
 
 
 def _is_decision(body: Any) -> bool:
@@ -247,17 +303,18 @@ def _ended_by_itself(events: Sequence[Event]) -> bool:
     return isinstance(last, Stopped) and last.decided
 
 
-def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collection[str]) -> Iterator[str]:
+    """What differs between two descriptions of an agent. `unstarted`: tools of servers, of which nothing is known now."""
     if then.get("instructions", "") != now.get("instructions", ""):
         old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
         diff = unified_diff(old.splitlines(), new.splitlines(), "instructions then", "instructions now", lineterm="", n=1)
         yield "\n".join(diff)
     if then.get("settings") != now.get("settings"):
         yield "the settings have changed"
-    if then.get("model") != now.get("model"):
+    if without_folder(then.get("model")) != without_folder(now.get("model")):
         yield f"model then: {then.get('model')}; now: {now.get('model')}"
     before, after = then.get("tools", {}), now.get("tools", {})
-    for name in sorted({*before, *after}):
+    for name in sorted({*before, *after} - {*unstarted}):
         if before.get(name) != after.get(name):
             how = "is new" if name not in before else "is gone" if name not in after else "has another description or schema"
             yield f"tool {name} {how}"

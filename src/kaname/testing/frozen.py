@@ -15,24 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from ..api.agent import Agent
+from ..api.config.build import load_config
 from ..api.designs.orchestrator import agent_behind
-from ..api.recipe import describe
 from ..api.replay import replay
 from ..api.result import Result
-from ..core.codec import decode, encode
+from ..api.workflow.configured import configured_workflows
+from ..core.codec import decode
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Event
 from ..core.notices import notice
 from ..journals.memory import MemoryJournal
 from ..kernel.load import read_whole
 from ..kernel.ports import Journal
-from ..models.providers.replay import read_recording
+from ..models.providers.replay import read_recording, record_line
 from ..tools.loading import object_from
 
 
 async def save_run(journal: Journal, run_id: str, path: str | Path) -> Path:
     """Write the run to a file, one fact a line. It holds what was said: keep secrets out of it, or out of the repository."""
-    return _write(Path(path), [encode(event) for event in await read_whole(journal, run_id)])
+    return _write(Path(path), [record_line(event) for event in await read_whole(journal, run_id)])
 
 
 def _write(target: Path, lines: list[str]) -> Path:
@@ -46,10 +47,25 @@ def recorded(text: str) -> list[Event]:
     return [decode(line) for line in text.splitlines() if line.strip()]
 
 
-def agent_of(place: str, name: str, folder: str | Path = ".") -> Agent[Any]:
-    """The agent of that name that a program has: `desk.py:agents`, `package.module:agent`."""
-    found = object_from(place, Path(folder))
-    listed = found if isinstance(found, list | tuple) else [found]
+def agent_of(place: str, name: str, folder: str | Path = ".", *, near: str | Path = "") -> Agent[Any]:
+    """Return the agent of that name that a program or a configuration has.
+
+    Args:
+        place: `desk.py:agents`, `package.module:agent`, `kaname.yaml`; of several files of a configuration `a.yaml,b.yaml`.
+        folder: Where the place is looked for first.
+        near: A file of the project, such as the test's `__file__`: the folders above it are looked at as well.
+    """
+    first = place.partition(":")[0].partition(",")[0]
+    wanted = first if first.endswith((".py", ".yaml", ".yml")) else first.partition(".")[0]
+    folders = [Path(folder).resolve(), *(Path(near).resolve().parents if near else ())]
+    home = next((one for one in folders if (one / wanted).exists() or (one / f"{wanted}.py").exists()), folders[0])
+    if first.endswith((".yaml", ".yml")):
+        config = load_config(*[home / file for file in place.split(",")])
+        agents = {one: Agent.from_config(config, agent=one) for one in config.agents}
+        listed: Any = [*agents.values(), *(() if name in agents else configured_workflows(config, agents))]
+    else:
+        found = object_from(place, home)
+        listed = found if isinstance(found, list | tuple) else [found]
     for one in listed:
         made = agent_behind(one) or (agent_behind(one()) if callable(one) else None)
         if made is not None and (made.name == name or len(listed) == 1):
@@ -63,9 +79,14 @@ def freeze(
     *,
     rerun_pure_tools: bool = False,
 ) -> Callable[[], None]:
-    """A test: it raises `ReplayDiverged`, with the place and the difference, when the agent no longer decides as recorded.
+    """Return a test: it raises `ReplayDiverged`, with the place and the difference, if the agent no longer decides as recorded.
 
-    `rerun_pure_tools`: run the pure tools for real and compare what they return, to catch a change in their code as well.
+    Tool servers are not started: what their tools took and gave is known from the record, and what the servers add to the
+    prompt is not compared.
+
+    Args:
+        rerun_pure_tools: Run the pure tools for real and compare what they return, to catch a change in their code as well.
+            The agent's tool servers are started for that.
     """
 
     def test() -> None:
@@ -98,5 +119,9 @@ async def _replay(run_id: str | Path | Result | list[Event], agent: Agent, rerun
         lease = await journal.claim(name)
         await journal.append(list(group), lease.epoch)
         await journal.release(name, lease.epoch)
-    outcome: Any = await replay(agent.recipe, journal, name, describe(agent.recipe), rerun_pure_tools=rerun_pure_tools)
+    try:
+        outcome: Any = await replay(agent.recipe, journal, name, rerun_pure_tools, servers=agent.servers)
+    finally:
+        if agent.servers is not None:
+            await agent.servers.close()
     outcome.raise_for_difference()

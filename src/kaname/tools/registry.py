@@ -48,6 +48,7 @@ class ToolRegistry(Mapping[str, Action]):
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any] | Mapping[str, Any] | Any] = ()) -> None:
         self._tools: dict[str, Action] = {}
+        self.exchanged: frozenset[str] = frozenset()  # the tools of servers, which come and go
         for tool in tools:
             self.register(tool)
 
@@ -67,7 +68,8 @@ class ToolRegistry(Mapping[str, Action]):
         """Put these tools in the place of those: at once, for somebody may be looking."""
         gone = set(names)
         kept = {name: action for name, action in self._tools.items() if name not in gone}
-        self._tools = {**kept, **{action.name: action for action in map(as_action, tools)}}
+        added = {action.name: action for action in map(as_action, tools)}
+        self._tools, self.exchanged = {**kept, **added}, (self.exchanged - gone) | added.keys()
 
     def get(self, name: str, *default: Any) -> Any:
         """The tool, or `ToolNotFoundError` with the nearest name; with a default, as a mapping's `get`."""

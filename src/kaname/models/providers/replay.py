@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from ...core.codec import decode
+from ...core.codec import decode, encode
 from ...core.errors import ConfigError, ReplayDiverged
-from ...core.events import Event, ModelReplied
+from ...core.events import Event, ModelReplied, Opened
 from ...core.messages import ModelReply, ModelRequest, Text
 from ...core.notices import notice
+from ...core.record import replace
 from ...kernel.ports import Emit
+
+
+def record_line(event: Event) -> str:
+    """Return a fact as a line of a recording. Where the agent was made stays out of it: folders and files of that machine."""
+    body = event.body
+    if isinstance(body, Opened) and body.recipe:
+        kept = {name: held for name, held in body.recipe.items() if name != "origin"}
+        body = replace(body, recipe={**kept, **({"model": without_folder(kept["model"])} if "model" in kept else {})})
+    return encode(replace(event, body=body))
+
+
+def without_folder(model: Any) -> str:
+    """Return a model's name. Of one that is a file (`local//models/small.gguf`) the folder is left out."""
+    provider, slash, rest = str(model).partition("/")
+    return f"{provider}/{Path(rest).name}" if slash and Path(rest).is_absolute() else str(model)
 
 
 def read_recording(path: str | Path) -> list[Event]:

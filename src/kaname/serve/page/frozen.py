@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from ...core.codec import encode
 from ...core.events import Event, Opened
 from ...core.runs import RunInfo
+from ...models.providers.replay import record_line
 
 _FILE = '''"""{title}
 
@@ -18,7 +20,7 @@ Run {run} of agent {agent}, {day}: replayed offline, it must take the same decis
 It holds what was said: keep secrets out of it, or out of the repository.
 """
 
-{imports}from kaname.testing import agent_of, freeze, recorded
+from kaname.testing import agent_of, freeze, recorded
 
 
 def make_agent():
@@ -38,16 +40,16 @@ test_{name} = freeze(recorded(RECORD), make_agent)
 def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
     """The file's name, and its text."""
     first = next(one.body for one in reversed(events) if isinstance(one.body, Opened) and one.run_id == card.run_id)
-    imports, make = _agent(first.recipe.get("origin"), card.agent)
+    make = _agent(first.recipe.get("origin"), card.agent)
     words = "_".join(re.findall(r"[a-z0-9]+", card.title.casefold()))[:40].strip("_")
     name = f"{words or 'run'}_{card.run_id[-8:]}"
-    lines = [json.dumps(json.loads(encode(one)), separators=(",", ":")) for one in events]  # in ASCII; no three quotes in a row
+    facts = [json.loads(record_line(one)) for one in events]
+    lines = [json.dumps(fact, separators=(",", ":")) for fact in facts]  # in ASCII; no three quotes in a row
     text = _FILE.format(
         title=_plain(card.title) or "A recorded run.",
         run=_plain(card.run_id),
         agent=_plain(card.agent),
         day=datetime.fromtimestamp(card.created).astimezone().strftime("%Y-%m-%d"),
-        imports=imports,
         make=make,
         name=re.sub(r"\W", "_", name),
         record="\n".join(lines),
@@ -62,12 +64,23 @@ def _plain(text: str) -> str:
     )
 
 
-def _agent(origin: Any, name: str) -> tuple[str, str]:
-    """How to make it: from its file, or from the program that has it; where nobody knows, a place to say it."""
-    if isinstance(origin, Mapping) and origin.get("config"):
-        files = ", ".join([repr(str(file)) for file in origin["config"]])
-        return "from kaname import Agent, load_config\n", f"    return Agent.from_config(load_config({files}), agent={name!r})"
-    if isinstance(origin, Mapping) and origin.get("program"):
-        return "", f"    return agent_of({str(origin['program'])!r}, {name!r}, folder={str(origin.get('folder', '.'))!r})"
+def _agent(origin: Any, name: str) -> str:
+    """Write how to make it: from its file, or from the program that has it, found from the test; if neither is known, a place
+    to say it."""
+    known = origin if isinstance(origin, Mapping) else {}
+    folder, program = str(known.get("folder", ".")), str(known.get("program") or known.get("agent") or "")
+    place = ""
+    if known.get("config"):
+        place = ",".join([_relative(str(file), folder) for file in known["config"]])
+    elif ":" in program:
+        source, _, named = program.partition(":")
+        place = f"{_relative(source, folder) if source.endswith('.py') else source}:{named}"
+    if place:
+        return f"    return agent_of({place!r}, {name!r}, near=__file__)"
     told = "this run was made by a program: return its agent here"
-    return "", f"    raise NotImplementedError({told!r})"
+    return f"    raise NotImplementedError({told!r})"
+
+
+def _relative(file: str, folder: str) -> str:
+    """From the folder in which the agent was made: a test is for every machine."""
+    return Path(os.path.relpath(file, folder)).as_posix() if os.path.isabs(file) else file

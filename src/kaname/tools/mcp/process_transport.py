@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -35,6 +35,7 @@ class OwnedProcess(ClientTransport):
         self._guard: Guard | None = None
         self._closing = False
         self.over = False  # it can no longer be talked to
+        self._probed = False  # it was asked which protocol it speaks, and has not answered that it speaks the newest
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
 
     @property
@@ -45,6 +46,11 @@ class OwnedProcess(ClientTransport):
     def words(self) -> str:
         """The last that it said."""
         return " | ".join([word for word in self._words if word.strip()][-3:])[-300:]
+
+    @property
+    def died_of_the_probe(self) -> bool:
+        """True if it ended after it was asked for its protocol: a server of the old kind may end on what it does not know."""
+        return self._probed and self.over
 
     @property
     def epitaph(self) -> str:
@@ -66,7 +72,7 @@ class OwnedProcess(ClientTransport):
     @asynccontextmanager
     async def connect_session(self, *, transport_options: Any = None, **session: Any) -> AsyncIterator[Any]:
         options = transport_options or TransportOptions()
-        self._closing = self.over = False
+        self._closing = self.over = self._probed = False
         self._words.clear()
         pipe = asyncio.subprocess.PIPE
         process = self._process = await asyncio.create_subprocess_exec(
@@ -86,8 +92,7 @@ class OwnedProcess(ClientTransport):
         tasks = [asyncio.create_task(one) for one in work]
         try:
             async with options.session_class(from_server, from_session, **session) as made:
-                limit = min(PROBE, self._entry.start_timeout / 2)
-                made.send_discover = partial(within, limit, made.send_discover)  # type: ignore[method-assign]
+                made.send_discover = partial(self._probe, made.send_discover)  # type: ignore[method-assign]
                 yield made
         finally:
             self._closing = True
@@ -101,6 +106,12 @@ class OwnedProcess(ClientTransport):
                 self._guard.end()
                 for stream in (to_session, from_server, from_session, to_server):
                     stream.close()
+
+    async def _probe(self, ask: Callable[[str], Awaitable[Any]], version: str) -> Any:
+        self._probed = True
+        answer = await within(min(PROBE, self._entry.start_timeout / 2), ask, version)
+        self._probed = False
+        return answer
 
     async def _read(self, process: asyncio.subprocess.Process, to_session: Any) -> None:
         assert process.stdout is not None

@@ -13,6 +13,7 @@ from typing import Any
 from ...core.errors import AgentConnectionError, ConfigError
 from ...core.messages import ToolResult
 from ...core.notices import notice
+from ...core.record import replace
 from ...core.tracing import current
 from ...kernel.boundary import Failure, attempt
 from ...kernel.ports import ToolContext
@@ -43,6 +44,7 @@ class McpServer:
         self._starting: asyncio.Task[Connection] | None = None
         self._process: Any = None
         self._failures, self._started_at, self._not_before = 0, 0.0, 0.0
+        self._died_of_the_probe = self._old_way = False
         self._calls, self._closed, self._stale, self._looking = 0, False, False, False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -80,16 +82,26 @@ class McpServer:
         return task.result()
 
     async def _start(self) -> Connection:
-        """Once more for a server that has forgotten who we are: then we register anew."""
-        try:
-            return await self._start_once()
-        except AgentConnectionError as problem:
-            if not any(type(one).__name__ == "ForgottenClient" for one in causes(problem)):
-                raise
-        return await self._start_once()
+        """Start it, a second time if the server has forgotten who we are, or ended when it was asked for its protocol.
 
-    async def _start_once(self) -> Connection:
-        begun, limit = monotonic(), self.entry.start_timeout
+        In the first case we register anew. In the second it is greeted in the old way, and so it is whenever it is restarted.
+        """
+        begun = monotonic()
+        try:
+            return await self._start_once(self.entry.start_timeout)
+        except AgentConnectionError as problem:
+            forgotten = any(type(one).__name__ == "ForgottenClient" for one in causes(problem))
+            if not forgotten and not self._died_of_the_probe:
+                raise
+        self._old_way, left = self._died_of_the_probe, self.entry.start_timeout - (monotonic() - begun)
+        try:
+            return await self._start_once(self.entry.start_timeout if forgotten else max(1.0, left))
+        except AgentConnectionError:
+            self._old_way = False
+            raise
+
+    async def _start_once(self, limit: float) -> Connection:
+        begun, self._died_of_the_probe = monotonic(), False
         made = await attempt(asyncio.to_thread, self._connection, passing=(ConfigError,))
         if isinstance(made, Failure):
             raise self._not_started(reason(made.error), begun)
@@ -108,6 +120,7 @@ class McpServer:
             raise
         if isinstance(outcome, Failure):
             why = connection.why(outcome.error)
+            self._died_of_the_probe = connection.process is not None and connection.process.died_of_the_probe
             await self._given_up(connection)
             raise self._not_started(why, begun) from outcome.error
         self.capabilities, self.tools = outcome
@@ -117,7 +130,7 @@ class McpServer:
 
     def _connection(self) -> Connection:
         return Connection(
-            self.entry,
+            replace(self.entry, protocol="legacy") if self._old_way else self.entry,
             self._on_end,
             message_handler=self._heard,
             elicitation_handler=None if self._elicit is None else self._questions.asked,
