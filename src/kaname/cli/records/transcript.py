@@ -39,7 +39,7 @@ async def _with_what_came_before(journal: Journal, events: list[Event]) -> list[
     if isinstance(first, Opened) and first.base is not None:
         run, upto = first.base
         before = await read_run(journal, run, upto)
-        told = say(f"goes on from {run}, fact {upto}:", f"{run} の {upto} 番の続き:")
+        told = say(f"goes on from {run}, fact {upto}:", f"{run} の記録 {upto} からの続き:")
         earlier = await _with_what_came_before(journal, before)
         return [("", told), *[("", f"  {line}") for _, line in earlier], ("", "—"), *own]
     return own
@@ -53,7 +53,7 @@ async def stories(journal: Journal, one: RunInfo, other: RunInfo) -> tuple[str, 
     place = (
         ""
         if last is None
-        else say(f"they part after fact {last.seq} of {last.run_id}", f"{last.run_id} の {last.seq} 番から分岐")
+        else say(f"they part after fact {last.seq} of {last.run_id}", f"{last.run_id} の記録 {last.seq} の後で分岐")
     )
     shared = {event[:2] for event in before[:common]}
     told = [[line for event, line in _lines(events, timed=False) if event[:2] not in shared] for events in (before, after)]

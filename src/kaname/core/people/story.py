@@ -110,7 +110,7 @@ def lines(events: Iterable[Event]) -> list[Line]:
                     below = []
                     told.append(below)
                 kind: Kind = "error" if result.is_error else "result"
-                below.append(Line(event, kind, result_text(result), whose, apart))
+                below.append(Line(event, kind, result_text(result) if result.error is None else result.error, whose, apart))
             case _:
                 told.append(list(_spoken(event)))
     return [line for group in told for line in group]
