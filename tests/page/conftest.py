@@ -37,9 +37,11 @@ def api(served):
 class Tab:
     """A tab of its own, which keeps what went wrong in it: errors, and requests to anywhere else."""
 
-    def __init__(self, browser, served, **options):
+    def __init__(self, browser, served, token="", **options):
         options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", "accept_downloads": True, **options}
         self.context = browser.new_context(**options)
+        if token:  # as if somebody had signed in
+            self.context.add_init_script(f"sessionStorage.setItem('kaname.token', '{token}')")
         self.served, self.wrong = served, []
         self.page = self.open()
 

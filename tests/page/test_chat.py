@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kaname.core.events import ModelReplied, Opened, Received, Stopped
+from kaname.core.messages import Message, ModelReply, Text, user
+from kaname.core.steps import CallModel, Stop
 from tests.serve.serving import Served
+
+from .writing import write_runs
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
 expect = sync_api.expect
@@ -27,8 +32,16 @@ def test_a_chat_streams_tools_and_table_and_asks_before_it_books(go, api, served
     expect(page.get_by_text("6 hotels, ¥62,000–¥148,000")).to_be_visible()
     page.locator("details.thinking").first.click()
     expect(page.get_by_text("Four people, two nights")).to_be_visible()
-    page.get_by_role("button", name="Approve").click()
+    approve = page.get_by_role("button", name="Approve")
+    colours = approve.evaluate("""button => [getComputedStyle(button).backgroundColor,
+        getComputedStyle(document.querySelector(".ask .main")).backgroundColor]""")
+    assert colours[0] != colours[1], "to approve is not the colour of danger"
+    approve.click()
     expect(page.locator(".prose table")).to_contain_text("Ryokan Umi")
+    sides = (
+        page.locator(".prose tr").last.locator("td").evaluate_all("cells => cells.map(one => getComputedStyle(one).textAlign)")
+    )
+    assert sides == ["start", "right", "start"], "as the line under the head says"
     expect(page.locator(".prose strong")).to_have_text("trains included")
     expect(page.locator(".prose pre code")).to_contain_text("total = 84_000")
     assert page.locator(".prose a").get_attribute("rel") == "noopener noreferrer nofollow"
@@ -41,7 +54,7 @@ def test_a_reply_is_seen_while_it_is_written_and_can_be_stopped(go, api):
     going = page.locator(".going .prose")
     expect(going).to_contain_text("word word")
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator(".chip", has_text="stopped").first).to_be_visible()
+    expect(page.locator(".chip", has_text="cancelled").first).to_be_visible()
     (run,) = [one for one in api.get("/api/runs").json()["runs"] if one["title"] == "something long"]
     assert run["status"] == "cancelled"
 
@@ -113,3 +126,37 @@ def test_a_key_meant_for_one_question_answers_no_other(go, api, served):
     page.wait_for_timeout(300)
     expect(page.locator(".question:not(.answered)")).to_have_count(1)
     assert before == ((served.folder / "booked.txt").read_text("utf-8") if (served.folder / "booked.txt").exists() else "")
+
+
+@pytest.fixture(scope="module")
+def conversations(served):
+    """Many conversations: the last is longer than any window."""
+    texts = [*[f"question {number}, which is longer than the list of conversations is wide" for number in range(14)], "hello"]
+    told = {f"talk{number}": text for number, text in enumerate(texts)} | {"long": "\n\n".join(["a paragraph"] * 80)}
+
+    def facts(text):
+        reply = ModelReply(Message("assistant", (Text(text),)), "end_turn")
+        return [Opened(), Received(user(text[:90])), ModelReplied(reply, CallModel()), Stopped(Stop("completed"), text)]
+
+    write_runs(served.folder, {run: facts(text) for run, text in told.items()})
+
+
+CUT = """all => all.filter(one => one.scrollHeight > one.clientHeight + 1 && getComputedStyle(one).overflowY !== "visible").length"""
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (390, 800)])
+def test_the_input_stands_at_the_bottom_and_covers_nothing(tabs, conversations, size):
+    page = tabs(viewport={"width": size[0], "height": size[1]}).page
+    for address in ("#/chat", "#/chat/talk14", "#/chat/long"):
+        page.goto(f"{page.url.split('#')[0]}{address}")
+        expect(page.locator(".before li").first if address == "#/chat" else page.locator(".chat .chip")).to_be_attached()
+        form = page.locator("form.ask")
+        expect(form).to_be_in_viewport(ratio=1)
+        box = form.bounding_box()
+        assert abs(box["y"] + box["height"] - size[1]) < 2, address
+        if address != "#/chat":
+            expect(page.locator(".chat > section > .note")).to_be_in_viewport(ratio=1)
+            last = page.locator(".chat > section > .note").bounding_box()
+            assert last["y"] + last["height"] <= box["y"], "how it stands is not covered"
+        elif size[0] < 500:
+            assert page.locator(".before, .before ul, .before li").evaluate_all(CUT) == 0, "every conversation is shown whole"

@@ -56,6 +56,68 @@ def test_time_travel_shows_what_was_known_at_a_fact_and_has_an_address(go, kyoto
     expect(page.get_by_role("region", name="Story")).to_contain_text("Ryokan Umi")
 
 
+def numbered(page, rows, text):
+    """The numbers of the rows, and what stands in them."""
+    return page.evaluate(
+        """([rows, text]) => [...document.querySelectorAll(rows)].map(row =>
+            [Number(row.querySelector(":scope > .seq").textContent), row.querySelector(text).textContent])""",
+        [rows, text],
+    )
+
+
+def test_story_and_comparison_tell_each_thing_at_its_own_fact_and_in_order(go, kyoto, api):
+    facts = api.get(f"/api/runs/{kyoto}/facts").json()["facts"]
+    asked, answered = [fact["seq"] for fact in facts if fact["type"] in ("Asked", "Answered")]
+    booked = next(fact["seq"] for fact in facts if "booked:" in str(fact["body"]))
+    assert asked < answered < booked
+    page = go(f"#/runs/{kyoto}")
+    expect(page.locator(".is-result")).to_contain_text("booked:")
+    story = numbered(page, ".item", ".what")
+    assert [number for number, _ in story] == sorted([number for number, _ in story])
+    assert [number for number, text in story if "booked:" in text] == [booked]
+    assert [number for number, text in story if text.startswith("! yes")] == [answered]
+    hotels = next(fact["seq"] for fact in facts if fact["type"] == "ToolFinished")
+    expect(page.locator(".ret", has_text="6 hotels").get_by_role("link", name=f"fact {hotels}")).to_be_visible()
+    page = go(f"#/compare/{kyoto}/{kyoto}")
+    expect(page.locator(".verdict")).to_contain_text("They tell the same story.")
+    rows = numbered(page, ".pair > .left", "span")
+    assert [number for number, text in rows if text[0] in "?!"] == [asked, answered]
+    assert [number for number, text in rows if "booked:" in text] == [booked]
+    assert [text[0] for number, text in rows if number > 8 and text[0] in "→?!←"] == list("→←→?!←")
+
+
+def test_facts_say_the_same_from_wherever_they_are_read(kyoto, api):
+    whole = api.get(f"/api/runs/{kyoto}/facts").json()["facts"]
+    assert [fact["seq"] for fact in whole if fact.get("apart")] == [17]
+    for after in (5, 9, 12, 14, 16):
+        assert api.get(f"/api/runs/{kyoto}/facts?after={after}").json()["facts"] == whole[after:]
+
+
+def test_a_task_that_waits_for_a_person_says_so_everywhere(go, served):
+    from kaname.core.events import Asked, Opened, Received, ToolStarted
+    from kaname.core.messages import ToolCall, user
+
+    from .writing import write_runs
+
+    graph = [
+        {"name": "confirm", "tool": "ask_person", "after": []},
+        {"name": "ship", "tool": "add", "after": ["confirm"]},
+    ]
+    question = ToolCall("confirm", "ask_person", {"question": "Ship it?"})
+    facts = [
+        Opened(recipe={"graph": graph}),
+        Received(user("{}")),
+        ToolStarted(question),
+        Asked("k", "Ship it?", ("yes", "no"), "confirm"),
+    ]
+    write_runs(served.folder, {"asking": facts}, agent="shopping")
+    page = go("#/runs/asking")
+    expect(page.locator(".a-call .ret")).to_have_text("◆ waiting for an answer")
+    expect(page.get_by_role("button", name="◆ confirm · ask_person · waiting")).to_be_visible()
+    expect(page.locator(".bar")).to_have_class("bar asked")
+    expect(page.get_by_text("running")).to_have_count(0)
+
+
 def test_a_fork_with_another_result_is_compared_with_the_first(go, kyoto, api):
     page = go(f"#/runs/{kyoto}")
     page.get_by_role("button", name="another result").first.click()
@@ -137,7 +199,13 @@ def test_a_workflow_is_drawn_with_the_state_of_each_task_and_made_into_a_test(go
     page.get_by_label("Parameters, as JSON").fill('{"sweet": "truffle"}')
     page.get_by_role("button", name="Start").click()
     graph = page.locator(".graph")
-    for told in ("● tea price · done", "● sweet price · done", "● add add · done", "– twice add · not run"):
+    assert graph.locator(".edge[marker-end]").count() == 3
+    for told in (
+        "● tea · price · done",
+        "● sweet · price · done",
+        "● add · add · done",
+        "– twice · add · not run · if add > 500",
+    ):
         expect(graph.get_by_role("button", name=told)).to_be_visible()
     expect(page.get_by_role("region", name="Story")).to_contain_text("KeyError: 'truffle'")
     run = page.url.rpartition("/")[2]

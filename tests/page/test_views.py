@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.serve.npm import packages
-from tests.serve.serving import ROOT, client, serving
+from tests.serve.serving import client, serving
 
 __all__ = ["packages"]
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
@@ -90,34 +90,84 @@ def test_a_phone_shows_every_view_without_scrolling_sideways(tabs, filled):
         assert wide <= 390, address
 
 
-def test_a_server_with_users_asks_for_a_token_and_shows_what_it_allows(tabs, tmp_path):
-    import subprocess
-    import sys
+@pytest.fixture(scope="module")
+def manned(tmp_path_factory):
+    """A server with users, and their tokens: rin may talk, boss may everything."""
+    from kaname.serve.users import Users
 
-    users = tmp_path / "users.json"
-    make = [sys.executable, "-m", "kaname.cli.main", "serve", "users", "add", "rin", "--role", "talk", "--users", str(users)]
-    token = subprocess.run(make, capture_output=True, text=True, cwd=ROOT, check=True).stdout.strip()
-    with serving(tmp_path, "--users", str(users), agents="tests/page/agents.py:agents") as served:
-        tab = tabs(served=served)
-        page = tab.page
-        page.get_by_label("Token").fill("kn_wrong")
-        page.get_by_role("button", name="Enter").click()
-        expect(page.get_by_role("alert")).to_contain_text("does not know")
+    folder = tmp_path_factory.mktemp("manned")
+    users = Users(folder / "users.json")
+    tokens = {name: users.add(name, [role]) for name, role in (("rin", "talk"), ("boss", "admin"))}
+    with serving(folder, "--users", str(users.path), agents="tests/page/agents.py:agents") as served:
+        with client(served, tokens["rin"]) as api:
+            runs = {
+                words: api.post("/api/runs", json={"input": words, "agent": "travel"}).json()["run_id"]
+                for words in ("Kyoto", "hi")
+            }
+        with client(served, tokens["boss"]) as api:
+            runs["other"] = api.post("/api/runs", json={"input": "hello", "agent": "echo"}).json()["run_id"]
+        yield served, tokens, runs
+
+
+def signed_in(tabs, manned, name):
+    served, tokens, _ = manned
+    page = tabs(served=served, token=tokens[name]).page
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+    return page
+
+
+def test_a_server_with_users_asks_for_a_token_and_shows_what_it_allows(tabs, manned):
+    served, tokens, runs = manned
+    tab = tabs(served=served)
+    page = tab.page
+    for token in ("kn_wrong", tokens["rin"]):
         page.get_by_label("Token").fill(token)
         page.get_by_role("button", name="Enter").click()
-        expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
-        with client(served, token) as api:
-            run = api.post("/api/runs", json={"input": "Kyoto", "agent": "travel"}).json()["run_id"]
-            facts = json.dumps(api.get(f"/api/runs/{run}/facts").json())
-            assert "You plan trips" not in facts, "instructions are the administrator's"
-            assert api.get(f"/api/runs/{run}/test").status_code == 403
+        if token == "kn_wrong":
+            expect(page.get_by_role("alert")).to_contain_text("does not know")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+    with client(served, tokens["rin"]) as api:
+        facts = json.dumps(api.get(f"/api/runs/{runs['Kyoto']}/facts").json())
+        assert "You plan trips" not in facts, "instructions are the administrator's"
+        assert api.get(f"/api/runs/{runs['Kyoto']}/test").status_code == 403
+        assert api.get(f"/api/compare?one={runs['Kyoto']}&other={runs['hi']}").status_code == 200
+        assert api.get(f"/api/compare?one={runs['Kyoto']}&other={runs['other']}").status_code == 404
+    page.goto(f"{served.url}/#/runs/{runs['Kyoto']}")
+    expect(page.get_by_text("You can see this question, but you are not allowed to answer it.")).to_be_visible()
+    expect(page.get_by_role("button", name="Make a test")).to_have_count(0)
+    page.get_by_role("button", name="sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    tab.context.close()
+    tab.wrong[:] = [line for line in tab.wrong if "401" not in line]
+
+
+def test_a_run_waits_for_you_only_if_you_are_allowed_to_answer(tabs, manned):
+    served, _, runs = manned
+    for name, word, badge in (("rin", "waiting for an answer", 0), ("boss", "waiting for you", 1)):
+        page = signed_in(tabs, manned, name)
+        expect(page.locator(".run .chip", has_text="waiting")).to_contain_text(word)
+        page.goto(f"{served.url}/#/chat/{runs['Kyoto']}")
+        expect(page.locator(".chip", has_text="waiting")).to_contain_text(word)
+        expect(page.locator(".question").get_by_role("button")).to_have_count(3 * badge)
+        expect(page.locator("nav .count")).to_have_count(badge)
+        expect(page.get_by_role("navigation")).to_contain_text(f"signed in as {name}")
+
+
+def test_a_message_is_signed_by_its_author_and_runs_name_their_users_to_administrators(tabs, manned):
+    served, _, runs = manned
+    page = signed_in(tabs, manned, "boss")
+    expect(page.locator("a.run .user")).to_have_text(["boss", "rin", "rin"])
+    for run, author in ((runs["hi"], "rin"), (runs["other"], "you")):
         page.goto(f"{served.url}/#/runs/{run}")
-        expect(page.get_by_text("You may see this, but not answer it.")).to_be_visible()
-        expect(page.get_by_role("button", name="Make a test")).to_have_count(0)
-        page.get_by_role("button", name="sign out").click()
-        expect(page.get_by_label("Token")).to_be_visible()
-        tab.context.close()
-        tab.wrong[:] = [line for line in tab.wrong if "401" not in line]
+        expect(page.locator(".is-asked_for .note")).to_contain_text(f"{author}, ")
+    page.goto(f"{served.url}/#/chat/{runs['hi']}")
+    expect(page.locator(".mine .note")).to_have_text("rin")
+    page = signed_in(tabs, manned, "rin")
+    expect(page.locator("a.run")).to_have_count(2)
+    expect(page.locator("a.run .user")).to_have_count(0)
+    page.goto(f"{served.url}/#/chat/{runs['hi']}")
+    expect(page.locator(".mine")).to_be_visible()
+    expect(page.locator(".mine .note")).to_have_count(0)
 
 
 def test_a_memory_is_corrected_and_forgotten(go, filled, api):

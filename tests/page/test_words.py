@@ -23,6 +23,16 @@ def test_every_word_of_the_page_has_its_japanese():
         assert set(re.findall(r"\{(\w+)\}", english)) == set(re.findall(r"\{(\w+)\}", japanese)), english
 
 
+def test_every_state_has_its_word_in_both_languages():
+    """`cancelled` and `interrupted` are two states with two words, the same as in the terminal and the docs."""
+    states = re.findall(r'^  (\w+): \["(.)", "([\w ]+)", "\w+"\]', (STATIC / "told.js").read_text("utf-8"), re.MULTILINE)
+    known = {quoted or plain: japanese for quoted, plain, japanese in _PAIR.findall((STATIC / "ja.js").read_text("utf-8"))}
+    words = {status: (english, known[english]) for status, _, english in states}
+    assert words["cancelled"] == ("cancelled", "キャンセル")
+    assert words["interrupted"] == ("interrupted", "中断")
+    assert len({*words.values()}) == len({japanese for _, japanese in words.values()}) == len(states) >= 15
+
+
 def test_no_file_of_the_page_makes_html_of_text():
     for path in OWN:
         text = path.read_text("utf-8")

@@ -15,12 +15,15 @@ from ...strategies.orchestrate import Orchestrate
 _LINE, _COLUMN, _PADDING = 17, 7.0, 12  # in pixels
 _MOST = 44  # columns of a line; what is longer is cut off
 _STATUS = 14  # columns for the state of a task, in the reader's language
+_MOST_EDGES = 2_000  # beyond that, nobody could read it
 _MORE = 4  # columns that a translated condition may take beyond the English one
 
 
 def drawn(tasks: Any) -> dict[str, Any] | None:
-    """Return the tasks with their places, the edges, and the size of it all; `None` for what is not a list of tasks."""
+    """Return the tasks with their places, the edges, and the size of it all; `None` if there are no tasks or too many edges."""
     if not isinstance(tasks, Sequence) or not all(_is_task(task) for task in tasks):
+        return None
+    if sum([len(task["after"]) for task in tasks]) > _MOST_EDGES:
         return None
     placed = layout(tuple([Box(task["name"], tuple(task["after"]), *_size(task)) for task in tasks]))
     told = [{**task, **dict(zip("xywh", placed.places[task["name"]], strict=True))} for task in tasks]

@@ -67,7 +67,7 @@ def layout(boxes: tuple[Box, ...]) -> Layout:
     for name, node in nodes.items():
         rows[depth[name]].append(node)
     ways = list(_ways(boxes, depth, nodes, rows))
-    _settle(rows)
+    _settle(rows, 1 if len(ways) > _MOST_PLACES else _ROUNDS)
     height = _EDGE
     for row in rows:
         tall = max([node.box.height for node in row if node.box is not None], default=0.0)
@@ -81,18 +81,28 @@ def layout(boxes: tuple[Box, ...]) -> Layout:
     places = {name: Place(node.x, node.y, node.width, node.height) for name, node in nodes.items()}
     wide = max([place.x + place.width for place in places.values()], default=0.0)
     wide = max([wide, *[node.x for node in every]]) + _EDGE
-    return Layout(wide, height - _GAP_Y + _EDGE, places, tuple([_path(way) for way in ways]))
+    ports = _ports(nodes.values())
+    return Layout(wide, height - _GAP_Y + _EDGE, places, tuple([_path(way, ports) for way in ways]))
 
 
 def _depths(boxes: Sequence[Box]) -> dict[str, int]:
     """Return the row of each box: one below the lowest that it waits for. Boxes in a circle stand in the first."""
     known = {box.name for box in boxes}
-    left = {box.name: [name for name in box.after if name in known] for box in boxes}
-    depth: dict[str, int] = {}
-    while ready := [name for name, others in left.items() if all(other in depth for other in others)]:
-        for name in ready:
-            depth[name] = 1 + max([depth[other] for other in left.pop(name)], default=-1)
-    return {**depth, **dict.fromkeys(left, 0)}
+    waits = {box.name: {name for name in box.after if name in known} for box in boxes}
+    waiting: dict[str, list[str]] = {name: [] for name in known}
+    for name, others in waits.items():
+        for other in others:
+            waiting[other].append(name)
+    depth = dict.fromkeys(waits, 0)
+    left = {name: len(others) for name, others in waits.items()}
+    ready = [name for name, count in left.items() if not count]
+    for name in ready:
+        for one in waiting[name]:
+            depth[one] = max(depth[one], depth[name] + 1)
+            left[one] -= 1
+            if not left[one]:
+                ready.append(one)
+    return {**dict.fromkeys(known - {*ready}, 0), **{name: depth[name] for name in ready}}
 
 
 def _ways(
@@ -111,11 +121,11 @@ def _ways(
         yield way
 
 
-def _settle(rows: list[list[_Node]]) -> None:
+def _settle(rows: list[list[_Node]], rounds: int) -> None:
     """Move every node towards its neighbours: those above, those below, and in the end both."""
     for row in rows:
         _spread(row, {id(node): float(place) for place, node in enumerate(row)})
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         for row in rows:
             _approach(row, [node.up for node in row])
         for row in reversed(rows):
@@ -144,12 +154,12 @@ def _spread(row: list[_Node], wanted: dict[int, float]) -> None:
         node.x += aside
 
 
-def _path(way: list[_Node]) -> str:
+def _path(way: list[_Node], ports: dict[tuple[int, int], float]) -> str:
     first, last = way[0], way[-1]
-    x, y = _port(first, first.down, way[1]), first.y + first.height
+    x, y = ports[id(first), id(way[1])], first.y + first.height
     path = f"M{x:.1f},{y:.1f}"
     for upper, lower in pairwise(way):
-        to_x = _port(lower, lower.up, upper) if lower is last else lower.middle
+        to_x = ports[id(last), id(upper)] if lower is last else lower.middle
         half = (y + lower.y) / 2
         path += f"C{x:.1f},{half:.1f} {to_x:.1f},{half:.1f} {to_x:.1f},{lower.y:.1f}"
         x, y = to_x, lower.y
@@ -159,8 +169,12 @@ def _path(way: list[_Node]) -> str:
     return path
 
 
-def _port(box: _Node, near: list[_Node], other: _Node) -> float:
-    """Return where an edge meets a box: beside the others on that side, in the order of where they come from."""
-    ordered = sorted(near, key=lambda node: node.middle)
-    place = next(number for number, node in enumerate(ordered) if node is other)
-    return box.middle + (place - (len(ordered) - 1) / 2) * min(_PORT, 0.7 * box.width / len(ordered))
+def _ports(nodes: Iterable[_Node]) -> dict[tuple[int, int], float]:
+    """Return where each edge meets a box: beside the others on that side, in the order of where they come from."""
+    found: dict[tuple[int, int], float] = {}
+    for box in nodes:
+        for side in (box.up, box.down):
+            step = min(_PORT, 0.7 * box.width / max(1, len(side)))
+            for place, other in enumerate(sorted(side, key=lambda node: node.middle)):
+                found[id(box), id(other)] = box.middle + (place - (len(side) - 1) / 2) * step
+    return found

@@ -52,7 +52,7 @@ export const ja = {
   "repeated itself": "同じ呼び出しの繰り返し",
   "tool limit": "ツール回数の上限",
   "time limit": "時間切れ",
-  "budget limit": "予算の上限",
+  "cost limit": "費用の上限",
   "answer not readable": "形式の不一致",
   "answer incomplete": "回答が途中",
   "price unknown": "料金不明",

@@ -60,7 +60,7 @@ const STATES = {
   duplicate: ["▣", "repeated itself", "bad"],
   tool_limit: ["▣", "tool limit", "bad"],
   deadline: ["▣", "time limit", "bad"],
-  budget: ["▣", "budget limit", "bad"],
+  budget: ["▣", "cost limit", "bad"],
   undecodable: ["✕", "answer not readable", "bad"],
   incomplete: ["◑", "answer incomplete", "bad"],
 };

@@ -119,7 +119,7 @@ function Before({ current }) {
   </aside>`;
 }
 
-function Conversation({ id, following, edit, end, setProblem }) {
+function Conversation({ id, following, edit, setProblem }) {
   const { facts, run, problem, connection, live } = following;
   const story = useMemo(() => fold(facts, id), [facts]);
   const status = run ? statusOf(story, run) : "running";
@@ -131,7 +131,7 @@ function Conversation({ id, following, edit, end, setProblem }) {
     addEventListener("scroll", look, { passive: true });
     return () => removeEventListener("scroll", look);
   }, []);
-  const down = () => near.current && end.current?.scrollIntoView({ block: "end" });
+  const down = () => near.current && scrollTo(0, document.documentElement.scrollHeight);
   useEffect(down, [facts, Boolean(run)]);
   useEffect(() => live.listen(() => requestAnimationFrame(down)), [live]);
   if (problem && !run) return html`<${Trouble} problem=${problem} again=${following.again} />`;
@@ -156,7 +156,6 @@ export default function Chat({ path, query }) {
   const id = path.slice(1).join("/");
   const known = (use(agents) || []).filter(one => !one.graph); // a workflow is not talked with
   const following = useRun(id);
-  const end = useRef();
   const field = useRef();
   const [agent, setAgent] = useState(known.find(one => one.name === query.agent)?.name || known[0]?.name || "");
   const [problem, setProblem] = useState(null);
@@ -166,7 +165,7 @@ export default function Chat({ path, query }) {
   const going = run && UNDER_WAY.has(statusOf(story, run));
   const waits = Boolean(story?.questions.size);
   const closed = going || Boolean(id && !run) || Boolean(run && !known.some(one => one.name === run.agent)); // it is at work, waits, or is not there yet
-  useEffect(() => (waits ? field.current?.blur() : field.current?.focus()), [id, waits]);
+  useEffect(() => (waits ? field.current?.blur() : field.current?.focus({ preventScroll: true })), [id, waits]);
 
   const attempt = async work => {
     setBusy(true);
@@ -205,10 +204,11 @@ export default function Chat({ path, query }) {
     <div class=${`chat ${id ? "talking" : ""}`}>
       <${Before} current=${id} />
       <section aria-label=${t("Conversation")}>
-        ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} end=${end} setProblem=${setProblem} />` : html`<${Quiet} title=${t("What shall be done?")}><p>${known.length ? t("Choose an agent, and ask.") : t("No agents are served.")}</p></${Quiet}>`}
+        ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} setProblem=${setProblem} />` : html`<${Quiet} title=${t("What shall be done?")}><p>${known.length ? t("Choose an agent, and ask.") : t("No agents are served.")}</p></${Quiet}>`}
         <${Trouble} problem=${problem} />
-        ${
-          may("talk")
+      </section>
+      ${
+        may("talk")
             ? html`<form class="ask" onSubmit=${submit}>
                 <textarea
                   ref=${field}
@@ -233,9 +233,7 @@ export default function Chat({ path, query }) {
                   <button class="main" disabled=${busy || closed}>${t("Send")}</button>
                 </div>
               </form>`
-            : null
-        }
-        <div ref=${end}></div>
-      </section>
+          : null
+      }
     </div>`;
 }
