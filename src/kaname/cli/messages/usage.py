@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from gettext import gettext
 
+from ...core.people.columns import wrapped
 from . import japanese
 
 _WORDS = {
@@ -24,6 +25,16 @@ _WORDS = {
     "ambiguous option: %(option)s could match %(matches)s": "%(option)s は複数あります: %(matches)s",
     "ignored explicit argument %r": "値は取りません: %r",
 }
+
+
+class Help(argparse.HelpFormatter):
+    """Break long help by columns: argparse counts letters, and a Japanese one takes two columns."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return list(wrapped(" ".join(text.split()), width))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join([indent + line for line in self._split_lines(text, width - len(indent))])
 
 
 def translate_usage() -> None:
