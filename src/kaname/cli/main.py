@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     translate_usage()
     top = argparse.ArgumentParser(
         prog="kaname",
+        formatter_class=Help,
         description=say("An agent that survives, in your terminal.", "中断しても再開できるエージェント。"),
     )
     top.set_defaults(command=None)
