@@ -186,7 +186,7 @@ class Workflow:
                 )
                 found.append(Problem("", f"params.{name}", told))
             elif "default" in held:
-                found += [Problem("", f"params.{name}", f"default: {one}") for one in unfit(held["default"], held, name)]
+                found += [Problem("", f"params.{name}", "default: " + one) for one in unfit(held["default"], held, name)]
         undone = any(one.undo for one in self.graph.tasks)
         for task in self._tasks:
             for place, use in (("tool", task.use), ("fallback", task.fallback), ("undo", task.undo)):
