@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from kaname.cli.main import parser
 from kaname.cli.terminal.screen import cut, padded, width
 from tests.parts import SOURCE
 
@@ -303,3 +304,15 @@ def test_what_is_piped_in_goes_with_the_task(terminal, tmp_path):
     assert "tea: 300 yen" in listed.stdout
     done = subprocess.run(command, input=b"\xff\xfe", cwd=tmp_path, capture_output=True, timeout=60, check=False)
     assert (done.returncode, b"not text" in done.stderr) == (2, True)
+
+
+def test_help_keeps_to_its_columns_in_japanese(monkeypatch):
+    monkeypatch.setenv("KANAME_LANG", "ja")
+    monkeypatch.setenv("COLUMNS", "80")
+    made = parser()
+    commands = next(one.choices for one in made._actions if isinstance(one.choices, dict))
+    for name, command in {"kaname": made, **commands}.items():
+        lines = command.format_help().splitlines()
+        assert [line for line in lines if width(line) >= 80 and re.search(r"[ぁ-んァ-ヶ一-龠]", line)] == [], name
+        begins = [re.match(r"  (-.*\S)  +(?=\S)", line) for line in lines]
+        assert len({width(one[0]) for one in begins if one}) <= 1, (name, lines)

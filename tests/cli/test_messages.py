@@ -12,7 +12,7 @@ from typing import Annotated, get_args
 import pytest
 
 import kaname
-from kaname import Agent, Approve, ScriptedModel, call, deadline, max_steps, tool
+from kaname import Agent, Approve, ScriptedModel, Workflow, call, deadline, max_steps, tool
 from kaname.api.designs.orchestrator import AgentOrchestrator, TaskPlanner
 from kaname.cli.chat import as_command
 from kaname.cli.docs import told_place
@@ -147,7 +147,7 @@ def test_an_error_is_english_and_the_terminal_says_it_in_japanese(in_japanese):
 def test_joined_and_added_texts_keep_their_codes(in_japanese):
     told = "kaname.yaml:3: " + nearest("x", []) + "!"
     assert told == "kaname.yaml:3: ; there are none!"
-    assert translated(told) == "kaname.yaml:3: 。ひとつも登録されていません!"
+    assert translated(told) == "kaname.yaml:3: 。一つもありません!"
     assert translated(ConfigError(joined("\n", [told, "plain"]))).splitlines()[1] == "plain"
 
 
@@ -302,3 +302,18 @@ async def test_a_planner_reads_its_tools_unescaped():
 
     await AgentOrchestrator(TaskPlanner(ScriptedModel(plans), [look, pay], approve=True), None, "memory").run("go")
     assert "探す言葉" in told[0]
+
+
+async def test_a_workflows_failure_and_its_parameters_are_told_in_japanese(in_japanese):
+    flow = Workflow(
+        "flow", params={"n": {"type": "integer", "minimum": 3}, "name": {"type": "string", "maxLength": 2, "default": ""}}
+    )
+    first = flow.options(name="a").task(pay, yen=flow.param("n"))
+    flow.options(name="b").task(pay, yen=first["無い"])
+    result = await flow.run({"n": 5})
+    assert result.stop.detail.startswith("b failed: ")
+    assert translated(result.stop.detail).startswith("b が失敗しました: ")
+    for params in ({"n": "た"}, {"n": 2}, {"m": 1, "n": 5}, {}, {"n": 5, "name": "長すぎる"}):
+        with pytest.raises(ConfigError) as caught:
+            flow.given(params)
+        assert JAPANESE.search(translated(caught.value)), translated(caught.value)

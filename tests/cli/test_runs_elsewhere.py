@@ -92,7 +92,7 @@ def test_runs_of_a_process_that_was_killed_are_interrupted_and_say_how_to_go_on(
     assert "interrupted" in listed.stdout
     assert f"kaname runs resume {run_id}" in listed.stderr
     assert f"kaname runs resume {run_id}" in elsewhere("runs", "show", "last").stderr
-    assert "再開待ち" in elsewhere("runs", KANAME_LANG="ja").stdout
+    assert "中断" in elsewhere("runs", KANAME_LANG="ja").stdout
 
 
 DESK = """

@@ -15,11 +15,11 @@ from threading import Thread
 import pytest
 
 from kaname import ConfigError, RAGPipeline, SearchTool
-from kaname.cli.docs import wrapped
 from kaname.cli.main import main
 from kaname.cli.terminal.screen import Screen
 from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
+from kaname.core.people.columns import wrapped
 from kaname.tools.search import embed as embedding
 from kaname.tools.search import folders
 from kaname.tools.search import index_file as opening

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from ..core.install import this_command
+from ..core.people.columns import wrapped
 from ..tools.search.cite import Hit, cited, document
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
@@ -134,20 +135,6 @@ def told_place(place: str) -> str:
     for english, nihongo in _UNITS if japanese() else ():
         place = english.sub(nihongo, place)
     return place
-
-
-def wrapped(line: str, most: int) -> Iterator[str]:
-    """In rows of so many columns, broken between words where that is possible; nothing is left out."""
-    row, size, gap = "", 0, 0  # the gap: where the row may end
-    for char in line.expandtabs(4):
-        if size + width(char) > most:
-            end = gap if gap > len(row) // 2 else len(row)
-            yield row[:end].rstrip()
-            row = row[end:]
-            size, gap = width(row), 0
-        row, size = row + char, size + width(char)
-        gap = len(row) if char in " \u3000、。，．" else gap
-    yield row
 
 
 def _remove(given: argparse.Namespace, index: Index, screen: Screen) -> int:

@@ -65,7 +65,13 @@ def _config(given: argparse.Namespace) -> list[Finding]:
     try:
         config = config_for(given)
         if config is None:
-            return [(what, None, say("no kaname.yaml here: `kaname init` writes one", "kaname.yaml はありません"))]
+            return [
+                (
+                    what,
+                    None,
+                    say("no kaname.yaml here: `kaname init` writes one", "なし。`kaname init` で作れます"),
+                )
+            ]
         config.check()
         config.agent(given.agent)
     except AgentError as problem:

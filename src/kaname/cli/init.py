@@ -51,21 +51,21 @@ _NIHONGO = """# エージェントの設定。誤りは `kaname config check` �
 agents:
   helper:
     model: local                    # または openai/名前、anthropic/名前、プロバイダー/名前 (LiteLLM)、local/ファイル.gguf
-    instructions: Be brief and kind.
+    instructions: 簡潔かつ丁寧に答えてください。
     tools: []                       # "module:function"、ファイルの全ツールなら "FILE.py"、calculator
     # approve: [send_mail]          # 実行の前に人に確認するツール
     # guardrails: {blocked_patterns: ['(?i)password\\s*[:=]'], tools: {send_mail: {max_calls: 1}}}
     # fallback: {max_retries: 2}     # ツールが失敗したら: もう一度試し、だめならツールなしで答える
-    stops:                          # どの上限に達しても、それまでの仕事は残る
+    stops:                          # どの上限に達しても、それまでの結果は残る
       max_steps: 20
       deadline: 10m
       # cost: $1
     # settings: {temperature: 0}
-    # memory: rules                 # 利用者の言ったことを後の会話で思い出す。model: モデルが書き留める
+    # memory: rules                 # 利用者の発言を後の会話で参照する。model: モデルが記憶を書く
     # compact: 24000                # トークン数: これより長い会話は古い部分を要約する
     # project: true                 # このファイルの隣の AGENTS.md と skills/ をモデルに伝える
 
-# models:                           # プロバイダーごとの鍵とアドレス。${NAME} は環境変数
+# models:                           # プロバイダーごとのキーとアドレス。${NAME} は環境変数
 #   openai: {api_key: "${OPENAI_API_KEY}", base_url: "${OPENAI_BASE_URL:-https://api.openai.com/v1}"}
 
 # mcp_servers:                      # すべてのエージェントのためのツールサーバー

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from .. import __version__
 from .messages import say, translated
-from .messages.usage import translate_usage
+from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 _RECORDS = ("runs", "sessions", "stats")
@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     translate_usage()
     top = argparse.ArgumentParser(
         prog="kaname",
+        formatter_class=Help,
         description=say("An agent that survives, in your terminal.", "中断しても再開できるエージェント。"),
     )
     top.set_defaults(command=None)
@@ -96,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, told: str) -> argparse.ArgumentParser:
-    made = commands.add_parser(name, help=told, description=told)
+    made = commands.add_parser(name, help=told, description=told, formatter_class=Help)
     made.set_defaults(command=name)
     return made
 
@@ -142,7 +143,7 @@ def _run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     run.add_argument("-s", "--session", help=say("the conversation it belongs to", "属するセッション"))
     run.add_argument("--max-steps", type=int, metavar="N", help=say("at most so many steps", "最大ステップ数"))
     run.add_argument("--cost", metavar="$", help=say('at most so much money, "$0.50"', '費用の上限 "$0.50"'))
-    run.add_argument("--deadline", metavar=say("TIME", "時間"), help=say('at most so long, "5m"', '時間の上限 "5m"'))
+    run.add_argument("--deadline", metavar="TIME", help=say('at most so long, "5m"', '時間の上限 "5m"'))
     run.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "1 行に 1 件の JSON"))
     run.add_argument("-q", "--quiet", action="store_true", help=say("only the answer", "回答だけを表示"))
 
@@ -224,7 +225,7 @@ def _runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     runs.add_argument("--before", metavar="RUN", help=say("list: only runs before this one", "一覧: この実行より前のもの"))
     runs.add_argument(
         "--keep",
-        metavar=say("TIME", "期間"),
+        metavar="TIME",
         help=say('prune: delete ended runs that are older, "90d"', '整理: これより古い終了済みの実行を削除 "90d"'),
     )
     runs.add_argument("--dry-run", action="store_true", help=say("prune: only say what would go", "整理: 表示だけ"))
@@ -285,7 +286,7 @@ def _memory(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--about", default="", help=say("add: what it is about; it replaces the old one", "追加: 何についての記憶か")
     )
     memory.add_argument("--at", metavar="DATE", default="", help=say("search: what held then", "検索: その時点の記憶"))
-    memory.add_argument("--older", metavar=say("TIME", "時間"), help=say("forget: older than, 365d", "削除: これより古いもの"))
+    memory.add_argument("--older", metavar="TIME", help=say("forget: older than, 365d", "削除: これより古いもの"))
     memory.add_argument(
         "--all", action="store_true", help=say("forget: everything; list: also the past", "すべて。一覧: 過去の記憶も")
     )
@@ -303,7 +304,7 @@ def _plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     plan.add_argument("--max-revisions", type=int, default=3, metavar="N", help=say("plans after the first", "計画の修正回数"))
     plan.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool", "ツール"))
     plan.add_argument("--cost", metavar="$", help=say("at most so much money", "費用の上限"))
-    plan.add_argument("--deadline", metavar=say("TIME", "時間"), help=say("at most so long", "時間の上限"))
+    plan.add_argument("--deadline", metavar="TIME", help=say("at most so long", "時間の上限"))
     plan.add_argument("--json", action="store_true", help=say("one chunk a line, as JSON", "1 行に 1 件の JSON"))
     plan.add_argument("-q", "--quiet", action="store_true", help=say("only the outcome", "結果だけを表示"))
     _agent_options(plan)
@@ -360,7 +361,7 @@ def _docs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         ),
     }
     for name, (words, what) in told.items():
-        one = actions.add_parser(name, help=words, description=words)
+        one = actions.add_parser(name, help=words, description=words, formatter_class=Help)
         if what:
             one.add_argument("what", nargs="+", help=what)
         one.add_argument("--index", metavar="FILE", help=say("the index (default: $KANAME_DOCS)", "索引 (既定 $KANAME_DOCS)"))

@@ -41,4 +41,4 @@ def parameter_problems(schema: Mapping[str, Any]) -> Iterator[Problem]:
             )
             yield Problem("", place, told)
         elif "default" in held:
-            yield from [Problem("", place, f"default: {one}") for one in unfit(held["default"], held, name)]
+            yield from [Problem("", place, "default: " + one) for one in unfit(held["default"], held, name)]

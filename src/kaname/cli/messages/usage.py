@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 from gettext import gettext
+from shutil import get_terminal_size
 
+from ...core.people.columns import width as columns
+from ...core.people.columns import wrapped
 from . import japanese
 
 _WORDS = {
@@ -24,6 +27,20 @@ _WORDS = {
     "ambiguous option: %(option)s could match %(matches)s": "%(option)s は複数あります: %(matches)s",
     "ignored explicit argument %r": "値は取りません: %r",
 }
+
+
+class Help(argparse.HelpFormatter):
+    """Break long help by columns: argparse counts letters, and a Japanese one takes two columns."""
+
+    def __init__(self, prog: str) -> None:
+        wider = columns(_WORDS["usage: "]) - len(_WORDS["usage: "]) if japanese() else 0
+        super().__init__(prog, width=get_terminal_size().columns - 2 - wider)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return list(wrapped(" ".join(text.split()), width))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join([indent + line for line in self._split_lines(text, width - len(indent))])
 
 
 def translate_usage() -> None:

@@ -47,7 +47,7 @@ def _lines(made: Figures) -> list[tuple[str, str]]:
         (say("questions", "確認"), f"{made.questions}"),
         (say("planned", "計画した実行"), f"{made.planned}; {say('revisions', '修正')} {made.revisions}"),
         (say("rated good", "良い評価"), f"{_part(made.satisfaction)} ({made.good + made.bad})"),
-        (say("seconds", "秒"), f"{made.seconds:.1f}"),
+        (say("seconds", "所要時間 (秒)"), f"{made.seconds:.1f}"),
     ]
 
 

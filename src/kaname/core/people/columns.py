@@ -41,6 +41,20 @@ def measured(text: str) -> Iterator[tuple[str, int]]:
         yield char, taken
 
 
+def wrapped(line: str, most: int) -> Iterator[str]:
+    """Yield a line in rows of at most `most` columns, broken between words where possible. Nothing is left out."""
+    row, size, gap = "", 0, 0  # the gap: where the row may end
+    for char in line.expandtabs(4):
+        if size + width(char) > most:
+            end = gap if gap > len(row) // 2 else len(row)
+            yield row[:end].rstrip()
+            row = row[end:]
+            size, gap = width(row), 0
+        row, size = row + char, size + width(char)
+        gap = len(row) if char in " \u3000、。，．" else gap
+    yield row
+
+
 def _columns(char: str) -> int:
     if char.isascii():
         return 1

@@ -7,13 +7,17 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from ...core.messages import ToolCall, ToolResult
-from ...core.notices import notice
+from ...core.notices import Notice, joined, notice
 from ...core.record import field, mutable, record
 from ...core.state import State
 from .expression import BadExpression, Expression, filled
 from .task import ALWAYS, ON_FAILURE, Graph, Task, Use
 
 Status = Literal["waiting", "running", "done", "failed", "skipped", "undone"]
+
+
+def undo_failed(name: str, error: str) -> Notice:
+    return notice("workflow.undo_failed", "; undoing {name} failed: {error}", name=name, error=error)
 
 
 @mutable
@@ -108,7 +112,7 @@ class Progress:
         task = call.node.task
         if call.kind == "undo":
             if result.error is not None:
-                self.failure += f"; undoing {task.name} failed: {result.error}"
+                self.failure += undo_failed(task.name, result.error)
             elif call.node.status == "done":
                 call.node.status = "undone"
             return
@@ -133,7 +137,10 @@ class Progress:
                 if call.round < task.rounds:
                     self._issue(node, call.place, call.round + 1, last=output)
                 else:
-                    self._item_failed(node, call.place, f"{task.until.text} did not hold after {task.rounds} rounds")
+                    told = notice(
+                        "workflow.until", "{text} did not hold after {rounds} rounds", text=task.until.text, rounds=task.rounds
+                    )
+                    self._item_failed(node, call.place, told)
                 return
         node.outputs[call.place] = output
         if task.undo is not None:
@@ -142,7 +149,8 @@ class Progress:
 
     def _item_failed(self, node: Node, place: int, error: str) -> None:
         where = f"[{place}]" if node.items is not None else ""
-        node.error = f"{node.error}; {where} {error}".strip("; ") if where else error
+        error = f"{where} " + error if where else error
+        node.error = joined("; ", (node.error, error)) if where and node.error else error
         self._item_settled(node)
 
     def _item_settled(self, node: Node) -> None:
@@ -158,7 +166,7 @@ class Progress:
             node.output = node.outputs[0] if node.items is None else node.outputs
         self.settled += 1
         if status == "failed" and node.task.on_failure in ("stop", "compensate") and not self.failure:
-            self.failure = f"{node.task.name} failed: {node.error}"
+            self.failure = notice("workflow.task_failed", "{name} failed: {error}", name=node.task.name, error=node.error)
             self._undo = node.task.on_failure == "compensate"
         self._settling.append(node)
 
@@ -227,7 +235,7 @@ class Progress:
             args = filled(use.args, self._data(node, place, **own))
         except BadExpression as problem:
             if kind == "undo":
-                self.failure += f"; undoing {task.name} failed: {problem}"
+                self.failure += undo_failed(task.name, str(problem))
             else:
                 self._item_failed(node, place, str(problem))
             return

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ...core.errors import ConfigError
-from ...core.notices import notice, to_json
+from ...core.notices import joined, notice, to_json
 from ...core.state import State
 from ...core.steps import CallTools, Finish, Step, Stop
 from .expression import BadExpression
@@ -67,11 +67,13 @@ class GraphStrategy:
         try:
             output = progress.output()
         except BadExpression as problem:
-            return Finish(Stop("failed", f"outputs: {problem}"), {name: one.output for name, one in progress.nodes.items()})
+            return Finish(
+                Stop("failed", "outputs: " + str(problem)), {name: one.output for name, one in progress.nodes.items()}
+            )
         if progress.failure:
             return Finish(Stop("failed", progress.failure), output)
-        failed = [f"{name}: {node.error}" for name, node in progress.nodes.items() if node.status == "failed"]
-        return Finish(Stop("degraded", "; ".join(failed)) if failed else Stop("completed"), output)
+        failed = [f"{name}: " + node.error for name, node in progress.nodes.items() if node.status == "failed"]
+        return Finish(Stop("degraded", joined("; ", failed)) if failed else Stop("completed"), output)
 
     def partial(self, state: State) -> Any:
         """What there is by now of a run that has not come to its end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...core.notices import notice
 from .pattern import matches
 
 _DEEPEST, _MOST_WORK = 60, 20_000
@@ -42,18 +43,21 @@ class _Check:
             raise _Enough
         if depth > _DEEPEST or not isinstance(schema, Mapping):
             if schema is False:
-                yield f"{place}: nothing is allowed here"
+                yield f"{place}: " + notice("schema.nothing", "nothing is allowed here")
             return
         if isinstance(schema.get("$ref"), str):
             yield from self.at(value, resolve(schema["$ref"], self._root), place, depth + 1)
         wanted = type_names(schema)
         if wanted and not _is(value, wanted):
-            yield f"{place}: expected {' or '.join(wanted)}, got {_kind(value)}"
+            kinds = " or ".join(wanted)
+            yield f"{place}: " + notice("schema.kind", "expected {kinds}, got {given}", kinds=kinds, given=_kind(value))
             return
         if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
-            yield f"{place}: expected one of {schema['enum']}, got {value!r}"
+            known = schema["enum"]
+            yield f"{place}: " + notice("schema.one_of", "expected one of {known}, got {value!r}", known=known, value=value)
         if "const" in schema and value != schema["const"]:
-            yield f"{place}: expected {schema['const']!r}, got {value!r}"
+            only = schema["const"]
+            yield f"{place}: " + notice("schema.const", "expected {only!r}, got {value!r}", only=only, value=value)
         yield from self._alternatives(value, schema, place, depth + 1)
         if isinstance(value, dict):
             yield from self._object(value, schema, place, depth + 1)
@@ -68,14 +72,17 @@ class _Check:
         known, patterns = mapping(schema.get("properties")), mapping(schema.get("patternProperties"))
         for name in _items(schema.get("required")):
             if isinstance(name, str) and name not in value:
-                yield f"{place}: {name!r} is missing"
+                yield f"{place}: " + notice("schema.missing", "{name!r} is missing", name=name)
         others = schema.get("additionalProperties", True)
         for name, item in value.items():
             fitting = [inner for pattern, inner in patterns.items() if matches(pattern, str(name)) is not False]
             if name in known:
                 fitting.append(known[name])
             if not fitting and others is False:
-                yield f"{place}: {name!r} is not a parameter; there are {', '.join(known) or 'none'}"
+                there = ", ".join(known) or "none"
+                yield f"{place}: " + notice(
+                    "schema.unknown", "{name!r} is not a parameter; there are {there}", name=name, there=there
+                )
                 continue
             for inner in fitting or [others]:
                 yield from self.at(item, inner, f"{place}.{name}", depth)
@@ -84,7 +91,7 @@ class _Check:
         first, rest = item_schemas(schema)
         for number, item in enumerate(value):
             yield from self.at(item, first[number] if number < len(first) else rest, f"{place}[{number}]", depth)
-        yield from _between(len(value), schema.get("minItems"), schema.get("maxItems"), place, "items")
+        yield from _between(len(value), schema.get("minItems"), schema.get("maxItems"), place, notice("schema.items", " items"))
 
     def _alternatives(self, value: Any, schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
         for part in _items(schema.get("allOf")):
@@ -93,14 +100,17 @@ class _Check:
             if options := _items(schema.get(keyword)):
                 tries = [list(self.at(value, option, place, depth)) for option in options]
                 if all(tries):
-                    yield min(tries, key=len)[0] + f" (none of the {len(options)} allowed forms fits)"
+                    none = notice("schema.no_form", " (none of the {count} allowed forms fits)", count=len(options))
+                    yield min(tries, key=len)[0] + none
 
 
 def _text(value: str, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    yield from _between(len(value), schema.get("minLength"), schema.get("maxLength"), place, "characters")
+    yield from _between(
+        len(value), schema.get("minLength"), schema.get("maxLength"), place, notice("schema.characters", " characters")
+    )
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and matches(pattern, value) is False:
-        yield f"{place}: must match {pattern!r}"
+        yield f"{place}: " + notice("schema.pattern", "must match {pattern!r}", pattern=pattern)
 
 
 def _number(value: float, schema: Mapping[str, Any], place: str) -> Iterator[str]:
@@ -108,16 +118,16 @@ def _number(value: float, schema: Mapping[str, Any], place: str) -> Iterator[str
     least: Any = schema.get("exclusiveMinimum")
     most: Any = schema.get("exclusiveMaximum")
     if _is(least, ["number"]) and value <= least:
-        yield f"{place}: must be more than {least}"
+        yield f"{place}: " + notice("schema.more", "must be more than {least}", least=least)
     if _is(most, ["number"]) and value >= most:
-        yield f"{place}: must be less than {most}"
+        yield f"{place}: " + notice("schema.less", "must be less than {most}", most=most)
 
 
 def _between(size: float, least: Any, most: Any, place: str, unit: str) -> Iterator[str]:
     if _is(least, ["number"]) and size < least:
-        yield f"{place}: at least {least} {unit}".rstrip() + f", got {size}"
+        yield f"{place}: " + notice("schema.at_least", "at least {least}{unit}, got {size}", least=least, unit=unit, size=size)
     if _is(most, ["number"]) and size > most:
-        yield f"{place}: at most {most} {unit}".rstrip() + f", got {size}"
+        yield f"{place}: " + notice("schema.at_most", "at most {most}{unit}, got {size}", most=most, unit=unit, size=size)
 
 
 def type_names(schema: Mapping[str, Any]) -> list[str]:

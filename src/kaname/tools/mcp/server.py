@@ -213,7 +213,7 @@ class McpServer:
             try:
                 connection = await self.connection()
             except AgentConnectionError as problem:
-                return ToolResult(error=str(problem) + f"; the call of {tool} was not sent")
+                return ToolResult(error=str(problem) + _not_sent(tool))
             key = connection.key(tool, args)
             outcome = await self._sent(connection, tool, args, context, pure)
             if not isinstance(outcome, Failure):
@@ -247,15 +247,17 @@ class McpServer:
         died = connection.why(problem) or notice("mcp.connection_lost", "connection lost")
         self._drop(connection)
         if connection.unreached(problem, key) or connection.refused(problem, key):
-            return ToolResult(
-                error=f"the tool server {self.name!r} cannot be reached ({died}); the call of {tool} was not sent"
-            )
-        return ToolResult(
-            error=(
-                f"the tool server {self.name!r} went away while {tool} was running ({died}); whether it took effect is not "
-                "known. It is started again with the next call."
-            )
+            gone = notice("mcp.unreachable", "the tool server {name!r} cannot be reached ({died})", name=self.name, died=died)
+            return ToolResult(error=gone + _not_sent(tool))
+        told = notice(
+            "mcp.went_away",
+            "the tool server {name!r} went away while {tool} was running ({died}); whether it took effect is not "
+            "known. It is started again with the next call.",
+            name=self.name,
+            tool=tool,
+            died=died,
         )
+        return ToolResult(error=told)
 
     async def ask(self, method: str, *args: Any) -> Any:
         """Something that only reads: a list, a resource, a prompt. Once more where the connection turns out to be gone."""
@@ -312,3 +314,7 @@ class McpServer:
 
 def _closed(name: str) -> str:
     return notice("mcp.closed", "the tool server {name!r} was closed", name=name)
+
+
+def _not_sent(tool: str) -> str:
+    return notice("mcp.not_sent", "; the call of {tool} was not sent", tool=tool)
