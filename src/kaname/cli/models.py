@@ -36,6 +36,7 @@ def rows() -> list[tuple[str, str]]:
     if find_spec("xllamacpp") is None:
         local += say("; llama.cpp is missing: ", "; llama.cpp がありません: ") + install_command("local")
     other = say("installed", "導入済み") if find_spec("litellm") else install_command("litellm")
+    count = len({server.address for server in SERVERS.values()})
     return [
         ("local", local),
         ("local/FILE.gguf", say("any model file for llama.cpp", "llama.cpp のモデルファイル")),
@@ -45,8 +46,8 @@ def rows() -> list[tuple[str, str]]:
         (
             "groq/NAME, …",
             say(
-                f"{len(SERVERS)} providers that speak OpenAI's protocol; set their keys (GROQ_API_KEY, MISTRAL_API_KEY, …)",
-                f"OpenAI 互換の {len(SERVERS)} のプロバイダー。各社のキー (GROQ_API_KEY、MISTRAL_API_KEY など) を設定します",
+                f"{count} providers that speak OpenAI's protocol; set their keys (GROQ_API_KEY, MISTRAL_API_KEY, …)",
+                f"OpenAI 互換の {count} のプロバイダー。各社のキー (GROQ_API_KEY、MISTRAL_API_KEY など) を設定します",
             ),
         ),
         ("PROVIDER/NAME", f"LiteLLM: {other}"),

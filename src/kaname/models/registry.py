@@ -9,7 +9,6 @@ from typing import Any
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..kernel.ports import Model
-from .compatible import SERVERS
 
 # provider: "module:what makes a model from the rest of the name"
 PROVIDERS = {
@@ -64,6 +63,8 @@ def maker(provider: str) -> Any:
     """What makes a model from the rest of its name."""
     if provider in PROVIDERS:
         return _imported(PROVIDERS[provider])
+    from .compatible import SERVERS  # most programs need no more than the above
+
     if provider in SERVERS:
         return partial(_imported("kaname.models.providers.compatible:Compatible"), provider)
     from importlib.metadata import entry_points  # slow to load, and seldom needed
