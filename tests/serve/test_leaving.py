@@ -105,7 +105,7 @@ def test_leaving_after_the_question_leaves_the_run_waiting(slow):
         assert http.get(f"/api/runs/{run_id}").json()["status"] == "waiting"
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 async def test_cancelling_a_call_of_mcp_stops_the_run(slow, mode):
     with client(slow) as http:
         before = _newest(http)["run_id"]
