@@ -43,7 +43,9 @@ function Mine({ item, edit }) {
       <div class="row"><button class="main">${t("Ask again")}</button><${Button} onClick=${() => set(null)}>${t("Cancel")}</${Button}><span class="note">${t("The conversation goes on from here in a new run; this one is kept.")}</span></div></form>`;
   const other = by(item.user) !== t("you") && by(item.user);
   return html`<div class="mine">
-    ${other ? html`<p class="note">${other}</p>` : null}<${Text} text=${item.text} />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
+    ${other ? html`<p class="note">${other}</p>` : null}<${Text}
+      text=${item.text}
+    />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
     ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and ask again")}>${t("edit")}</button>` : null}
   </div>`;
 }
@@ -209,30 +211,30 @@ export default function Chat({ path, query }) {
       </section>
       ${
         may("talk")
-            ? html`<form class="ask" onSubmit=${submit}>
-                <textarea
-                  ref=${field}
-                  rows="2"
-                  aria-label=${t("Your question")}
-                  placeholder=${waits ? (may("approve") ? t("It waits for your answer above.") : t("It waits for an answer.")) : going ? t("It is at work …") : t("Ask …")}
-                  onKeyDown=${event => sends(event) && submit(event)}
-                ></textarea>
-                <div class="row">
-                  ${
-                    id
-                      ? html`<span class="note">${run?.agent || ""}</span>`
-                      : html`<label class="note"
-                          >${t("agent")}
-                          <select value=${agent} onChange=${event => setAgent(event.target.value)}>
-                            ${known.map(one => html`<option value=${one.name} selected=${one.name === agent}>${one.name}</option>`)}
-                          </select></label
-                        >`
-                  }
-                  <span class="note hint">${t("Enter sends, Shift Enter begins a new line")}</span>
-                  ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
-                  <button class="main" disabled=${busy || closed}>${t("Send")}</button>
-                </div>
-              </form>`
+          ? html`<form class="ask" onSubmit=${submit}>
+              <textarea
+                ref=${field}
+                rows="2"
+                aria-label=${t("Your question")}
+                placeholder=${waits ? (may("approve") ? t("It waits for your answer above.") : t("It waits for an answer.")) : going ? t("It is at work …") : t("Ask …")}
+                onKeyDown=${event => sends(event) && submit(event)}
+              ></textarea>
+              <div class="row">
+                ${
+                  id
+                    ? html`<span class="note">${run?.agent || ""}</span>`
+                    : html`<label class="note"
+                        >${t("agent")}
+                        <select value=${agent} onChange=${event => setAgent(event.target.value)}>
+                          ${known.map(one => html`<option value=${one.name} selected=${one.name === agent}>${one.name}</option>`)}
+                        </select></label
+                      >`
+                }
+                <span class="note hint">${t("Enter sends, Shift Enter begins a new line")}</span>
+                ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
+                <button class="main" disabled=${busy || closed}>${t("Send")}</button>
+              </div>
+            </form>`
           : null
       }
     </div>`;
