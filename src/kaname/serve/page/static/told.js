@@ -71,7 +71,8 @@ export function state(status) {
 }
 
 // The author of a message: "you" only for the reader's own; empty where no user is recorded.
-export const by = user => (user === null ? "" : user === me.get()?.name ? t("you") : user);
+export const other = user => (user === me.get()?.name ? "" : user || "");
+export const by = user => (user === me.get()?.name ? t("you") : other(user));
 
 export const short = (text, most = 120) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
