@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.serve.serving import ROOT
+from tests.serve.serving import ROOT, events
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
 expect = sync_api.expect
@@ -91,6 +91,9 @@ def test_facts_say_the_same_from_wherever_they_are_read(kyoto, api):
     assert [fact["seq"] for fact in whole if fact.get("apart")] == [17]
     for after in (5, 9, 12, 14, 16):
         assert api.get(f"/api/runs/{kyoto}/facts?after={after}").json()["facts"] == whole[after:]
+        with api.stream("GET", f"/api/runs/{kyoto}/facts?after={after}", headers={"accept": "text/event-stream"}) as answer:
+            live = [one["data"] for one in events(answer.iter_lines()) if one["event"] == "fact"]
+        assert live == whole[after:]
 
 
 def test_a_task_that_waits_for_a_person_says_so_everywhere(go, served):
@@ -116,6 +119,31 @@ def test_a_task_that_waits_for_a_person_says_so_everywhere(go, served):
     expect(page.get_by_role("button", name="◆ confirm · ask_person · waiting")).to_be_visible()
     expect(page.locator(".bar")).to_have_class("bar asked")
     expect(page.get_by_text("running")).to_have_count(0)
+
+
+def test_a_plan_is_drawn_with_the_state_of_its_steps_also_after_one_that_could_not_be_read(go, served):
+    import json
+
+    from kaname.core.events import ModelReplied, Opened, Received, ToolFinished, ToolStarted
+    from kaname.core.messages import Message, ModelReply, Text, ToolCall, ToolResult, user
+    from kaname.core.steps import CallModel
+
+    from .writing import write_runs
+
+    def replied(text):
+        return ModelReplied(ModelReply(Message("assistant", (Text(text),)), "end_turn"), CallModel())
+
+    steps = [{"tool_name": "add", "name": name, "arguments": {"a": given}} for name, given in (("one", 1), ("two", "${one}"))]
+    begun, done = (
+        ToolStarted(ToolCall("plan2.one", "add", {"a": 1})),
+        ToolFinished(ToolResult(1, call_id="plan2.one", name="add")),
+    )
+    plan = replied(json.dumps({"description": "d", "steps": steps}))
+    opened = Opened(recipe={"strategy": "Orchestrate"})
+    write_runs(served.folder, {"planned": [opened, Received(user("do it")), replied("no plan"), plan, begun, done]})
+    page = go("#/runs/planned")
+    for told in ("● one · add · done", "○ two · add · to come"):
+        expect(page.get_by_role("button", name=told)).to_be_visible()
 
 
 def test_a_fork_with_another_result_is_compared_with_the_first(go, kyoto, api):

@@ -162,6 +162,7 @@ def test_a_message_is_signed_by_its_author_and_runs_name_their_users_to_administ
         expect(page.locator(".is-asked_for .note")).to_contain_text(f"{author}, ")
     page.goto(f"{served.url}/#/chat/{runs['hi']}")
     expect(page.locator(".mine .note")).to_have_text("rin")
+    expect(page.locator(".before li").last).to_contain_text("rin · travel")
     page = signed_in(tabs, manned, "rin")
     expect(page.locator("a.run")).to_have_count(2)
     expect(page.locator("a.run .user")).to_have_count(0)

@@ -79,7 +79,7 @@ class Story {
       attempt: 1,
     });
     Object.assign(state, { status: "running", replies: 0, calls: 0 });
-    if (fact.graph) this.graph = { prefix: "", ...fact.graph };
+    if (fact.graph) this.graph = { ...fact.graph, own: /^/, from: 0 };
     if (!first && fact.run === this.own) this.add(fact, "goes_on", { base: body.base });
   }
 
@@ -128,8 +128,8 @@ class Story {
     const label = calls.length ? calls.map(call => call.name).join(", ") : text.slice(0, 40);
     this.bars.push({ lane: fact.agent, kind: "model", from, to: fact.time, text: label, seq: fact.seq, run: fact.run });
     if (!fact.graph) return;
-    item.plan = ++this.plans; // the calls of its steps are named after it
-    this.graph = { prefix: `plan${item.plan}.`, ...fact.graph };
+    item.plan = ++this.plans;
+    this.graph = { ...fact.graph, own: /^plan\d+\./, from: this.calls.size }; // the calls of its steps come after it
   }
 
   call(call, fact) {
@@ -289,11 +289,11 @@ class Story {
   // What became of each task of the plan or workflow.
   tasks() {
     if (!this.graph) return [];
-    const { prefix, tasks } = this.graph;
+    const { own, from, tasks } = this.graph;
     const made = new Map();
-    for (const call of this.calls.values()) {
-      if (!call.id.startsWith(prefix)) continue;
-      const name = call.id.slice(prefix.length).replace(/[[\]@#~?].*$/, "");
+    for (const call of [...this.calls.values()].slice(from)) {
+      if (!own.test(call.id)) continue;
+      const name = call.id.replace(own, "").replace(/[[\]@#~?].*$/, "");
       made.set(name, [...(made.get(name) || []), call]);
     }
     return tasks.map(task => {

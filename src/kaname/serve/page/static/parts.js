@@ -36,7 +36,9 @@ export const Quiet = ({ title, children }) =>
 export const Loading = () => html`<p class="quiet loading" role="status">${t("Loading …")}</p>`;
 
 export const Offline = () =>
-  html`<p class="offline" role="status">${t("The server is not reached. The page shows the last known state and reconnects by itself.")}</p>`;
+  html`<p class="offline" role="status">
+    ${t("The server is not reached. The page shows the last known state and reconnects by itself.")}
+  </p>`;
 
 // The time in seconds, again every second as long as something is going on.
 export function useNow(going) {

@@ -99,7 +99,11 @@ export function takeRuns(changed) {
 
 export function dropRun(id) {
   const known = runs.get();
-  if (known.list) setRuns(known.list.filter(run => run.run_id !== id), known.next);
+  if (known.list)
+    setRuns(
+      known.list.filter(run => run.run_id !== id),
+      known.next,
+    );
 }
 
 // What a run is called: a fork that was asked nothing new is called as the run that it goes on from.

@@ -71,15 +71,21 @@ export function state(status) {
 }
 
 // The author of a message: "you" only for the reader's own; empty where no user is recorded.
-export const by = user => (user === null ? "" : user === me.get()?.name ? t("you") : user);
+export const other = user => (user === me.get()?.name ? "" : user || "");
+export const by = user => (user === me.get()?.name ? t("you") : other(user));
 
 export const short = (text, most = 120) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 // As core/people/visible.py: what hides or reorders other characters is written as an escape.
 const HIDING = /[\p{C}\p{Zl}\p{Zp}\u115f\u1160\u2800\u3164\uffa0]/gu;
 const LOOSE = /(?<=^|\s|[\ufe00-\ufe0f\u{e0100}-\u{e01ef}])[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
-const escaped = char => char.split("").map(unit => `\\u${unit.charCodeAt().toString(16).padStart(4, "0")}`).join("");
-export const visible = text => text.replace(LOOSE, escaped).replace(HIDING, char => (/[\n\t]/.test(char) ? char : escaped(char)));
+const escaped = char =>
+  char
+    .split("")
+    .map(unit => `\\u${unit.charCodeAt().toString(16).padStart(4, "0")}`)
+    .join("");
+export const visible = text =>
+  text.replace(LOOSE, escaped).replace(HIDING, char => (/[\n\t]/.test(char) ? char : escaped(char)));
 
 // A value as it would be written in a call: texts in quotes, the rest as JSON.
 export function value(given, most = Infinity) {

@@ -5,7 +5,7 @@ import { post, runPath } from "../server.js";
 import { agents, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
 import { Button, Chip, Loading, Offline, Pre, Quiet, Trouble, useKeys } from "../parts.js";
 import { Markdown } from "../markdown.js";
-import { by, called, money, plain, short, when } from "../told.js";
+import { called, money, other, plain, short, when } from "../told.js";
 import { notice, t } from "../words.js";
 import { fold, UNDER_WAY } from "../fold.js";
 import { useRun } from "./following.js";
@@ -41,9 +41,10 @@ function Mine({ item, edit }) {
     return html`<form class="mine editing" onSubmit=${event => (event.preventDefault(), ask())} onKeyDown=${event => event.key === "Escape" && set(null)}>
       <textarea ref=${field} rows="3" value=${text} aria-label=${t("Your question")} onInput=${event => set(event.target.value)} onKeyDown=${event => sends(event) && (event.preventDefault(), ask())}></textarea>
       <div class="row"><button class="main">${t("Ask again")}</button><${Button} onClick=${() => set(null)}>${t("Cancel")}</${Button}><span class="note">${t("The conversation goes on from here in a new run; this one is kept.")}</span></div></form>`;
-  const other = by(item.user) !== t("you") && by(item.user);
   return html`<div class="mine">
-    ${other ? html`<p class="note">${other}</p>` : null}<${Text} text=${item.text} />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
+    ${other(item.user) ? html`<p class="note">${item.user}</p>` : null}<${Text}
+      text=${item.text}
+    />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
     ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and ask again")}>${t("edit")}</button>` : null}
   </div>`;
 }
@@ -110,7 +111,7 @@ function Before({ current }) {
             <a href=${link(["chat", run.run_id])} aria-current=${run.run_id === current ? "true" : null}
               ><span class="title">${title}</span
               ><span class="note"
-                >${run.agent} · ${when(run.updated)}${run.base && !run.session_id ? ` · ${t("fork")}` : ""}</span
+                >${[other(run.user_id), run.agent, when(run.updated), run.base && !run.session_id && t("fork")].filter(Boolean).join(" · ")}</span
               ></a
             >
           </li>`,
@@ -209,30 +210,30 @@ export default function Chat({ path, query }) {
       </section>
       ${
         may("talk")
-            ? html`<form class="ask" onSubmit=${submit}>
-                <textarea
-                  ref=${field}
-                  rows="2"
-                  aria-label=${t("Your question")}
-                  placeholder=${waits ? (may("approve") ? t("It waits for your answer above.") : t("It waits for an answer.")) : going ? t("It is at work …") : t("Ask …")}
-                  onKeyDown=${event => sends(event) && submit(event)}
-                ></textarea>
-                <div class="row">
-                  ${
-                    id
-                      ? html`<span class="note">${run?.agent || ""}</span>`
-                      : html`<label class="note"
-                          >${t("agent")}
-                          <select value=${agent} onChange=${event => setAgent(event.target.value)}>
-                            ${known.map(one => html`<option value=${one.name} selected=${one.name === agent}>${one.name}</option>`)}
-                          </select></label
-                        >`
-                  }
-                  <span class="note hint">${t("Enter sends, Shift Enter begins a new line")}</span>
-                  ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
-                  <button class="main" disabled=${busy || closed}>${t("Send")}</button>
-                </div>
-              </form>`
+          ? html`<form class="ask" onSubmit=${submit}>
+              <textarea
+                ref=${field}
+                rows="2"
+                aria-label=${t("Your question")}
+                placeholder=${waits ? (may("approve") ? t("It waits for your answer above.") : t("It waits for an answer.")) : going ? t("It is at work …") : t("Ask …")}
+                onKeyDown=${event => sends(event) && submit(event)}
+              ></textarea>
+              <div class="row">
+                ${
+                  id
+                    ? html`<span class="note">${run?.agent || ""}</span>`
+                    : html`<label class="note"
+                        >${t("agent")}
+                        <select value=${agent} onChange=${event => setAgent(event.target.value)}>
+                          ${known.map(one => html`<option value=${one.name} selected=${one.name === agent}>${one.name}</option>`)}
+                        </select></label
+                      >`
+                }
+                <span class="note hint">${t("Enter sends, Shift Enter begins a new line")}</span>
+                ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
+                <button class="main" disabled=${busy || closed}>${t("Send")}</button>
+              </div>
+            </form>`
           : null
       }
     </div>`;

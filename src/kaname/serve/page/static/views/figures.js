@@ -169,7 +169,9 @@ export default function Figures({ query }) {
                   costs=${true}
                 />
               </div>
-              <p class="note">${t("Tools and models: of the last {count} runs.", { count: value.read })}
-                ${all.runs > value.timed ? t("Durations: of the last {count} runs.", { count: value.timed }) : null}</p>`
+              <p class="note">
+                ${t("Tools and models: of the last {count} runs.", { count: value.read })}
+                ${all.runs > value.timed ? t("Durations: of the last {count} runs.", { count: value.timed }) : null}
+              </p>`
     }`;
 }

@@ -1,7 +1,7 @@
 // Inbox: all that waits for somebody, the oldest first.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { inbox, link, loadQuestions, loadRuns, runs, titleOf, use } from "../shared.js";
+import { inbox, link, loadQuestions, loadRuns, may, runs, titleOf, use } from "../shared.js";
 import { Loading, Quiet, Trouble, useKeys } from "../parts.js";
 import { count, when } from "../told.js";
 import { t } from "../words.js";
@@ -32,7 +32,7 @@ export default function Inbox() {
   return html`<header class="top">
       <h1>${t("Inbox")}</h1>
       <span class="meta">${questions ? t("{count} waiting", { count: count(questions.length) }) : null}</span>
-      ${questions?.length ? html`<span class="note">${t("j chooses the next one; then y, e, n")}</span>` : null}
+      ${questions?.length && may("approve") ? html`<span class="note">${t("j chooses the next one; then y, e, n")}</span>` : null}
     </header>
     <${Trouble} problem=${problem} again=${loadQuestions} />
     ${

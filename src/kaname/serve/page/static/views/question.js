@@ -51,7 +51,12 @@ const json = text => {
 
 // What is filled in: the label, the word on the button, and what the text comes to as an answer.
 const FORMS = {
-  edit: () => ({ label: t("Arguments, as JSON"), word: t("Run it with these"), rows: 6, read: text => (json(text), { args_text: text }) }),
+  edit: () => ({
+    label: t("Arguments, as JSON"),
+    word: t("Run it with these"),
+    rows: 6,
+    read: text => (json(text), { args_text: text }),
+  }),
   refuse: () => ({
     label: t("Why not? The agent reads it. It may stay empty."),
     word: t("Refuse"),
@@ -155,7 +160,8 @@ export function Question({ question, run, active, spent, choose, answering }) {
 export function Answer({ question }) {
   const { answer } = question;
   const refused = answer?.approved === false && `${t("Refused")}${answer.reason ? `: ${answer.reason}` : ""}`;
-  const said = refused || (typeof answer === "object" ? called(question.call?.name || "", answer?.args ?? answer) : `${answer}`);
+  const said =
+    refused || (typeof answer === "object" ? called(question.call?.name || "", answer?.args ?? answer) : `${answer}`);
   return html`<p><b>! ${said}</b> ${question.by ? html`<span class="note">${by(question.by)}</span>` : null}</p>`;
 }
 

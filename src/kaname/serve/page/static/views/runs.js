@@ -50,7 +50,7 @@ function test(word) {
 
 const wordsOf = text => text.match(/\S+/g) || [];
 
-// "status:failed agent:desk cost>0.01 day:today refund" as a test of a run. 
+// "status:failed agent:desk cost>0.01 day:today refund" as a test of a run.
 export function filter(text) {
   const tests = wordsOf(text).map(word => test(word) || has(word));
   return run => tests.every(one => one(run));
@@ -165,9 +165,13 @@ export default function Runs({ query }) {
         : shown.length
           ? html`<div class="sheet flush">
               <div class=${`run head ${user ? "with-user" : ""}`} aria-hidden="true">
-                <span>${t("state")}</span><span class="title">${t("title")}</span><span class="agent">${t("agent")}</span
-                >${user ? html`<span class="user">${t("user")}</span>` : null}<span class="number begun">${t("begun")}</span> <span class="number">${t("duration")}</span
-                ><span class="number wide">${t("tokens")}</span><span class="number">${t("cost")}</span>
+                <span>${t("state")}</span><span class="title">${t("title")}</span
+                ><span class="agent">${t("agent")}</span>${user ? html`<span class="user">${t("user")}</span>` : null}<span
+                  class="number begun"
+                  >${t("begun")}</span
+                >
+                <span class="number">${t("duration")}</span><span class="number wide">${t("tokens")}</span
+                ><span class="number">${t("cost")}</span>
               </div>
               <${Long}
                 items=${shown}

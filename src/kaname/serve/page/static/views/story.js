@@ -199,7 +199,9 @@ export function body(item, given) {
 // The number of a fact, which leads to it; of an earlier run's there is none.
 function Number({ seq, at }) {
   const label = t("fact {seq}", { seq });
-  return at ? html`<a class="seq" href=${at(seq)} aria-label=${label} title=${label}>${seq}</a>` : html`<span class="seq" aria-hidden="true">·</span>`;
+  return at
+    ? html`<a class="seq" href=${at(seq)} aria-label=${label} title=${label}>${seq}</a>`
+    : html`<span class="seq" aria-hidden="true">·</span>`;
 }
 
 // A row. `use.at`: goes to that fact.
