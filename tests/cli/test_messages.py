@@ -72,7 +72,8 @@ def visible_errors():
 
     People see what derives from AgentError: the terminal, the page and the protocols show it. Two classes are for the one who
     mends a program, and stay English: UnexpectedError and ReplayDiverged. Other exceptions do not leave kaname as they are: a
-    model reads them (BadArguments, the database's Refused), or Python programmers (TypeError, AttributeError)."""
+    model reads them (BadArguments, the database's Refused), or Python programmers (TypeError, AttributeError). How a run
+    stops, what it asks and what it warns of is seen, too."""
     classes, imported, calls = [], defaultdict(set), []
     for path, node in nodes():
         if isinstance(node, ast.ClassDef):
@@ -91,7 +92,7 @@ def visible_errors():
         more = {(path.stem, name) for path, name, bases in classes if any(is_seen(path, base) for base in bases)}
     seen -= {("errors", "UnexpectedError"), ("errors", "ReplayDiverged")}
     for path, name, made in calls:
-        if is_seen(path, name):
+        if is_seen(path, name) or (name in ("Stop", "Suspend", "Warned") and path.parent.name != "testing"):
             yield f"{path.relative_to(SOURCE)}:{made.lineno} {name}", made.args
 
 
@@ -107,7 +108,7 @@ def is_a_sentence(node, whole=True):
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(re.search(r"[a-z] [a-z]", node.value))
 
 
-def test_an_error_that_a_person_sees_is_a_notice():
+def test_an_error_or_a_stop_that_a_person_sees_is_a_notice():
     plain = [place for place, args in visible_errors() if any(map(is_a_sentence, args))]
     assert not plain, 'write raise X(notice("code", "English {value}", value=…)), with its Japanese in cli/messages/ja.json'
 

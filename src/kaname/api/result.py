@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, cast
 from ..core.errors import MaxStepsExceeded, OutputDecodingFailed, RunStopped
 from ..core.events import Asked
 from ..core.messages import Message, Text, ToolCall, ToolResult, Usage
+from ..core.notices import joined
 from ..core.openai_shape import result_text, to_openai
 from ..core.record import record
 from ..core.state import State
@@ -108,7 +109,7 @@ def result_of(
     text = next((m.text for m in reversed(turn) if m.role == "assistant" and m.text), "")
     stop = state.stop or Stop("released")
     if state.stop is None and state.questions:
-        stop = Stop("waiting", "; ".join([asked.prompt for asked in state.questions.values()]))
+        stop = Stop("waiting", joined("; ", [asked.prompt for asked in state.questions.values()]))
     output = state.output
     if typed is not None:
         output = typed(output) if stop.kind in _WITH_AN_ANSWER and output is not None else None

@@ -111,8 +111,9 @@ class React:
         except ValueError as problem:
             tries = sum([reply.step.schema is not None for reply in state.replies])
             if tries > self.max_decode_retries:
-                without = f"; {end.detail}" if end.kind == "degraded" else ""
-                return Finish(Stop("undecodable", f"after {tries} tries: {problem}{without}", "OutputDecodingFailed"))
+                told = notice("stop.undecodable", "after {tries} tries: {problem}", tries=tries, problem=str(problem))
+                told = told + ("; " + end.detail) if end.kind == "degraded" else told
+                return Finish(Stop("undecodable", told, "OutputDecodingFailed"))
             return self._final(AGAIN.format(problem=problem))
 
     def conclude(self, state: State, stop: Stop) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..core.messages import ModelReply, ToolCall
+from ..core.notices import notice
 from ..core.record import field, record
 from ..core.state import State
 from ..core.steps import CallTools, Stop
@@ -56,13 +57,15 @@ class StandardTerminationPolicy:
             case "tool_use" | "end_turn" | None if calls:
                 return ContinueWithTools(calls)
             case "tool_use":
-                return TerminateImmediately(Stop("incomplete", "the model announced a tool call and made none"))
+                told = notice("stop.no_call", "the model announced a tool call and made none")
+                return TerminateImmediately(Stop("incomplete", told))
             case _ if text:
                 return TerminateWithOutput(text)
             case "max_tokens":
-                return TerminateImmediately(Stop("incomplete", "the model's token limit was reached before an answer"))
+                told = notice("stop.no_room", "the model's token limit was reached before an answer")
+                return TerminateImmediately(Stop("incomplete", told))
             case _:
-                return TerminateImmediately(Stop("completed", "the model had nothing to say"))
+                return TerminateImmediately(Stop("completed", notice("stop.silent", "the model had nothing to say")))
 
 
 @record
