@@ -26,7 +26,7 @@ from ..tools.loading import all_tools, object_from
 from ..tools.registry import ToolRegistry
 from .messages import say
 from .terminal.questions import somebody_is_there, yes
-from .terminal.screen import Screen
+from .terminal.screen import Bar, Screen
 
 if TYPE_CHECKING:
     from ..api.designs.orchestrator import AgentOrchestrator
@@ -352,20 +352,14 @@ def pull(screen: Screen, source: str | None = None, *, again: bool = False) -> P
 
     needs_llama()  # before a gigabyte is fetched that nothing here can read
     screen.note(say(f"fetching the local model into {weights.folder()}", f"ローカルモデルを {weights.folder()} に取得します"))
-    last = -1
-
-    def show(done: int, total: int) -> None:
-        nonlocal last
-        percent = done * 100 // total
-        if screen.plain(screen.err):
-            if percent // 10 > last // 10:
-                screen.note(f"{percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB")
-        elif percent != last:
-            screen.replace(f"{'█' * (percent // 4):<25} {percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB")
-        last = percent
-
     with _interrupted_at_once():
-        path = weights.pull(show, Path(source).expanduser() if source else None, again=again)
+        path = weights.pull(
+            Bar(screen, say("fetching", "取得中")).show,
+            Path(source).expanduser() if source else None,
+            again=again,
+            joining=Bar(screen, say("unpacking", "展開中")).show,
+            checking=Bar(screen, say("checking", "検査中")).show,
+        )
     screen.replace("")
     screen.note(say(f"ready: {path}", f"準備ができました: {path}"), "green")
     return path

@@ -96,6 +96,23 @@ class Screen:
         return text if without else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
 
+class Bar:
+    """How far something is, in bytes: a bar in a terminal, otherwise a line for every tenth."""
+
+    def __init__(self, screen: Screen, doing: str) -> None:
+        self._screen, self._doing, self._last = screen, doing, -1
+
+    def show(self, done: int, total: int) -> None:
+        percent = done * 100 // total
+        told = f"{percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB  {self._doing}"
+        if self._screen.plain(self._screen.err):
+            if percent // 10 > self._last // 10:
+                self._screen.note(told)
+        elif percent != self._last:
+            self._screen.replace(f"{'█' * (percent // 4):<25} {told}")
+        self._last = percent
+
+
 def _nowhere() -> TextIO:
     """For a program that was started with its output closed."""
     return open(os.devnull, "w", encoding="utf-8")
