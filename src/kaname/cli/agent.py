@@ -321,7 +321,11 @@ def _next_door(given: argparse.Namespace, screen: Screen) -> Model | None:
         offer = say(f"{one.server} runs here with {one.models[0]}", f"{one.server} が {one.models[0]} を提供しています")
         if not (somebody_is_there() and screen.err.isatty()):
             screen.note(f"{offer}: OPENAI_BASE_URL={one.address} --model openai/{one.models[0]}")
-        elif yes(say(f"{offer}. Use it? [Y/n] ", f"{offer}。使いますか? [Y/n] "), screen):
+        elif yes(
+            say(f"{offer}. Use it? [Y/n] ", f"{offer}。使いますか? [Y/n] "),
+            screen,
+            unanswered=f"OPENAI_BASE_URL={one.address} --model openai/{one.models[0]}",
+        ):
             given.model, given.base_url = f"openai/{one.models[0]}", one.address
             return _served(one.models[0], one.address)
     return None
@@ -336,11 +340,15 @@ def fetch_if_missing(screen: Screen) -> None:
         "There is no model yet. The local one (Qwen2.5-Coder-1.5B, 1.1 GB, Apache-2.0) needs no key. Fetch it? [Y/n] ",
         "モデルがまだありません。キー不要のローカルモデル (Qwen2.5-Coder-1.5B、1.1 GB) を取得しますか? [Y/n] ",
     )
-    if somebody_is_there() and screen.err.isatty() and not yes(offer, screen):
+    unanswered = say("the question was not answered, and nothing was fetched", "回答がないため、取得していません")
+    if somebody_is_there() and screen.err.isatty() and not yes(offer, screen, unanswered=unanswered):
+        command = f"{this_command()} models pull"
         raise ConfigError(
             say(
-                "no model: name one with --model, or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
-                "モデルがありません。--model で指定するか、OPENAI_API_KEY か ANTHROPIC_API_KEY を設定してください",
+                f"no model: fetch the local one ({command}), name another with --model, "
+                "or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
+                f"モデルがありません。ローカルモデルを取得する ({command})、--model で指定する、"
+                "OPENAI_API_KEY か ANTHROPIC_API_KEY を設定する、のいずれかを行ってください",
             )
         )
     pull(screen)
