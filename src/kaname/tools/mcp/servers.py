@@ -92,7 +92,7 @@ class McpServers:
     @property
     def missing(self) -> str:
         """The servers that did not start, in words for everybody who reads a run; empty if none is missing."""
-        return joined(" ", [server.missing for server in self.servers if server.name in self.problems])
+        return joined("\n", [server.missing for server in self.servers if server.name in self.problems])
 
     async def start(self) -> None:
         """All at once; those that are not up yet, or no more. One that fails is reported by its name, and the rest works,
