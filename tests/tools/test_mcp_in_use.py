@@ -673,3 +673,38 @@ async def test_a_server_that_cannot_start_is_told_once_with_its_own_words(tmp_pa
     made = agent(["ok"], {"s": raw("flag", tmp_path / "missing")})
     async with made:
         assert "the database is down" in made.servers.problems["s"]
+
+
+async def test_a_server_that_did_not_start_is_told_to_the_model_and_to_the_readers_of_the_run(tmp_path):
+    seen = []
+
+    def model(request):
+        seen.append(request.messages[0].text)
+        return "I have no such tool."
+
+    servers = {"gone": raw("flag", tmp_path / "missing"), "late": raw("mute", start_timeout=0.2), "there": raw("list")}
+    async with agent(model, servers, instructions="Be brief.") as made:
+        chunks = [chunk async for chunk in made.run("go")]
+    told_readers = [chunk.data["content"] for chunk in chunks if chunk.data.get("status") == "warning"]
+    assert len(told_readers) == 1
+    assert "'gone' are missing in this run: it did not start" in told_readers[0]
+    assert "'late' are missing in this run: it did not answer within 0.2 s" in told_readers[0]
+    assert "`start_timeout`" in told_readers[0]
+    assert "database is down" not in told_readers[0], "what a server says itself is for its owner"
+    assert "there" not in told_readers[0]
+    assert seen[0].startswith("Be brief.")
+    assert seen[0].endswith("Missing servers: 'gone', 'late'")
+    assert "start_timeout" in made.servers.problems["late"]
+
+
+async def test_runs_of_an_agent_whose_servers_are_there_warn_of_nothing():
+    async with agent(["ok"], {"there": raw("list")}) as made:
+        assert not [chunk async for chunk in made.run("go") if chunk.data.get("status") == "warning"]
+
+
+async def test_a_finished_run_is_not_warned_again(tmp_path):
+    made = agent(["ok"], {"gone": raw("flag", tmp_path / "missing")})
+    result = await made.start_or_resume("r1", "go")
+    again = await made.start_or_resume("r1", "go")
+    assert (again.output, again.state.seq) == ("ok", result.state.seq)
+    await made.close()

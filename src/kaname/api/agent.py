@@ -389,6 +389,8 @@ class Agent(Explained, Generic[OutputT]):
         check_deps(self.tools, deps)
         async with begin as scope:
             scope.deps = deps
+            if self.servers is not None and (missing := self.servers.missing) and not scope.state.finished:
+                await scope.view.warn("mcp", missing)
             try:
                 with traced_by(scope):
                     yield scope

@@ -29,8 +29,7 @@ from ..kernel.ports import Journal
 from ..kernel.scope import Scope
 from .result import OutputT, Result
 
-_POLL = 0.02
-_A_WHILE = 0.25
+_POLL, _A_WHILE = 0.02, 0.25  # seconds
 
 Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
 View = Callable[[str, State], Result[Any]]
@@ -160,7 +159,8 @@ class Work:
         """Let others take the run up; not before the threads of its tools have ended, or they would do the same beside them."""
         release = partial(scope.journal.release, scope.run_id, scope.epoch)
         if scope.is_at_work and scope.threads.when_idle(lambda: asyncio.run(release())):
-            getLogger("kaname").warning("a tool of run %s is still at work: the run is released when it ends", scope.run_id)
+            told = notice("run.at_work", "a tool of run {run} is still at work, and holds it until it ends", run=scope.run_id)
+            getLogger("kaname").warning("%s", told)
             return
         releasing = asyncio.ensure_future(release())
         releasing.add_done_callback(_heard)  # a journal that cannot even do this has said so already

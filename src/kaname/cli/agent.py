@@ -26,7 +26,7 @@ from ..tools.loading import all_tools, object_from
 from ..tools.registry import ToolRegistry
 from .messages import say
 from .terminal.questions import somebody_is_there, yes
-from .terminal.screen import Screen
+from .terminal.screen import Bar, Screen
 
 if TYPE_CHECKING:
     from ..api.designs.orchestrator import AgentOrchestrator
@@ -321,7 +321,11 @@ def _next_door(given: argparse.Namespace, screen: Screen) -> Model | None:
         offer = say(f"{one.server} runs here with {one.models[0]}", f"{one.server} が {one.models[0]} を提供しています")
         if not (somebody_is_there() and screen.err.isatty()):
             screen.note(f"{offer}: OPENAI_BASE_URL={one.address} --model openai/{one.models[0]}")
-        elif yes(say(f"{offer}. Use it? [Y/n] ", f"{offer}。使いますか? [Y/n] "), screen):
+        elif yes(
+            say(f"{offer}. Use it? [Y/n] ", f"{offer}。使いますか? [Y/n] "),
+            screen,
+            unanswered=f"OPENAI_BASE_URL={one.address} --model openai/{one.models[0]}",
+        ):
             given.model, given.base_url = f"openai/{one.models[0]}", one.address
             return _served(one.models[0], one.address)
     return None
@@ -336,11 +340,15 @@ def fetch_if_missing(screen: Screen) -> None:
         "There is no model yet. The local one (Qwen2.5-Coder-1.5B, 1.1 GB, Apache-2.0) needs no key. Fetch it? [Y/n] ",
         "モデルがまだありません。キー不要のローカルモデル (Qwen2.5-Coder-1.5B、1.1 GB) を取得しますか? [Y/n] ",
     )
-    if somebody_is_there() and screen.err.isatty() and not yes(offer, screen):
+    unanswered = say("the question was not answered, and nothing was fetched", "回答がないため、取得していません")
+    if somebody_is_there() and screen.err.isatty() and not yes(offer, screen, unanswered=unanswered):
+        command = f"{this_command()} models pull"
         raise ConfigError(
             say(
-                "no model: name one with --model, or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
-                "モデルがありません。--model で指定するか、OPENAI_API_KEY か ANTHROPIC_API_KEY を設定してください",
+                f"no model: fetch the local one ({command}), name another with --model, "
+                "or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
+                f"モデルがありません。ローカルモデルを取得する ({command})、--model で指定する、"
+                "OPENAI_API_KEY か ANTHROPIC_API_KEY を設定する、のいずれかを行ってください",
             )
         )
     pull(screen)
@@ -352,20 +360,14 @@ def pull(screen: Screen, source: str | None = None, *, again: bool = False) -> P
 
     needs_llama()  # before a gigabyte is fetched that nothing here can read
     screen.note(say(f"fetching the local model into {weights.folder()}", f"ローカルモデルを {weights.folder()} に取得します"))
-    last = -1
-
-    def show(done: int, total: int) -> None:
-        nonlocal last
-        percent = done * 100 // total
-        if screen.plain(screen.err):
-            if percent // 10 > last // 10:
-                screen.note(f"{percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB")
-        elif percent != last:
-            screen.replace(f"{'█' * (percent // 4):<25} {percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB")
-        last = percent
-
     with _interrupted_at_once():
-        path = weights.pull(show, Path(source).expanduser() if source else None, again=again)
+        path = weights.pull(
+            Bar(screen, say("fetching", "取得中")).show,
+            Path(source).expanduser() if source else None,
+            again=again,
+            joining=Bar(screen, say("unpacking", "展開中")).show,
+            checking=Bar(screen, say("checking", "検査中")).show,
+        )
     screen.replace("")
     screen.note(say(f"ready: {path}", f"準備ができました: {path}"), "green")
     return path

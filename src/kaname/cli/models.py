@@ -13,14 +13,15 @@ from .agent import pull
 from .main import DONE
 from .messages import say
 from .model_servers import nearby
-from .terminal.screen import Screen, padded
+from .terminal.screen import Bar, Screen, padded
 
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     if given.action == "pull":
         there = weights.folder() / weights.FILE
-        if given.again or not weights.sound(there, check=given.check):
+        bar = Bar(screen, say("checking", "検査中"))
+        if given.again or not weights.sound(there, check=given.check, checking=bar.show):
             pull(screen, given.source, again=given.again or given.check)
         else:
             screen.note(say(f"already here: {there}", f"すでにあります: {there}"), "green")

@@ -66,16 +66,20 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def yes(prompt: str, screen: Screen, *, by_default: bool = True) -> bool:
-    """`by_default`: what Enter alone means."""
+def yes(prompt: str, screen: Screen, *, by_default: bool = True, unanswered: str = "") -> bool:
+    """Ask for a yes or a no. `by_default`: what Enter alone means. `unanswered`: what to say if the input ends without an
+    answer (Ctrl-D, Ctrl-C, a terminal that nobody types at); that counts as a no."""
     answer = typed(prompt if by_default else f"{prompt} [y/N] ", screen, "")
+    if answer is None and unanswered:
+        screen.note(unanswered, "yellow")
     return answer is not None and (says(answer) is True or (by_default and not answer))
 
 
 def confirmed(asked: str, screen: Screen) -> bool:
     """Before something is deleted for good: a person says yes, or whoever wrote the command said it with -y."""
     if somebody_is_there():
-        return yes(asked, screen, by_default=False)
+        told = say("no answer: nothing was deleted; -y does without", "回答がないため、削除していません。-y で確認を省けます")
+        return yes(asked, screen, by_default=False, unanswered=told)
     screen.note(
         say(
             "nothing was deleted: nobody is there to be asked; -y does without",

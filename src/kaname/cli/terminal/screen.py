@@ -9,11 +9,13 @@ import sys
 import unicodedata
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from logging import WARNING, Handler, LogRecord, getLogger
 from time import monotonic
 from typing import TextIO
 
 from ...core.people.columns import measured
 from ...core.people.columns import width as width
+from ..messages import translated
 
 _COLOURS = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -78,9 +80,12 @@ class Screen:
                     self.replace(self.coloured(told, "dim", self.err))
 
         spinner = None if self.plain(self.err) else asyncio.create_task(spin())
+        log, shown = getLogger("kaname"), _ShownLog(self)
+        log.addHandler(shown)
         try:
             yield
         finally:
+            log.removeHandler(shown)
             if spinner is not None:
                 spinner.cancel()
                 with suppress(asyncio.CancelledError):
@@ -97,6 +102,35 @@ class Screen:
     def coloured(cls, text: str, colour: str, stream: TextIO) -> str:
         without = not colour or cls.plain(stream) or bool(os.environ.get("NO_COLOR"))
         return text if without else f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+class _ShownLog(Handler):
+    """Show what is logged meanwhile as lines of their own, in the user's language, instead of in the middle of the spinner."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(WARNING)
+        self._screen = screen
+
+    def emit(self, record: LogRecord) -> None:
+        alone = record.args[0] if record.msg == "%s" and isinstance(record.args, tuple) and len(record.args) == 1 else None
+        self._screen.note(translated(alone) if alone is not None else record.getMessage(), "yellow")
+
+
+class Bar:
+    """How far something is, in bytes: a bar in a terminal, otherwise a line for every tenth."""
+
+    def __init__(self, screen: Screen, doing: str) -> None:
+        self._screen, self._doing, self._last = screen, doing, -1
+
+    def show(self, done: int, total: int) -> None:
+        percent = done * 100 // total
+        told = f"{percent:3} %  {done / 1e6:.0f} / {total / 1e6:.0f} MB  {self._doing}"
+        if self._screen.plain(self._screen.err):
+            if percent // 10 > self._last // 10:
+                self._screen.note(told)
+        elif percent != self._last:
+            self._screen.replace(f"{'█' * (percent // 4):<25} {told}")
+        self._last = percent
 
 
 def _nowhere() -> TextIO:

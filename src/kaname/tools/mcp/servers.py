@@ -12,7 +12,7 @@ from typing import Any
 from ...core.errors import AgentConnectionError, BadArguments, InvalidState
 from ...core.events import Effect
 from ...core.messages import Message, ToolCall, ToolResult, system
-from ...core.notices import notice
+from ...core.notices import joined, notice
 from ...kernel.ports import Repair, ToolContext
 from ...kernel.view import RunView
 from ..arguments.prepare import fitting_arguments
@@ -25,6 +25,10 @@ from .sampling import Sample
 from .search import MOST_SHOWN, FindTools, UseTool
 from .server import McpServer
 
+_GONE = (
+    "Not available now, because the tool server did not start; if the task needs such a tool, say so instead of guessing. "
+    "Missing servers:"
+)
 _LONGEST_WORDS = 4000  # characters of a server's instructions
 
 
@@ -84,6 +88,11 @@ class McpServers:
     def complete(self) -> bool:
         """Whether all the tools are known: every server is there."""
         return not self.problems and not self._missing
+
+    @property
+    def missing(self) -> str:
+        """The servers that did not start, in words for everybody who reads a run; empty if none is missing."""
+        return joined("\n", [server.missing for server in self.servers if server.name in self.problems])
 
     async def start(self) -> None:
         """All at once; those that are not up yet, or no more. One that fails is reported by its name, and the rest works,
@@ -154,9 +163,13 @@ class McpServers:
             server.elicit_by(elicit)
 
     async def instruct(self, messages: tuple[Message, ...], view: RunView) -> Sequence[Message]:
-        """A part of the context: what the servers say of their tools, after the agent's own instructions."""
+        """A part of the context: what the servers say of their tools, after the agent's own instructions, and which of them
+        did not start."""
         said = [(server.name, server.instructions) for server in self.servers if server.instructions and server.tools]
-        words = "\n\n".join([f"About the tools of the server {name!r}, it says:\n{_cut(text)}" for name, text in said])
+        told = [f"About the tools of the server {name!r}, it says:\n{_cut(text)}" for name, text in said]
+        if gone := ", ".join([repr(server.name) for server in self.servers if server.name in self.problems]):
+            told.append(f"{_GONE} {gone}")
+        words = "\n\n".join(told)
         if not words:
             return messages
         own = messages[0] if messages and messages[0].role == "system" else None

@@ -1,0 +1,143 @@
+"""Completion with Tab: what the parser knows, agents and runs; in a real bash, and in zsh and fish where they are installed."""
+
+import argparse
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from kaname import Agent, ScriptedModel
+from kaname.cli.completion import candidates
+from kaname.cli.main import main, parser
+from tests.parts import SOURCE, typed_into
+
+YAML = "agents: {clerk: {model: scripted/x, tools: [nowhere.py]}, cook: {model: scripted/x}}\njournal: runs.db\n"
+
+
+def words(*typed):
+    return [word for word, _ in candidates(typed)]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kaname.yaml").write_text(YAML)
+    agent = Agent(ScriptedModel(lambda request: "hi"), name="clerk", journal=str(tmp_path / "runs.db"))
+
+    async def two():
+        ids = [(await agent.run(text, session_id="letters")).run_id for text in ("first", "second")]
+        await agent.journal.close()
+        return ids
+
+    return asyncio.run(two())
+
+
+def commands(of, path=()):
+    """Every command of the parser, with its words."""
+    yield path, of
+    for action in of._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from commands(inner, (*path, name))
+
+
+def test_every_command_option_and_choice_of_the_parser_is_offered():
+    for path, command in commands(parser()):
+        if path:
+            assert path[-1] in words(*path[:-1], "")
+        for action in command._actions:
+            if action.option_strings:
+                assert {one for one in action.option_strings if one.startswith("--")} <= {*words(*path, "-")}
+            if action.option_strings and action.choices:
+                assert words(*path, action.option_strings[-1], "") == [*action.choices]
+    assert words("runs", "re") == ["resume", "replay"]
+    assert words("workflow", "show", "--form", "m") == ["mermaid"]
+    assert words("run", "--", "-") == []
+
+
+def test_agents_and_runs_and_sessions_are_offered_and_nothing_is_loaded_for_it(project):
+    first, second = project
+    assert words("run", "-a", "") == ["clerk", "cook"]
+    assert words("chat", "--agent", "co") == ["cook"]
+    assert words("runs", "show", "") == ["last", second, first]
+    assert words("runs", "resume", "--answer", "yes", "-a", "desk.py:clerk", "-n5", first[:-1]) == [first]
+    assert words("runs", "diff", first, "") == ["last", second, first]
+    assert words("runs", "rate", first, "") == ["good", "bad"]
+    assert words("workflow", "resume", "l") == ["last"]
+    assert words("workflow", "run", "") == [], "a file"
+    assert words("chat", "-s", "") == ["letters"]
+    assert "nowhere" not in sys.modules
+
+
+def test_what_is_not_there_or_cannot_be_read_offers_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert words("run", "-a", "") == []
+    assert words("runs", "show", "--journal", str(tmp_path / "none.db"), "") == ["last"]
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "kaname.yaml").write_text("agents: [")
+    assert words("run", "-a", "") == []
+    assert words("nonsense", "") == words("")
+
+
+def test_words_are_offered_in_each_shells_form(project, capsys):
+    for shell, typed, form in (
+        ("bash", ["kaname runs rate last g"], "good\n"),
+        ("bash", ['kaname run "an open quotation mark'], ""),
+        ("zsh", ["completion", "b"], "bash\n"),
+        ("fish", ["stats", "--js"], "--json\tas JSON\n"),
+        ("zsh", ["stats", "--js"], "--json:as JSON\n"),
+    ):
+        assert main(["completion", shell, *typed]) == 0
+        assert capsys.readouterr().out == form
+
+
+def test_completing_loads_little():
+    code = (
+        "import sys; from kaname.cli.main import main; main(['completion', 'bash', 'kaname runs ']); "
+        "heavy = {'asyncio', 'pydantic', 'aiohttp', 'msgspec', 'prompt_toolkit', 'sqlite3', 'yaml'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.fixture
+def command(tmp_path):
+    """`kaname` as a shell finds it."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "kaname").write_text(f'#!/bin/sh\nexec {sys.executable} -m kaname.cli.main "$@"\n')
+    (folder / "kaname").chmod(0o755)
+    return {
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": SOURCE,
+        "HOME": str(tmp_path),
+        "TERM": "dumb",
+        "PS1": "ready>",
+        "LANG": "C.UTF-8",
+        "KANAME_LANG": "en",
+    }
+
+
+def test_bash_completes_a_command_an_agent_and_a_run(project, command, tmp_path):
+    _, second = project
+    feed = [
+        ("ready>", 'eval "$(kaname completion bash)"; echo "load""ed"\r'),
+        ("loaded", "kaname sess\t"),
+        ("kaname sessions ", "\x15kaname run -a coo\t"),
+        ("run -a cook ", f"\x15echo kaname; kaname runs show {second[:-2]}\t"),
+        (f"runs show {second} ", "\x15exit\r"),
+    ]
+    code, shown = typed_into([shutil.which("bash"), "--norc", "-i"], command, tmp_path, feed, 120)
+    assert code == 0, shown
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_is_valid_for_its_shell(shell, tmp_path, capsys):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here: its script was NOT tried")
+    assert main(["completion", shell]) == 0
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    subprocess.run([shell, "-n", tmp_path / "script"], check=True)
