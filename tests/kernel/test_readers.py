@@ -263,7 +263,9 @@ async def test_a_reader_of_a_run_that_was_deleted_comes_to_an_end():
 
 async def test_a_late_subscriber_that_is_overtaken_gets_no_old_fact(tmp_path):
     run = Agent(Talking(turns=0, words=700, pace=0.0005), journal=str(tmp_path / "j.db"), stops=NO_LIMITS).run("go").detach()
-    await asyncio.sleep(0.05)
+    async for chunk in run.subscribe():
+        if chunk.type == "delta":
+            break
     reader = run.subscribe()
     await run
     assert facts_of(await all_of(reader)) == [3, 4]

@@ -225,15 +225,15 @@ async def test_a_generator_around_a_run_that_is_closed_cancels_it():
 
 
 async def test_a_detached_run_outlives_its_readers_and_can_be_found_again():
-    agent = talking(turns=3, words=30, pace=0.001)
+    agent, begun = talking(turns=3, words=30, pace=0.001), asyncio.Event()
 
     async def serve():
         run = agent.run("go").detach()
         async for _ in run:
-            pass
+            begun.set()
 
     serving = asyncio.create_task(serve())
-    await asyncio.sleep(0.03)
+    await begun.wait()
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
     gc.collect()

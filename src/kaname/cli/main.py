@@ -386,9 +386,8 @@ def _count(text: str) -> int:
 
 
 def _models(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    models = _command(
-        commands, "models", say("which models there are; fetch the local one", "モデルの一覧。ローカルモデルの取得")
-    )
+    told = say("which models there are; fetch the local one", "モデルの一覧。ローカルモデルの取得")
+    models = _command(commands, "models", told)
     models.add_argument("action", nargs="?", default="list", choices=["list", "pull"])
     models.add_argument(
         "--from", dest="source", metavar="DIR", help=say("pull: from a folder, without a network", "pull: フォルダーから")

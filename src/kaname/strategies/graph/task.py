@@ -112,7 +112,7 @@ def conditions(task: Task) -> list[Notice]:
         items = [one.plain for one in expressions(task.each)]
         told.append(notice("workflow.each", "for each of {items}", items=", ".join(items) or "…"))
     if task.until is not None:
-        told.append(notice("workflow.until", "until {condition}", condition=task.until.plain))
+        told.append(notice("graph.until", "until {condition}", condition=task.until.plain))
     return told
 
 
