@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...core.events import Opened
-from ...core.notices import Notice, to_json
+from ...core.notices import Notice, notice, to_json
 from ...core.people.story import SIGNS, Line, lines
 from ...core.runs import RunInfo
 from ...kernel.load import read_whole
 from ..encoding import Json
 from ..forms import caller_of
+from ..problems import Refused
 from ..runs import summary
 from ..service import Service
 from ..users import Caller
@@ -36,6 +37,8 @@ class Comparing:
     async def compare(self, request: Request) -> Response:
         """Return both runs, and rows of two lines and whether they are equal. `first` is the first row that differs, or -1."""
         caller, asked = caller_of(request), request.query_params
+        if not asked.get("one") or not asked.get("other"):
+            raise Refused(400, notice("serve.compare", "Name two runs to compare: /api/compare?one=RUN&other=RUN"))
         cards = [await self._service.card(asked.get(name, ""), caller) for name in ("one", "other")]
         one, other = [await self._side(card, caller) for card in cards]
         pairs = await asyncio.to_thread(lambda: list(aligned(one[1], other[1])))
