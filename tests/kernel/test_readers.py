@@ -262,8 +262,10 @@ async def test_a_reader_of_a_run_that_was_deleted_comes_to_an_end():
 
 
 async def test_a_late_subscriber_that_is_overtaken_gets_no_old_fact(tmp_path):
-    run = Agent(Talking(turns=0, words=700, pace=0.0005), journal=str(tmp_path / "j.db"), stops=NO_LIMITS).run("go").detach()
-    await asyncio.sleep(0.05)
+    agent = Agent(Talking(turns=0, words=700, pace=0.0005), journal=str(tmp_path / "j.db"), stops=NO_LIMITS)
+    run = agent.run("go").detach()
+    while not any(one.seq >= 2 for one in await agent.journal.runs()):
+        await asyncio.sleep(0.005)
     reader = run.subscribe()
     await run
     assert facts_of(await all_of(reader)) == [3, 4]
