@@ -51,7 +51,7 @@ _NIHONGO = """# エージェントの設定。誤りは `kaname config check` �
 agents:
   helper:
     model: local                    # または openai/名前、anthropic/名前、プロバイダー/名前 (LiteLLM)、local/ファイル.gguf
-    instructions: 簡潔かつ丁寧に答えてください。
+    instructions: Be brief and kind.
     tools: []                       # "module:function"、ファイルの全ツールなら "FILE.py"、calculator
     # approve: [send_mail]          # 実行の前に人に確認するツール
     # guardrails: {blocked_patterns: ['(?i)password\\s*[:=]'], tools: {send_mail: {max_calls: 1}}}
