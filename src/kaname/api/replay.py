@@ -42,6 +42,7 @@ from ..tools.arguments.prepare import read_arguments
 from .recipe import describe
 
 _SHOWN = 400
+_SETTINGS = "the settings have changed"
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
 
 
@@ -85,7 +86,8 @@ class Replay:
         since = "".join([f"\n{change}" for change in self.changes])
         if self.difference.prompt:
             told = since or "\nnot in instructions, settings or tools: in what a context part or the strategy adds to them"
-            return f"run {self.run_id} sends the model another prompt {self.difference}: the prompt has changed{told}"
+            what = "request" if self.changes == (_SETTINGS,) else "prompt"
+            return f"run {self.run_id} sends the model another {what} {self.difference}: the {what} has changed{told}"
         return f"run {self.run_id} takes another decision {self.difference}{since}"
 
 
@@ -310,7 +312,7 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collect
         diff = unified_diff(old.splitlines(), new.splitlines(), "instructions then", "instructions now", lineterm="", n=1)
         yield "\n".join(diff)
     if then.get("settings") != now.get("settings"):
-        yield "the settings have changed"
+        yield _SETTINGS
     if without_folder(then.get("model")) != without_folder(now.get("model")):
         yield f"model then: {then.get('model')}; now: {now.get('model')}"
     before, after = then.get("tools", {}), now.get("tools", {})
