@@ -213,7 +213,7 @@ async def test_a_replay_sees_another_context_other_settings_and_a_rule_that_is_g
         given = {"context": context("Be kind."), "settings": {"temperature": 0}, "stops": never, **changed}
         return Agent(model, [add], journal=journal, **given).replay(result.run_id)
 
-    assert not (await again(context=context("Be rude."))).same
+    assert "the prompt has changed\nnot in instructions, settings or tools" in str(await again(context=context("Be rude.")))
     assert not (await again(stops=None)).same
     hotter = await again(settings={"temperature": 1})
     assert "the settings have changed" in str(hotter)

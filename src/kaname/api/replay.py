@@ -42,6 +42,7 @@ from ..tools.arguments.prepare import read_arguments
 from .recipe import describe
 
 _SHOWN = 400
+_SETTINGS = "the settings have changed"
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
 
 
