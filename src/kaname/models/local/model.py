@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import threading
 from collections.abc import Mapping
@@ -14,10 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from ...core.codec import dump
 from ...core.errors import ConfigError
 from ...core.install import install_command, this_command
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
+from ...core.record import replace
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
 from ..prices import Price
@@ -27,6 +30,7 @@ from . import weights
 _SLOW = Timeouts(connect=10.0, first_byte=1800.0, between=600.0)  # a long prompt takes minutes on a small machine
 _CAREFUL = {"temperature": 0.0, "max_tokens": 1024}
 _FREE = Price(0.0, 0.0)
+_COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}  # as `core.codec.dump` writes
 
 
 class _Plan(NamedTuple):
@@ -53,6 +57,7 @@ class Local:
         threads: int | None = None,
         settings: Mapping[str, Any] | None = None,
         tool_mode: ToolMode = "constrained",
+        plan_first: bool = True,
     ) -> None:
         needs_llama()
         if tool_mode not in get_args(ToolMode):
@@ -72,6 +77,7 @@ class Local:
         self.model, self.name = found.stem, f"local/{found.stem}"
         self.settings = {**_CAREFUL, **(settings or {})}
         self.tool_mode: ToolMode = tool_mode
+        self.plan_first = plan_first
         self._served: OpenAI | None = None
         self._key = ""  # of the server that this one speaks to
 
@@ -94,6 +100,7 @@ class Local:
                 timeouts=_SLOW,
                 price=_FREE,
                 tool_mode=self.tool_mode,
+                plan_first=self.plan_first,
             )
         return await self._served.reply(request, emit)
 
@@ -111,6 +118,21 @@ class Local:
 
 class _Served(OpenAI):
     provider = "local"
+
+    def body(self, request: ModelRequest) -> bytes:
+        """Hold the JSON to one spelling: spaces cost time, and a reply that is spelt as we write it is found in the cache."""
+        if request.schema is not None and "grammar" not in request.settings:
+            grammar = {"grammar": compact_grammar(request.schema)}
+            request = replace(request, schema=None, settings={**request.settings, **grammar})
+        return super().body(request)
+
+
+def compact_grammar(schema: Mapping[str, Any]) -> str:
+    """The grammar of JSON without spaces that fits the schema, for llama.cpp with its own grammars or with llguidance."""
+    import xllamacpp
+
+    grammar: str = xllamacpp.json_schema_to_grammar(dump({**schema, "x-guidance": _COMPACT}))
+    return re.sub(r"(?m)^space ::= .*$", 'space ::= ""', grammar)
 
 
 def needs_llama() -> None:

@@ -7,6 +7,7 @@ from itertools import chain, count
 from typing import Any
 
 from ...core.messages import ToolSpec
+from ...core.record import replace
 
 
 def answer_name(tools: tuple[ToolSpec, ...]) -> str:
@@ -30,6 +31,13 @@ def choice_schema(tools: tuple[ToolSpec, ...], answer: str) -> dict[str, Any]:
         forms.append(_form({"tool": {"const": answer}, "text": {"type": "string"}}))
     schema: dict[str, Any] = forms[0] if len(forms) == 1 else {"anyOf": forms}
     return {**schema, "$defs": definitions} if definitions else schema
+
+
+def digits_only(tools: tuple[ToolSpec, ...], name: str, field: str) -> tuple[ToolSpec, ...]:
+    """Only this tool, with an argument that takes numbers and operators and no names."""
+    (tool,) = [tool for tool in tools if tool.name == name]
+    properties = {**tool.parameters["properties"], field: {"type": "string", "pattern": r"^[0-9.+*/()% -]{1,80}$"}}
+    return (replace(tool, parameters={**tool.parameters, "properties": properties}),)
 
 
 def _form(properties: dict[str, Any]) -> dict[str, Any]:

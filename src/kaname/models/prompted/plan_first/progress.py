@@ -1,0 +1,93 @@
+"""Where a plan stands, by the calls that were made for its steps, and what may be chosen next."""
+
+from __future__ import annotations
+
+from ....core.messages import ModelRequest, ToolCall, ToolResult, ToolSpec
+from ....core.record import record
+from ..offer import Turn, useless
+from .plan import Plan, step_of
+
+_RETRIES = 1  # of a call that failed, with its error in sight
+
+
+@record
+class Try:
+    """A call that was made for a step, and its result."""
+
+    step: int
+    call: ToolCall
+    result: ToolResult
+    helped: bool
+    again: bool = False  # it was proposed once more, and not run
+
+
+@record
+class Progress:
+    """`step`: the one that is open; as many as the plan has if all are done."""
+
+    step: int
+    tries: tuple[Try, ...]  # of the whole turn
+
+    def of_step(self, step: int) -> list[Try]:
+        return [one for one in self.tries if one.step == step]
+
+    @property
+    def known(self) -> list[Try]:
+        return [one for one in self.tries if one.helped and not one.again]
+
+
+@record
+class Next:
+    """What is asked for: a call of one of these tools for the open step. `failed`: what to correct, if that is to be shown."""
+
+    step: int
+    tools: tuple[ToolSpec, ...]
+    failed: Try | None = None
+
+
+def progress_of(turn: Turn, request: ModelRequest) -> Progress:
+    """Read from the marks of the calls which step each was made for. A step is closed when a call of a later one was made."""
+    step_by_call = {call.id: step_of(message) for message in request.messages[turn.since :] for call in message.calls}
+    tries, last = [], 0
+    for call, result in turn.calls:
+        marked = step_by_call.get(call.id)
+        last = last if marked is None else marked
+        if result is not None:
+            tries.append(Try(last, call, result, not useless(result, turn.pure)))
+    return Progress(last, tuple(tries))
+
+
+def next_of(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> Next | None:
+    """The next call to ask for; nothing when the plan is done, or no look-up is left to try for its open step."""
+    pure = tuple([tool for tool in tools if tool.effect == "pure"])
+    step = progress.step
+    while step < len(plan):
+        tries = progress.of_step(step)
+        if offered := _for_step(plan[step].tool, tries, pure, last=step + 1 == len(plan)):
+            return Next(step, *offered)
+        step += 1
+    return None
+
+
+def _for_step(
+    planned: str, tries: list[Try], pure: tuple[ToolSpec, ...], *, last: bool
+) -> tuple[tuple[ToolSpec, ...], Try | None] | None:
+    """The tools for one step: the planned one, its failed call once more, then those not tried, then the planned one afresh."""
+    own = tuple([tool for tool in pure if tool.name == planned])
+    others = tuple([tool for tool in pure if tool.name not in {one.call.name for one in tries} | {planned}])
+    by_plan = [one for one in tries if one.call.name == planned]
+    if not own:
+        return (others, None) if others and not any(one.helped for one in tries) else None
+    if not tries:
+        return own, None
+    latest = tries[-1]
+    if latest.helped:  # by another tool at the end: with what is known now the planned one may find the rest
+        afresh = last and latest.call.name != planned and not any(one.helped for one in by_plan) and not latest.again
+        return (own, None) if afresh else None
+    if any(one.helped for one in tries):
+        return None
+    if latest.call.name == planned and latest.result.is_error and len(by_plan) <= _RETRIES:
+        return own, latest
+    if others:
+        return others, None
+    return (own, None) if latest.call.name != planned else None
