@@ -60,20 +60,34 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(one)
 
 
+def is_nought(result: ToolResult) -> bool:
+    """Return True if a result is a single row of nothing but noughts: a count or a sum over rows that do not exist."""
+    value = _value(result)
+    return isinstance(value, Mapping) and all(str(held) in ("0", "0.0", "None", "null", "") for held in value.values())
+
+
 def as_facts(result: ToolResult) -> str:
     """What a result says, with a single row or object as `name = value`, which a small model reads best."""
+    value = _value(result)
+    return result_text(result) if value is None else ", ".join([f"{name} = {held}" for name, held in value.items()])
+
+
+def _value(result: ToolResult) -> Mapping[str, Any] | None:
+    """The single row or flat object that a result is."""
     value: Any = result.output
     if isinstance(value, str):
         text = value.strip()
         try:
             value = json.loads(text) if text[:1] in ("{", "[") else _row(text)
         except ValueError:
-            value = None
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, Mapping) and value and all(not isinstance(held, Mapping | list) for held in value.values()):
-        return ", ".join([f"{name} = {held}" for name, held in value.items()])
-    return result_text(result)
+            return None
+    while isinstance(value, list | Mapping) and len(value) == 1:
+        (inner,) = value.values() if isinstance(value, Mapping) else value
+        if not isinstance(inner, list | Mapping):
+            break
+        value = inner
+    flat = isinstance(value, Mapping) and value and not any(isinstance(held, Mapping | list) for held in value.values())
+    return value if flat else None
 
 
 def _row(text: str) -> Mapping[str, str] | None:
@@ -84,5 +98,7 @@ def _row(text: str) -> Mapping[str, str] | None:
     names, values = [_CELL.split(line) for line in lines]
     if len(names) != len(values) or len(names) > _MOST_CELLS or len(set(names)) != len(names):
         return None
-    sentence = any(not name or name[0].isdigit() or name[-1] in ".:;!?。:" or len(name.split()) > 5 for name in names)
+    sentence = any(
+        not name or name[0].isdigit() or ":" in name or name[-1] in ".;!?。" or len(name.split()) > 5 for name in names
+    )
     return None if sentence else dict(zip(names, values, strict=True))

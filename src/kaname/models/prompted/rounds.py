@@ -6,6 +6,7 @@ import re
 from difflib import SequenceMatcher
 
 from ...core.messages import Message, ModelRequest, Part, Provided, Text, ToolCall, assistant, user
+from ...core.openai_shape import result_text
 from ...core.record import replace
 from .answer_stream import Clears, HeldAnswer
 from .choice_prompt import told
@@ -74,7 +75,8 @@ class Rounds:
             return True
         if isinstance(part, ToolCall) and (field := self._words_in_sum(part)):
             self._say(text, f"{field!r} holds a name: write the number that it stands for, from what is known.")
-            self.offer = replace(self.offer, tools=digits_only(self.offer.tools, part.name, field), answer=False)
+            sums = tuple([digits_only(tool, field) for tool in self.offer.tools if tool.name == part.name])
+            self.offer = replace(self.offer, tools=sums, answer=False)
             return True
         return False
 
@@ -82,7 +84,9 @@ class Rounds:
         """Return True if an answer says no more than a remark of ours: it is not for the user."""
         if not isinstance(part, Text) or not self._remarks:
             return False
-        ours = [one for remark in self._remarks for one in _SENTENCE.split(remark.partition("\nQuestion:")[0]) if one]
+        found = "\n".join([result_text(result) for _, result in self._turn.calls if result is not None])
+        ours = [one for remark in self._remarks for one in _SENTENCE.split(remark.partition("\nQuestion:")[0])]
+        ours = [one for one in ours if one and one not in found]
         said = [one for one in _SENTENCE.split(part.text.strip()) if one]
         return any(SequenceMatcher(None, one, other).ratio() >= _LIKE for one in said for other in ours)
 

@@ -29,7 +29,8 @@ class Step:
 Plan = tuple[Step, ...]
 
 HOW = """Before the first call, write the plan: {{"steps": [{{"find": WHAT, "tool": NAME}}]}}. It holds the fewest steps that \
-lead to the answer: one for each thing to look up or to calculate. A step can use what the steps before it found.
+lead to the answer: one for each thing to look up or to calculate. A step can use what the steps before it found. What the \
+question says already needs no step.
 {example}"""
 _EXAMPLES = {
     "en": """Example, with other tools:
@@ -76,7 +77,8 @@ def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
         find, tool = (one.get("find"), one.get("tool")) if isinstance(one, Mapping) else (None, None)
         if not isinstance(find, str) or tool not in pure:
             break
-        steps.append(Step(find[:_LONGEST], str(tool)))
+        if not any(find in earlier.find for earlier in steps):  # it is found by then
+            steps.append(Step(find[:_LONGEST], str(tool)))
     return tuple(steps)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ....core.messages import ModelRequest, ToolCall, ToolResult, ToolSpec
 from ....core.record import record
+from ..choice_schema import digits_only, reckons
+from ..findings import is_nought
 from ..offer import Turn, useless
 from .plan import Plan, step_of
 
@@ -48,12 +50,14 @@ class Next:
 def progress_of(turn: Turn, request: ModelRequest) -> Progress:
     """Read from the marks of the calls which step each was made for. A step is closed when a call of a later one was made."""
     step_by_call = {call.id: step_of(message) for message in request.messages[turn.since :] for call in message.calls}
+    sums = {tool.name for tool in request.tools if reckons(tool)}
     tries, last = [], 0
     for call, result in turn.calls:
         marked = step_by_call.get(call.id)
         last = last if marked is None else marked
         if result is not None:
-            tries.append(Try(last, call, result, not useless(result, turn.pure)))
+            helped = not useless(result, turn.pure) and (call.name in sums or not is_nought(result))
+            tries.append(Try(last, call, result, helped))
     return Progress(last, tuple(tries))
 
 
@@ -64,7 +68,9 @@ def next_of(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> Next
     while step < len(plan):
         tries = progress.of_step(step)
         if offered := _for_step(plan[step].tool, tries, pure, last=step + 1 == len(plan)):
-            return Next(step, *offered)
+            found, failed = offered
+            found = tuple([digits_only(tool) if progress.known and reckons(tool) else tool for tool in found])
+            return Next(step, found, failed)
         step += 1
     return None
 
@@ -72,9 +78,13 @@ def next_of(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> Next
 def _for_step(
     planned: str, tries: list[Try], pure: tuple[ToolSpec, ...], *, last: bool
 ) -> tuple[tuple[ToolSpec, ...], Try | None] | None:
-    """The tools for one step: the planned one, its failed call once more, then those not tried, then the planned one afresh."""
+    """The tools for one step: the planned one, its failed call once more, then look-ups not tried, then the planned one afresh.
+
+    What only reckons with its arguments looks nothing up.
+    """
     own = tuple([tool for tool in pure if tool.name == planned])
-    others = tuple([tool for tool in pure if tool.name not in {one.call.name for one in tries} | {planned}])
+    used = {one.call.name for one in tries} | {planned}
+    others = tuple([tool for tool in pure if tool.name not in used and not reckons(tool)])
     by_plan = [one for one in tries if one.call.name == planned]
     if not own:
         return (others, None) if others and not any(one.helped for one in tries) else None
