@@ -30,7 +30,11 @@ class Llama:
         if "filename" not in body:
             alone = body["max_tokens"] == 1
             self.did.append("reads the instructions" if alone else "answers")
-            return Answer(body=b"{}", headers=(("content-type", "application/json"),)) if alone else reply('{"tool":"answer","text":"done"}')
+            return (
+                Answer(body=b"{}", headers=(("content-type", "application/json"),))
+                if alone
+                else reply('{"tool":"answer","text":"done"}')
+            )
         path = self.folder / body["filename"]
         self.did.append("restores" if path.exists() else "saves")
         if self.broken:

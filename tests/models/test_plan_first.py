@@ -51,11 +51,6 @@ def plan(*steps):
     return says(steps=[{"find": find, "tool": name} for name, find in steps])
 
 
-def args(**given):
-    """The reply where only one tool is on offer: nothing but its arguments."""
-    return says(**given)
-
-
 def call(name, /, **given):
     return says(tool=name, args=given)
 
@@ -66,10 +61,7 @@ async def run(script, question, tools=TOOLS):
 
 def offered(request):
     schema = request["response_format"]["json_schema"]["schema"]
-    return [
-        form["properties"].get("tool", {}).get("const", "") or sorted(form["properties"])
-        for form in schema.get("anyOf", [schema])
-    ]
+    return [form["properties"]["tool"]["const"] for form in schema.get("anyOf", [schema])]
 
 
 def asked(request):
@@ -79,13 +71,13 @@ def asked(request):
 async def test_each_step_is_asked_for_alone_with_what_is_known_so_far():
     script = [
         plan(("price", "the price of the lamp"), ("reckon", "the price of 146 lamps")),
-        args(item="lamp"),
-        args(sum="146*23.9"),
+        call("price", item="lamp"),
+        call("reckon", sum="146*23.9"),
     ]
     seen, server = await run([*script, answer("3489.4")], "What do 146 lamps cost?")
     first, second, third, last = server.requests
     assert first["response_format"]["json_schema"]["schema"]["properties"]["steps"]["maxItems"] == 3
-    assert offered(second) == [["item"]]
+    assert offered(second) == ["price"]
     assert "the price of the lamp" in asked(second)
     assert "Known so far" not in asked(second)
     assert "- the price of the lamp: price = 23.9, maker = Ada Byron" in asked(third)
@@ -110,60 +102,97 @@ async def test_example_of_a_plan_is_in_the_language_of_the_question_and_has_othe
 
 
 async def test_planned_tool_is_a_guess_and_other_look_ups_are_offered_when_it_finds_nothing():
-    script = [plan(("people", "the price of a seat"), ("reckon", "45 seats")), args(name="seat")]
-    _, server = await run([*script, call("rules", words="seat"), args(sum="45*64"), answer("2880")], "What do 45 seats cost?")
+    script = [plan(("people", "the price of a seat"), ("reckon", "45 seats")), call("people", name="seat")]
+    _, server = await run(
+        [*script, call("rules", words="seat"), call("reckon", sum="45*64"), answer("2880")], "What do 45 seats cost?"
+    )
     assert offered(server.requests[2]) == ["price", "rules"], "what only reckons looks nothing up"
     assert "No person found" not in asked(server.requests[2]), "a failed call is not in sight"
     assert "A seat costs 64 yen." in asked(server.requests[3])
 
 
 async def test_failed_call_is_corrected_once_with_its_error_in_sight():
-    script = [plan(("rules", "the price of a seat")), args(words="fees"), args(words="seat fee"), answer("64")]
+    script = [
+        plan(("rules", "the price of a seat")),
+        call("rules", words="fees"),
+        call("rules", words="seat fee"),
+        answer("64"),
+    ]
     _, server = await run(script, "What does a seat cost?")
-    assert offered(server.requests[2]) == [["words"]]
+    assert offered(server.requests[2]) == ["rules"]
     assert 'rules failed with {"words":"fees"}: ValueError: too few words' in asked(server.requests[2])
     assert "A seat costs 64 yen." in asked(server.requests[3])
 
 
 async def test_same_failing_call_again_moves_on_to_look_ups_not_tried():
-    script = [plan(("rules", "the maker of the lamp")), args(words="maker"), args(words="maker"), call("price", item="lamp")]
-    _, server = await run([*script, args(words="seat"), answer("Ada Byron")], "Who is the maker of the lamp?")
+    script = [
+        plan(("rules", "the maker of the lamp")),
+        call("rules", words="maker"),
+        call("rules", words="maker"),
+        call("price", item="lamp"),
+    ]
+    _, server = await run([*script, call("rules", words="seat"), answer("Ada Byron")], "Who is the maker of the lamp?")
     assert offered(server.requests[3]) == ["price", "people"]
     assert "too few words" not in asked(server.requests[3])
 
 
 async def test_planned_tool_is_asked_once_more_with_what_another_found():
-    script = [plan(("people", "the town of the maker of the lamp")), args(name="maker"), call("price", item="lamp")]
-    seen, server = await run([*script, args(name="Ada Byron"), answer("Leeds")], "In which town is the maker of the lamp?")
-    assert offered(server.requests[3]) == [["name"]]
+    script = [plan(("people", "the town of the maker of the lamp")), call("people", name="maker"), call("price", item="lamp")]
+    seen, server = await run(
+        [*script, call("people", name="Ada Byron"), answer("Leeds")], "In which town is the maker of the lamp?"
+    )
+    assert offered(server.requests[3]) == ["people"]
     assert "maker = Ada Byron" in asked(server.requests[3])
     assert "name = Ada Byron, town = Leeds" in asked(server.requests[4])
     assert text_of(seen) == "Leeds"
 
 
 async def test_nothing_can_be_answered_while_a_step_is_open_and_a_look_up_untried():
-    script = [plan(("people", "x")), args(name="x"), call("price", item="x"), call("rules", words="seat x"), args(name="y")]
+    script = [
+        plan(("people", "x")),
+        call("people", name="x"),
+        call("price", item="x"),
+        call("rules", words="seat x"),
+        call("people", name="y"),
+    ]
     _, server = await run([*script, *[answer("not known")] * 3], "What is x?")
     forms = [offered(request) for request in server.requests[1:]]
-    assert forms[:3] == [[["name"]], ["price", "rules"], [["words"]]]
+    assert forms[:3] == [["people"], ["price", "rules"], ["rules"]]
     assert forms[4] == ["answer"]
 
 
 async def test_call_for_a_step_uses_only_names_of_the_question_and_of_what_is_known():
-    script = [plan(("people", "where the maker lives")), args(name="Grace Hopper"), args(name="Ada Byron"), answer("Leeds")]
+    script = [
+        plan(("people", "where the maker lives")),
+        call("people", name="Grace Hopper"),
+        call("people", name="Ada Byron"),
+        answer("Leeds"),
+    ]
     _, server = await run(script, "Where does the maker Ada Byron live?")
     assert "Grace Hopper is neither in the question nor in a result" in asked(server.requests[2])
 
 
 async def test_calculation_after_a_look_up_takes_digits_only():
-    script = [plan(("price", "the price"), ("reckon", "all")), args(item="lamp"), args(sum="3*23.9"), answer("71.7")]
+    script = [
+        plan(("price", "the price"), ("reckon", "all")),
+        call("price", item="lamp"),
+        call("reckon", sum="3*23.9"),
+        answer("71.7"),
+    ]
     _, server = await run(script, "What do 3 of the lamp cost?")
-    pattern = server.requests[2]["response_format"]["json_schema"]["schema"]["properties"]["sum"]["pattern"]
+    pattern = server.requests[2]["response_format"]["json_schema"]["schema"]["properties"]["args"]["properties"]["sum"][
+        "pattern"
+    ]
     assert pattern.startswith("^[0-9")
 
 
 async def test_number_of_the_question_that_no_step_used_is_worked_with_before_the_answer():
-    script = [plan(("price", "the price of the lamp")), args(item="lamp"), answer("23.9"), call("reckon", sum="146*23.9")]
+    script = [
+        plan(("price", "the price of the lamp")),
+        call("price", item="lamp"),
+        answer("23.9"),
+        call("reckon", sum="146*23.9"),
+    ]
     seen, server = await run([*script, answer("3489.4")], "What do 146 pieces of the lamp cost?")
     assert "146 of the question was not used" in asked(server.requests[3])
     assert "answer" not in offered(server.requests[3])
@@ -176,9 +205,13 @@ async def test_plan_pushes_nobody_into_a_tool_with_effects():
         """Order."""
         return "ordered"
 
-    script = [plan(("price", "the price of the lamp"), ("order", "the lamp")), args(item="lamp"), call("order", item="lamp")]
+    script = [
+        plan(("price", "the price of the lamp"), ("order", "the lamp")),
+        call("price", item="lamp"),
+        call("order", item="lamp"),
+    ]
     seen, server = await run([*script, answer("ordered")], "Order a lamp if it costs less than 30.", (*TOOLS, order))
-    assert offered(server.requests[1]) == [["item"]]
+    assert offered(server.requests[1]) == ["price"]
     assert offered(server.requests[2]) == ["price", "people", "rules", "reckon", "order", "answer"]
     assert text_of(seen) == "ordered"
 
@@ -200,7 +233,7 @@ async def test_next_turn_has_a_plan_of_its_own():
     def script(body):
         if "steps" in json.dumps(body["response_format"]):
             return plan(("price", "it"))
-        return args(item="lamp") if "Known so far" not in asked(body) else answer("23.9")
+        return call("price", item="lamp") if "Known so far" not in asked(body) else answer("23.9")
 
     async with WireServer(script) as server:
         model = OpenAI("small", base_url=server.url, api_key="k", tool_mode="constrained")
@@ -244,7 +277,7 @@ async def test_plan_is_not_asked_for_again_after_the_process_was_killed(tmp_path
             return plan(("price", "the price of a seat"), ("reckon", "the price of 45 seats"))
         if "the price of 45 seats:" in asked(body):
             return answer("2880")
-        return args(sum="45*64") if "Known so far" in asked(body) else args(item="seat")
+        return call("reckon", sum="45*64") if "Known so far" in asked(body) else call("price", item="seat")
 
     async with WireServer(script) as server:
         program = [sys.executable, "-c", KILLED, server.url, str(tmp_path / "app.db")]

@@ -33,8 +33,6 @@ def choice_schema(tools: tuple[ToolSpec, ...], answer: str) -> dict[str, Any]:
         forms.append(_form({"tool": {"const": tool.name}, "args": arguments}))
     if answer:
         forms.append(_form({"tool": {"const": answer}, "text": {"type": "string"}}))
-    if len(tools) == 1 and not answer:
-        forms = [forms[0]["properties"]["args"]]  # there is nothing to choose: what is left are its arguments
     schema: dict[str, Any] = forms[0] if len(forms) == 1 else {"anyOf": forms}
     return {**schema, "$defs": definitions} if definitions else schema
 

@@ -96,14 +96,6 @@ def chosen(said: ModelReply, turn: Turn, offer: Offer, *, asked_back: bool = Fal
     if said.message.calls and not cut:  # it could, after all
         return said.message.calls[0], ""
     value, whole = _object(text)
-    if (
-        value is not None
-        and whole
-        and offer.only
-        and not {"tool", "args"} <= value.keys()
-        and not {"tool", "text"} <= value.keys()
-    ):
-        value = {"tool": offer.only, "args": value}
     if value is None or "tool" not in value:
         shown = AnswerStream(offer.name).feed(text)
         words = shown or ("" if text.lstrip().startswith("{") else text)  # the beginning of a call is not for the user

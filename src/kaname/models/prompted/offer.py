@@ -60,11 +60,6 @@ class Offer:
     answer: bool
     name: str  # of the answer
 
-    @property
-    def only(self) -> str:
-        """The tool's name, if there is nothing to choose: what is asked for are its arguments alone."""
-        return self.tools[0].name if len(self.tools) == 1 and not self.answer else ""
-
 
 def turn_of(request: ModelRequest) -> Turn:
     messages = request.messages
