@@ -111,6 +111,13 @@ async def test_planned_tool_is_a_guess_and_other_look_ups_are_offered_when_it_fi
     assert "A seat costs 64 yen." in asked(server.requests[3])
 
 
+async def test_passage_that_answers_two_steps_is_shown_once():
+    script = [plan(("rules", "the price of a seat"), ("rules", "the fee"), ("reckon", "all"))]
+    script += [call("rules", words="seat"), call("rules", words="seat fee"), call("reckon", sum="45*64"), answer("2880")]
+    _, server = await run(script, "What do 45 seats cost?")
+    assert asked(server.requests[3]).count("A seat costs 64 yen.") == 1
+
+
 async def test_failed_call_is_corrected_once_with_its_error_in_sight():
     script = [
         plan(("rules", "the price of a seat")),

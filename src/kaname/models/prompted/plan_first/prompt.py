@@ -37,11 +37,12 @@ def for_answer(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress
 
 
 def _known(plan: Plan, progress: Progress) -> str:
-    facts = []
+    """What was found, each once: a passage that answers two steps is not shown twice."""
+    facts: dict[str, str] = {}
     for one in progress.known:
         label = plan[one.step].find if one.step < len(plan) else dump(one.call.args)
-        facts.append(f"- {label}: {as_facts(one.result)}")
-    return "Known so far:\n" + "\n".join(facts)
+        facts.setdefault(as_facts(one.result), label)
+    return "Known so far:\n" + "\n".join([f"- {label}: {fact}" for fact, label in facts.items()])
 
 
 def _asked(request: ModelRequest, turn: Turn, lines: list[str]) -> tuple[Message, ...]:
