@@ -111,6 +111,14 @@ async def test_planned_tool_is_a_guess_and_other_look_ups_are_offered_when_it_fi
     assert "A seat costs 64 yen." in asked(server.requests[3])
 
 
+async def test_step_before_another_look_up_asks_for_a_name_too():
+    script = [plan(("price", "the maker of the lamp"), ("people", "where the maker lives"), ("reckon", "x"))]
+    script += [call("price", item="lamp"), call("people", name="Ada Byron"), call("reckon", sum="1+1"), answer("Leeds")]
+    _, server = await run(script, "Where does the maker of the lamp live?")
+    assert "finds: the maker of the lamp, with its name\n" in asked(server.requests[1])
+    assert "finds: where the maker lives\n" in asked(server.requests[2]), "a sum needs no name"
+
+
 async def test_passage_that_answers_two_steps_is_shown_once():
     script = [plan(("rules", "the price of a seat"), ("rules", "the fee"), ("reckon", "all"))]
     script += [call("rules", words="seat"), call("rules", words="seat fee"), call("reckon", sum="45*64"), answer("2880")]
@@ -154,6 +162,15 @@ async def test_planned_tool_is_asked_once_more_with_what_another_found():
     assert text_of(seen) == "Leeds"
 
 
+async def test_planned_tool_that_finds_nothing_again_is_corrected_once_with_its_call_in_sight():
+    script = [plan(("people", "the town of the maker of the lamp")), call("people", name="maker"), call("price", item="lamp")]
+    script += [call("people", name="Ada Byron of the lamp"), call("people", name="Ada Byron"), answer("Leeds")]
+    seen, server = await run(script, "In which town is the maker of the lamp?")
+    assert 'people found nothing with {"name":"Ada Byron of the lamp"}. Ask for less at once.' in asked(server.requests[4])
+    assert "- price found: price = 23.9, maker = Ada Byron" in asked(server.requests[4])
+    assert text_of(seen) == "Leeds"
+
+
 async def test_nothing_can_be_answered_while_a_step_is_open_and_a_look_up_untried():
     script = [
         plan(("people", "x")),
@@ -161,11 +178,12 @@ async def test_nothing_can_be_answered_while_a_step_is_open_and_a_look_up_untrie
         call("price", item="x"),
         call("rules", words="seat x"),
         call("people", name="y"),
+        call("people", name="z"),
     ]
     _, server = await run([*script, *[answer("not known")] * 3], "What is x?")
     forms = [offered(request) for request in server.requests[1:]]
     assert forms[:3] == [["people"], ["price", "rules"], ["rules"]]
-    assert forms[4] == ["answer"]
+    assert forms[5] == ["answer"]
 
 
 async def test_call_for_a_step_uses_only_names_of_the_question_and_of_what_is_known():

@@ -50,7 +50,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, plan_f
         usage = usage + said.usage
         part, problem = chosen(said, turn, rounds.offer, asked_back=rounds.asked_back)
         if problem == CUT_OFF:
-            return replace(said, message=Message("assistant", _thoughts(said)), usage=usage, problem=problem)
+            return replace(said, message=Message("assistant", (*_thoughts(said), *rounds.marks)), usage=usage, problem=problem)
         if rounds.asks_again(said.message.text, part, problem, held):
             continue
         stop: StopReason | None = "tool_use" if isinstance(part, ToolCall) else said.stop_reason

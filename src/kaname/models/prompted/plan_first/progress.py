@@ -94,8 +94,8 @@ def _for_step(
     if latest.helped:  # by another tool at the end: with what is known now the planned one may find the rest
         afresh = last and latest.call.name != planned and not any(one.helped for one in by_plan) and not latest.again
         return (own, None) if afresh else None
-    if any(one.helped for one in tries):
-        return None
+    if helped := [place for place, one in enumerate(tries) if one.helped]:
+        return (own, latest) if len(tries) - helped[-1] <= 1 + _RETRIES and not latest.again else None
     if latest.call.name == planned and latest.result.is_error and len(by_plan) <= _RETRIES:
         return own, latest
     if others:

@@ -6,14 +6,16 @@ from ....core.codec import dump
 from ....core.messages import Message, ModelRequest, Text
 from ....core.record import replace
 from ..choice_prompt import how_to_choose, in_words
+from ..choice_schema import reckons
 from ..findings import as_facts
 from ..offer import Turn
 from .plan import Plan, how_to_plan
-from .progress import Next, Progress
+from .progress import Next, Progress, Try
 
 _PLAN = "Write the plan."
 _CALL = """Now write only the call of {tools} that finds: {find}
 Use names and numbers of the question and of what is known, no others."""
+_NAMED = ", with its name"  # what is looked up next is asked for by a name
 _ANSWER = "Give the answer to the question from what is known."
 
 
@@ -25,10 +27,11 @@ def for_step(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, 
     """The question with what is known, and the step. A failed call is shown only while it is to be corrected."""
     lines = [_known(plan, progress)] if progress.known else []
     if wanted.failed is not None:
-        failed = wanted.failed
-        lines.append(f"{failed.call.name} failed with {dump(failed.call.args)}: {failed.result.error}")
+        lines.append(_failed(wanted.failed))
     names = " or ".join([tool.name for tool in wanted.tools])
-    lines.append(_CALL.format(tools=names, find=plan[wanted.step].find))
+    sums = {tool.name for tool in request.tools if reckons(tool)}
+    named = _NAMED if any(step.tool not in sums for step in plan[wanted.step + 1 :]) else ""
+    lines.append(_CALL.format(tools=names, find=plan[wanted.step].find + named))
     return _asked(request, turn, lines)
 
 
@@ -36,11 +39,18 @@ def for_answer(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress
     return _asked(request, turn, [_known(plan, progress), _ANSWER])
 
 
+def _failed(one: Try) -> str:
+    if one.result.is_error:
+        return f"{one.call.name} failed with {dump(one.call.args)}: {one.result.error}"
+    return f"{one.call.name} found nothing with {dump(one.call.args)}. Ask for less at once."
+
+
 def _known(plan: Plan, progress: Progress) -> str:
     """What was found, each once: a passage that answers two steps is not shown twice."""
     facts: dict[str, str] = {}
     for one in progress.known:
-        label = plan[one.step].find if one.step < len(plan) else dump(one.call.args)
+        planned = one.step < len(plan) and one.call.name == plan[one.step].tool  # another tool may have found something else
+        label = plan[one.step].find if planned else f"{one.call.name} found"
         facts.setdefault(as_facts(one.result), label)
     return "Known so far:\n" + "\n".join([f"- {label}: {fact}" for fact, label in facts.items()])
 
