@@ -138,7 +138,8 @@ class _Served(OpenAI):
 
     def body(self, request: ModelRequest) -> bytes:
         """Hold the JSON to one spelling: spaces cost time, and a reply that is spelt as we write it is found in the cache."""
-        if request.schema is not None and "grammar" not in request.settings:
+        own = {*self.settings, *request.settings} & {"grammar", "response_format"}
+        if request.schema is not None and not own:
             grammar = {"grammar": compact_grammar(request.schema)}
             request = replace(request, schema=None, settings={**request.settings, **grammar})
         return super().body(request)

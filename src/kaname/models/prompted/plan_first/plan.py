@@ -64,6 +64,23 @@ def plan_schema(tools: Sequence[ToolSpec], answer: str) -> dict[str, Any]:
     return {"type": "object", "properties": {"steps": steps}, "required": ["steps"], "additionalProperties": False}
 
 
+def step_schema(planned: str, answer: str) -> dict[str, Any]:
+    """One more step with the planned tool, or `answer` if nothing is missing."""
+    properties = {"find": {"type": "string", "maxLength": _LONGEST}, "tool": {"enum": [planned, answer]}}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def read_step(text: str, plan: Plan) -> Plan:
+    """The plan with the step that was added; as it was, if none was, or one that it has already."""
+    try:
+        value = read_json(text)
+    except ValueError:
+        return plan
+    find, tool = (value.get("find"), value.get("tool")) if isinstance(value, Mapping) else (None, None)
+    new = isinstance(find, str) and find.strip() and not any(find in step.find for step in plan)
+    return (*plan, Step(str(find)[:_LONGEST], plan[-1].tool)) if new and tool == plan[-1].tool else plan
+
+
 def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
     """The steps up to the first that is not a look-up: a plan pushes nobody into a tool with effects. Nothing if unreadable."""
     try:
@@ -92,13 +109,10 @@ def step_of(message: Message) -> int | None:
     return next((int(data["step"]) for data in _marks(message) if "step" in data), None)
 
 
-def recorded_plan(request: ModelRequest, since: int) -> Plan | None:
-    """The plan among the messages from `since` on."""
-    for message in request.messages[since:]:
-        for data in _marks(message):
-            if "steps" in data:
-                return tuple([Step(str(one["find"]), str(one["tool"])) for one in data["steps"]])
-    return None
+def recorded_plans(request: ModelRequest, since: int) -> list[Plan]:
+    """The plan among the messages from `since` on, and the one that it became when a step was added."""
+    held = [data["steps"] for message in request.messages[since:] for data in _marks(message) if "steps" in data]
+    return [tuple([Step(str(one["find"]), str(one["tool"])) for one in steps]) for steps in held]
 
 
 def _marks(message: Message) -> list[Mapping[str, Any]]:

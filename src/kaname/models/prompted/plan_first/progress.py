@@ -67,7 +67,7 @@ def next_of(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> Next
     step = progress.step
     while step < len(plan):
         tries = progress.of_step(step)
-        if offered := _for_step(plan[step].tool, tries, pure, last=step + 1 == len(plan)):
+        if offered := _for_step(plan[step].tool, tries, pure):
             found, failed = offered
             found = tuple([digits_only(tool) if progress.known and reckons(tool) else tool for tool in found])
             return Next(step, found, failed)
@@ -75,9 +75,17 @@ def next_of(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> Next
     return None
 
 
-def _for_step(
-    planned: str, tries: list[Try], pure: tuple[ToolSpec, ...], *, last: bool
-) -> tuple[tuple[ToolSpec, ...], Try | None] | None:
+def is_half_found(plan: Plan, progress: Progress) -> bool:
+    """Return True if the last step was helped by another tool than the planned one, which had found nothing.
+
+    With what is known now the planned one may find the rest.
+    """
+    tries = progress.of_step(len(plan) - 1) if plan else []
+    latest = bool(tries) and progress.tries[-1] is tries[-1] and tries[-1].helped
+    return latest and plan[-1].tool in {one.call.name for one in tries if not one.helped} - {tries[-1].call.name}
+
+
+def _for_step(planned: str, tries: list[Try], pure: tuple[ToolSpec, ...]) -> tuple[tuple[ToolSpec, ...], Try | None] | None:
     """The tools for one step: the planned one, its failed call once more, then look-ups not tried, then the planned one afresh.
 
     What only reckons with its arguments looks nothing up.
@@ -91,11 +99,8 @@ def _for_step(
     if not tries:
         return own, None
     latest = tries[-1]
-    if latest.helped:  # by another tool at the end: with what is known now the planned one may find the rest
-        afresh = last and latest.call.name != planned and not any(one.helped for one in by_plan) and not latest.again
-        return (own, None) if afresh else None
-    if helped := [place for place, one in enumerate(tries) if one.helped]:
-        return (own, latest) if len(tries) - helped[-1] <= 1 + _RETRIES and not latest.again else None
+    if any(one.helped for one in tries):
+        return None
     if latest.call.name == planned and latest.result.is_error and len(by_plan) <= _RETRIES:
         return own, latest
     if others:

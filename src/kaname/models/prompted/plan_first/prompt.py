@@ -10,12 +10,13 @@ from ..choice_schema import reckons
 from ..findings import as_facts
 from ..offer import Turn
 from .plan import Plan, how_to_plan
-from .progress import Next, Progress, Try
+from .progress import Next, Progress
 
 _PLAN = "Write the plan."
 _CALL = """Now write only the call of {tools} that finds: {find}
 Use names and numbers of the question and of what is known, no others."""
 _NAMED = ", with its name"  # what is looked up next is asked for by a name
+_REST = "Write one step for what is still to be found, with the names that are known now, or answer."
 _ANSWER = "Give the answer to the question from what is known."
 
 
@@ -27,7 +28,8 @@ def for_step(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, 
     """The question with what is known, and the step. A failed call is shown only while it is to be corrected."""
     lines = [_known(plan, progress)] if progress.known else []
     if wanted.failed is not None:
-        lines.append(_failed(wanted.failed))
+        failed = wanted.failed
+        lines.append(f"{failed.call.name} failed with {dump(failed.call.args)}: {failed.result.error}")
     names = " or ".join([tool.name for tool in wanted.tools])
     sums = {tool.name for tool in request.tools if reckons(tool)}
     named = _NAMED if any(step.tool not in sums for step in plan[wanted.step + 1 :]) else ""
@@ -35,14 +37,12 @@ def for_step(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, 
     return _asked(request, turn, lines)
 
 
+def for_rest(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress) -> tuple[Message, ...]:
+    return _asked(request, turn, [_known(plan, progress), _REST])
+
+
 def for_answer(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress) -> tuple[Message, ...]:
     return _asked(request, turn, [_known(plan, progress), _ANSWER])
-
-
-def _failed(one: Try) -> str:
-    if one.result.is_error:
-        return f"{one.call.name} failed with {dump(one.call.args)}: {one.result.error}"
-    return f"{one.call.name} found nothing with {dump(one.call.args)}. Ask for less at once."
 
 
 def _known(plan: Plan, progress: Progress) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ....core.messages import Message, ModelReply, ModelRequest, Provided, ToolCall, Usage
@@ -9,9 +10,9 @@ from ....core.record import record, replace
 from ....core.values import identity
 from ..choice_schema import answer_name
 from ..offer import Offer, Turn, all_pure
-from .plan import Plan, mark, plan_schema, read_plan, recorded_plan
-from .progress import Progress, Try, next_of, progress_of
-from .prompt import for_answer, for_plan, for_step
+from .plan import Plan, mark, plan_schema, read_plan, read_step, recorded_plans, step_schema
+from .progress import Progress, Try, is_half_found, next_of, progress_of
+from .prompt import for_answer, for_plan, for_rest, for_step
 
 _FEWEST = 2  # look-ups between which there is something to plan
 
@@ -63,19 +64,36 @@ class PlanFirst:
 
 
 async def plan_for(ask: Any, request: ModelRequest, turn: Turn, emit: Any) -> tuple[PlanFirst | None, Usage]:
-    """The plan of this turn: from the record, or asked for now. None where there is nothing to plan."""
+    """The plan of this turn: from the record, or asked for now. None where there is nothing to plan.
+
+    Where another tool than the planned one found something at the end, one step is added: what is missing, in the names that
+    are known by then. A small model takes the words of the question for a name otherwise, and finds nothing again.
+    """
     if request.last or len(turn.pure) < _FEWEST:
         return None, Usage()
-    plan = recorded_plan(request, turn.since)
-    if plan is not None:
-        return PlanFirst(request, turn, plan, fresh=False), Usage()
-    if turn.calls:  # begun without one
+    answer, plans = answer_name(request.tools), recorded_plans(request, turn.since)
+    if not plans and turn.calls:  # begun without one
         return None, Usage()
+    if not plans:
+        text, usage = await _written(ask, request, for_plan(request, turn), plan_schema(request.tools, answer), emit)
+        return PlanFirst(request, turn, read_plan(text, request.tools), fresh=True), usage
+    plan, progress = plans[-1], progress_of(turn, request)
+    if len(plans) > 1 or not is_half_found(plan, progress):
+        return PlanFirst(request, turn, plan, fresh=False), Usage()
+    asked = for_rest(request, turn, plan, progress)
+    text, usage = await _written(ask, request, asked, step_schema(plan[-1].tool, answer), emit)
+    longer = read_step(text, plan)
+    return PlanFirst(request, turn, longer, fresh=longer != plan), usage
+
+
+async def _written(
+    ask: Any, request: ModelRequest, messages: tuple[Message, ...], schema: Mapping[str, Any], emit: Any
+) -> tuple[str, Usage]:
+    """What the model writes in this form. It is not shown."""
 
     async def hide(text: str, kind: str = "text", call_id: str = "") -> None:
         if kind != "text":
             await emit(text, kind)
 
-    schema = plan_schema(request.tools, answer_name(request.tools))
-    said: ModelReply = await ask(replace(request, messages=for_plan(request, turn), tools=(), schema=schema), hide)
-    return PlanFirst(request, turn, read_plan(said.message.text, request.tools), fresh=True), said.usage
+    said: ModelReply = await ask(replace(request, messages=messages, tools=(), schema=schema), hide)
+    return said.message.text, said.usage
