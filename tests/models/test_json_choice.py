@@ -31,7 +31,8 @@ def answer(text):
 
 async def run(script, tools=(add,), question="1 + 2?", **more):
     async with WireServer(script) as server:
-        model = OpenAI("small", base_url=server.url, api_key="k", **{"tool_mode": "constrained", **more})
+        given = {"tool_mode": "constrained", "plan_first": False, **more}
+        model = OpenAI("small", base_url=server.url, api_key="k", **given)
         agent = Agent(model, tools, journal="memory", instructions="Be brief.")
         seen = await chunks(agent.run(question))
         await agent.close()
@@ -108,7 +109,7 @@ async def test_nothing_can_be_a_success():
     assert text_of(seen) == "done"
 
 
-async def test_a_model_that_insists_gets_the_earlier_result():
+async def test_earlier_result_is_never_sent_as_the_answer_when_a_model_insists_on_its_call():
     ran = []
 
     @tool(effect="pure")
@@ -119,7 +120,21 @@ async def test_a_model_that_insists_gets_the_earlier_result():
 
     seen, _ = await run([call("look", at="x")] * 4, [look])
     assert ran == ["x"]
-    assert text_of(seen) == "a cat"
+    assert text_of(seen) == ""
+    end = seen[-1]
+    assert (end.data["kind"], end.data["output"]) == ("incomplete", None)
+
+
+async def test_last_answer_of_the_model_itself_is_sent_when_it_then_insists_on_a_call():
+    @tool(effect="pure")
+    def look(at: str) -> str:
+        """Look."""
+        return "a cat"
+
+    again = call("look", at="x")
+    seen, _ = await run([again, answer("It has 77 legs."), again, again], [look], "What is at x?")
+    assert text_of(seen) == "It has 77 legs."
+    assert seen[-1].data["kind"] == "completed"
 
 
 @pytest.mark.parametrize(

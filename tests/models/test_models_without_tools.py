@@ -72,7 +72,7 @@ def call(name, /, **args):
 
 async def run(script, tools=(look, delete), question="go", mode="constrained", **more):
     async with WireServer(script) as server:
-        model = OpenAI("small", base_url=server.url, api_key="k", tool_mode=mode)
+        model = OpenAI("small", base_url=server.url, api_key="k", tool_mode=mode, plan_first=False)
         agent = Agent(model, tools, journal="memory", **more)
         going = agent.run(question)
         shown = "".join(chunk.data["content"] for chunk in await chunks(going) if chunk.type == "delta")
@@ -716,8 +716,9 @@ def test_the_local_model_in_a_file(tmp_path, registry):
     path.write_text("agents: {a: {model: local}}\nmodels:\n  local:\n    base_url: http://x\n  anthropic:\n    threads: 2\n")
     with pytest.raises(ConfigError) as told:
         load_config(path)
-    assert "kaname.yaml:4: models.local.base_url: local takes only context, model, settings, threads, tool_mode" in str(
-        told.value
+    assert (
+        "kaname.yaml:4: models.local.base_url: local takes only context, model, plan_first, settings, threads, tool_mode"
+        in str(told.value)
     )
     assert "kaname.yaml:6: models.anthropic.threads: anthropic takes only" in str(told.value)
     path.write_text("agents: {a: {model: local}}\nmodels: {local: {threads: -1}}\n")

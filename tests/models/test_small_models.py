@@ -5,7 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, RAGPipeline, ScriptedModel, SearchTool, tool
-from kaname.models.prompted.numbers import Known, forms, numbers, plain_signs
+from kaname.core.messages import ToolResult
+from kaname.models.prompted.findings import found_nothing
+from kaname.models.prompted.names import named_in
+from kaname.models.prompted.numbers import Known, forms, numbers, plain_signs, reckoned_with
 from tests.models.test_json_choice import answer, call, run, text_of
 
 
@@ -55,7 +58,9 @@ async def test_answer_without_odd_numbers_is_asked_for_once_and_streamed():
 async def test_number_in_an_argument_from_nowhere_is_doubted_once_and_run_if_it_is_meant():
     script = [call("calculate", expression="15*999"), call("calculate", expression="15*999"), answer("14985")]
     seen, server = await run(script, TOOLS, "What do 15 teapots cost?")
-    assert "999 is neither in the question nor in a result: look it up or work it out first" in said_last(server.requests[1])
+    told = said_last(server.requests[1])
+    assert "999 is neither in the question nor in a result: look it up first (price), or correct the call." in told
+    assert "Question: What do 15 teapots cost?" in told
     assert [chunk.data["content"] for chunk in seen if chunk.type == "tool_response"] == ["14985"]
 
 
@@ -158,7 +163,10 @@ def test_numbers_are_read_without_commas_and_in_plain_signs():
 def offered(request):
     """The tools, and the answer, that the schema lets it choose."""
     schema = request["response_format"]["json_schema"]["schema"]
-    return [form["properties"]["tool"]["const"] for form in schema.get("anyOf", [schema])]
+    forms = schema.get("anyOf", [schema])
+    return [
+        form["properties"]["tool"]["const"] if "tool" in form["properties"] else sorted(form["properties"]) for form in forms
+    ]
 
 
 async def test_answer_is_not_on_offer_right_after_a_doubt_and_neither_is_what_has_effects():
@@ -195,3 +203,191 @@ async def test_argument_that_only_repeats_its_description_is_asked_for_again():
     seen, server = await run(script, (ask_expert,), "How far is Oita?")
     assert "'question' repeats what the argument is for" in said_last(server.requests[1])
     assert [chunk.data["content"] for chunk in seen if chunk.type == "tool_response"] == ["expert on: How far is Oita?"]
+
+
+# --- remarks of ours ---
+
+
+async def test_after_a_doubt_about_a_call_only_calls_are_offered():
+    @tool
+    def order(item: str) -> str:
+        """Order."""
+        return "ordered"
+
+    script = [call("calculate", expression="15*2023"), call("price", item="teapot"), call("calculate", expression="15*4200")]
+    _, server = await run([*script, answer("63000")], (*TOOLS, order), "What do 15 teapots cost?")
+    assert offered(server.requests[0]) == ["price", "calculate", "order", "answer"]
+    assert offered(server.requests[1]) == ["price", "calculate"], "neither the answer nor what has effects"
+    assert offered(server.requests[2]) == ["price", "calculate", "order", "answer"]
+
+
+async def test_doubted_call_with_effects_can_be_repeated_and_nothing_else_with_effects_is_offered():
+    @tool
+    def order(item: str, pieces: int) -> str:
+        """Order."""
+        return "ordered"
+
+    @tool
+    def cancel(item: str) -> str:
+        """Cancel."""
+        return "cancelled"
+
+    again = call("order", item="teapot", pieces=99)
+    _, server = await run([again, again, answer("done")], (price, order, cancel), "Order teapots.")
+    assert offered(server.requests[1]) == ["price", "order"]
+
+
+@pytest.mark.parametrize(
+    "echo",
+    ["2023 is neither in the question nor in a result.", "2023 is not in the question or in a result. Please tell me more."],
+)
+async def test_remark_of_ours_never_becomes_the_answer(echo):
+    script = [answer("It was founded in 2023."), answer(echo), answer(echo)]
+    seen, _ = await run(script, TOOLS, "When was the shop founded?")
+    assert text_of(seen).endswith("It was founded in 2023."), "its own last answer"
+    assert "neither" not in text_of(seen)
+    assert "not in the question" not in text_of(seen)
+
+
+async def test_answer_that_only_repeats_a_remark_is_not_completed():
+    script = [call("price", item="teapot"), *[call("price", item="teapot")] * 2, answer("price was already called with these arguments, and gave: 4200")]  # fmt: skip
+    seen, _ = await run(script, TOOLS, "What is a teapot?")
+    assert text_of(seen) == ""
+    assert seen[-1].data["kind"] == "incomplete"
+
+
+# --- what a look-up found ---
+
+
+@pytest.mark.parametrize(
+    ("output", "nothing"),
+    [
+        ("", True), ([], True), ({}, True), (None, True), ("[]", True), ({"rows": []}, True), ({"rows": [], "total": 0}, True),
+        ("No rows.", True), ("No passage found.", True), ("Nothing matches 'cup'", True), ("none", True),
+        ("There are no such records.", True), ("File not found", True), ("0 results found", True),
+        ("該当する記録はありません。", True), ("見つかりませんでした", True), ("該当なし", True),
+        (0, False), ("0", False), (False, False), ({"count": 0}, False), ([0], False), ("No, theft is not covered.", False),
+        ("Norway", False), ("Nonesuch Ltd", False), ("Theft is not covered.", False), ("notes: 3", False),
+        ("No. 7 is the red one, which left at noon and comes back in the evening.", False),
+        ("No smoking\nNo dogs", False), ("店は4階にあります。", False),
+    ],
+)  # fmt: skip
+def test_look_up_that_says_only_that_there_is_nothing_has_found_nothing(output, nothing):
+    assert found_nothing(ToolResult(output, name="look"), frozenset(["look"])) is nothing
+    assert not found_nothing(ToolResult(output, name="do"), frozenset(["look"])), "what has effects may have nothing to say"
+
+
+async def test_answer_is_not_on_offer_right_after_a_look_up_that_found_nothing():
+    @tool(effect="pure")
+    def find(name: str) -> str:
+        """Find a row."""
+        return "No rows."
+
+    script = [call("find", name="cup"), call("price", item="teapot"), answer("4200")]
+    _, server = await run(script, (find, price), "What is a teapot?")
+    assert offered(server.requests[1]) == ["find", "price"]
+    assert "find found nothing: No rows." in said_last(server.requests[1])
+    assert "Not tried yet: price" in said_last(server.requests[1])
+
+
+async def test_failed_look_ups_leave_the_prompt_once_a_later_call_helped():
+    script = [call("price", item="pot"), call("price", item="tea pot"), call("price", item="teapot"), answer("4200 yen")]
+    _, server = await run(script, TOOLS, "What is a teapot?")
+    seen = [[message["content"] for message in request["messages"]] for request in server.requests]
+    assert "tea pot" in "".join(seen[2])
+    assert '"item":"pot"' in "".join(seen[2])
+    assert "tea pot" not in "".join(seen[3]), "a small model copies what it sees"
+    assert '"item":"pot"' not in "".join(seen[3])
+    assert "Result of price: 4200" in seen[3][-1]
+
+
+async def test_failed_call_with_effects_stays_in_the_prompt():
+    @tool
+    def order(item: str) -> str:
+        """Order."""
+        raise ValueError("sold out")
+
+    _, server = await run(
+        [call("order", item="cup"), call("price", item="teapot"), answer("4200")], (price, order), "Order a cup."
+    )
+    assert "order failed: Error: ValueError: sold out" in "".join(
+        [message["content"] for message in server.requests[2]["messages"]]
+    )
+
+
+async def test_tool_whose_same_call_failed_twice_is_left_out_of_the_next_offer():
+    script = [call("price", item="cup"), call("price", item="cup"), call("calculate", expression="1+1"), answer("2")]
+    _, server = await run(script, TOOLS, "What is a cup?")
+    assert offered(server.requests[1]) == ["price", "calculate"]
+    assert offered(server.requests[2]) == ["calculate"]
+
+
+# --- numbers and names of the question ---
+
+
+@pytest.mark.parametrize(
+    ("args", "used"),
+    [
+        ({"query": "bus tour for 45 people"}, []),
+        ({"query": "the 45-seat bus"}, []),
+        ({"query": "受講料 29人"}, []),
+        ({"people": 45}, ["45"]),
+        ({"people": "45"}, ["45"]),
+        ({"expression": "45 * 64"}, ["45", "64"]),
+        ({"expression": "(１，４５０×３４)−5"}, ["1450", "34", "5"]),
+        ({"sql": "SELECT price*146 FROM goods WHERE id = 7 LIMIT 3"}, ["146", "7", "3"]),
+        ({"of": [3, {"by": 2.5}]}, ["3", "2.500000"]),
+    ],
+)
+def test_number_counts_as_used_beside_an_operator_or_as_an_argument(args, used):
+    assert list(reckoned_with(args)) == used
+
+
+async def test_number_inside_a_search_query_is_still_to_be_used():
+    @tool(effect="pure")
+    def search(query: str) -> str:
+        """Search."""
+        return "A seat costs 64 dollars."
+
+    script = [call("search", query="seats for 45 people"), answer("64 dollars"), call("calculate", expression="45*64")]
+    _, server = await run([*script, answer("2880")], (search, calculate), "What do seats for 45 people cost?")
+    assert "45 of the question was not used" in said_last(server.requests[2])
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Where does Ada Byron live?", ["Ada Byron"]),
+        ("How old is the 'Blue Whale'? Ask Tom's friend.", ["Blue Whale", "Tom"]),
+        ("The Falcon has wings.", ["Falcon"]),
+        ("「銀の鈴」とサーモスの値段は?", ["銀の鈴", "サーモス"]),
+        ("What is it?", []),
+    ],
+)
+def test_names_of_a_question_are_quoted_capitalised_or_in_katakana(question, names):
+    assert sorted(named_in(question)) == sorted(names)
+
+
+async def test_name_of_the_question_that_was_never_looked_up_is_asked_about_before_the_answer():
+    @tool(effect="pure")
+    def where(name: str) -> str:
+        """Tell where a person lives."""
+        return f"{name} lives in Leeds"
+
+    script = [call("where", name="the keeper"), answer("In Leeds."), call("where", name="Ada Byron"), answer("In Leeds.")]
+    seen, server = await run(script, (where, price), "Where does Ada Byron live?")
+    assert "Ada Byron of the question was not looked up" in said_last(server.requests[2])
+    assert offered(server.requests[2]) == ["where", "price"]
+    assert len(server.requests) == 4
+    assert text_of(seen) == "In Leeds."
+
+
+async def test_name_in_a_call_from_nowhere_is_doubted_once():
+    @tool(effect="pure")
+    def query(sql: str) -> str:
+        """Run a SELECT on people(name, town)."""
+        return "No rows."
+
+    script = [call("query", sql="SELECT town FROM people WHERE name = 'Keeper Name'"), call("price", item="teapot")]
+    _, server = await run([*script, answer("4200"), answer("4200")], (query, price), "Where does the owner of the teapot live?")
+    assert "Keeper Name is neither in the question nor in a result: look it up first (price)" in said_last(server.requests[1])

@@ -31,8 +31,8 @@ _RULES: dict[str, Any] = {
 }
 _SERVED = {"model", "api_key", "base_url", "headers", "settings"}  # what a provider takes, unless it is one of these:
 _TAKES = {
-    "openai": _SERVED | {"tool_mode"},
-    "local": {"model", "settings", "tool_mode", "threads", "context"},
+    "openai": _SERVED | {"tool_mode", "plan_first"},
+    "local": {"model", "settings", "tool_mode", "plan_first", "threads", "context"},
     "scripted": {"model"},
     "replay": {"model"},
 }

@@ -78,6 +78,7 @@ _PROVIDER = _mapping(
         "headers": _a("object"),
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
         "tool_mode": _a("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
+        "plan_first": _a("boolean", "openai, local: a model that is held to a schema plans before its first call (true)"),
         "threads": _a("integer", "local: how many to compute with"),
         "context": _a("integer", "local: the longest prompt, in tokens"),
     },

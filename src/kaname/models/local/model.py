@@ -7,27 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import threading
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+from ...core.codec import dump
 from ...core.errors import ConfigError
 from ...core.install import install_command, this_command
-from ...core.messages import ModelReply, ModelRequest
+from ...core.messages import ModelReply, ModelRequest, user
 from ...core.notices import notice
+from ...core.record import replace
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
+from ..http.provider import Joiner
 from ..prices import Price
 from ..prompted.modes import left_out
 from ..providers.openai import OpenAI, ToolMode
-from . import weights
+from . import prefix, weights
+from .prefix import Prefix
 
 _SLOW = Timeouts(connect=10.0, first_byte=1800.0, between=600.0)  # a long prompt takes minutes on a small machine
 _CAREFUL = {"temperature": 0.0, "max_tokens": 1024}
+_IDLE = 0.5  # of a core that other programs use
+_FEW = 4  # cores, of which each is taken as a whole one
 _FREE = Price(0.0, 0.0)
+_READ_ONLY = {"max_tokens": 1, "stream": False}
+_COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}  # as `core.codec.dump` writes
 
 
 class _Plan(NamedTuple):
@@ -43,7 +53,8 @@ _starting = threading.Lock()
 class Local:
     """`path`: any GGUF file; without one, the weights that `kaname models pull` fetched.
 
-    `threads`: how many to compute with (`KANAME_THREADS`; llama.cpp's choice if 0). `context`: the longest prompt, in tokens.
+    `threads`: how many to compute with (`KANAME_THREADS`; as many as the host has free cores by default, llama.cpp's choice if
+    0). `context`: the longest prompt, in tokens. `plan_first`: write a short plan before the first call (default).
     """
 
     def __init__(
@@ -54,6 +65,7 @@ class Local:
         threads: int | None = None,
         settings: Mapping[str, Any] | None = None,
         tool_mode: ToolMode = "constrained",
+        plan_first: bool = True,
     ) -> None:
         needs_llama()
         if tool_mode not in get_args(ToolMode):
@@ -73,6 +85,7 @@ class Local:
         self.model, self.name = found.stem, f"local/{found.stem}"
         self.settings = {**_CAREFUL, **(settings or {})}
         self.tool_mode: ToolMode = tool_mode
+        self.plan_first = plan_first
         self._served: OpenAI | None = None
         self._key = ""  # of the server that this one speaks to
 
@@ -95,7 +108,9 @@ class Local:
                 timeouts=_SLOW,
                 price=_FREE,
                 tool_mode=self.tool_mode,
+                plan_first=self.plan_first,
             )
+            self._served.runs = f"{self._plan.path} {self._plan.context} {os.stat(self._plan.path).st_mtime_ns}"
         return await self._served.reply(request, emit)
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
@@ -116,6 +131,31 @@ class Local:
 
 class _Served(OpenAI):
     provider = "local"
+    runs = ""  # which weights the server runs, and with how much context
+
+    async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
+        address = self._url.removesuffix("/v1/chat/completions")
+        if prefix.is_wanted(address, request):
+            alone = replace(request, messages=(request.messages[0], user("")), tools=(), schema=None, settings=_READ_ONLY)
+            state = Prefix(self._http, address, self._sent(), self.who, self.runs)
+            await state.prepare(request.messages[0].text, self.body(alone))
+        return await super().exchange(request, emit)
+
+    def body(self, request: ModelRequest) -> bytes:
+        """Hold the JSON to one spelling: spaces cost time, and a reply that is spelt as we write it is found in the cache."""
+        own = {*self.settings, *request.settings} & {"grammar", "response_format"}
+        if request.schema is not None and not own:
+            grammar = {"grammar": compact_grammar(request.schema)}
+            request = replace(request, schema=None, settings={**request.settings, **grammar})
+        return super().body(request)
+
+
+def compact_grammar(schema: Mapping[str, Any]) -> str:
+    """The grammar of JSON without spaces that fits the schema, for llama.cpp with its own grammars or with llguidance."""
+    import xllamacpp
+
+    grammar: str = xllamacpp.json_schema_to_grammar(dump({**schema, "x-guidance": _COMPACT}))
+    return re.sub(r"(?m)^space ::= .*$", 'space ::= ""', grammar)
 
 
 def needs_llama() -> None:
@@ -169,7 +209,27 @@ def _model_file(path: Path) -> Path:
 
 def _threads() -> int:
     given = os.environ.get("KANAME_THREADS", "").strip()
-    return _whole("KANAME_THREADS", int(given) if given.isascii() and given.isdecimal() else given or 0, 0)
+    if not given:
+        return _free_cores()
+    return _whole("KANAME_THREADS", int(given) if given.isascii() and given.isdecimal() else given, 0)
+
+
+@cache
+def _free_cores() -> int:
+    """As many threads as the host has cores to spare just now: threads that wait for each other on busy cores bring nothing.
+
+    0 (llama.cpp's choice) on a host that has nothing else to do. Decided once a process: another number loads the model again.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return free_threads(cores, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0)
+
+
+def free_threads(cores: int, load: float) -> int:
+    """The number of threads for a host with so many cores and so much work for them."""
+    if load < _IDLE:
+        return 0
+    most = cores if cores <= _FEW else cores // 2  # half of many are the second threads of a core
+    return max(1, min(most, round(cores - load)))
 
 
 def _whole(name: str, value: Any, least: int) -> int:
@@ -199,6 +259,7 @@ def _address(plan: _Plan) -> tuple[str, str]:
             wanted.hostnames, wanted.port = ["127.0.0.1"], 0
             wanted.api_keys, wanted.cors_origins, wanted.ui = [key], "http://127.0.0.1", False
             wanted.endpoint_slots, wanted.warmup, wanted.verbosity = False, False, -1
+            wanted.slot_save_path = _prefix_folder()
             if plan.threads:
                 wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = plan.threads
             try:
@@ -210,9 +271,20 @@ def _address(plan: _Plan) -> tuple[str, str]:
         return server.listening_address, key
 
 
+def _prefix_folder() -> str:
+    """Where the server may keep its state; none where nothing can be written."""
+    try:
+        prefix.folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return ""
+    return f"{prefix.folder()}{os.sep}"
+
+
 def _unload(plan: _Plan) -> None:
     with _starting:
-        _running.pop(plan, None)  # the server ends with the last that holds it
+        held = _running.pop(plan, None)  # the server ends with the last that holds it
+        if held is not None:
+            prefix.forget(held[0].listening_address)
 
 
 def _not_loaded(path: str, problem: Exception) -> str:

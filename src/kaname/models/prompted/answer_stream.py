@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -53,6 +54,30 @@ class AnswerStream:
             place += size
         self._rest = text[place:]
         return "".join(out)
+
+
+class Clears(Protocol):
+    """Says up to where a part of an answer can be shown."""
+
+    def clear(self, text: str) -> int: ...
+
+
+class HeldAnswer:
+    """An answer as it is written, without what may have to be given again."""
+
+    def __init__(self, name: str, doubt: Clears | None) -> None:
+        self._stream, self._doubt = AnswerStream(name), doubt
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        self._held += self._stream.feed(piece)
+        until = len(self._held) if self._doubt is None else self._doubt.clear(self._held)
+        shown, self._held = self._held[:until], self._held[until:]
+        return shown
+
+    def rest(self, answer: str) -> str:
+        """What has not been shown of it."""
+        return self._held if self._stream.shown else answer
 
 
 def _escape_size(text: str, place: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...core.codec import dump
-from ...core.messages import Message, ModelRequest, Text, ToolCall, ToolResult, ToolSpec
+from ...core.messages import Message, ModelRequest, Part, Text, ToolCall, ToolResult, ToolSpec
 from ...core.openai_shape import result_text
 from ...core.record import replace
 from .choice_schema import answer_name
@@ -25,16 +25,45 @@ the language of the question, holds the values that were found, and says what wa
 
 def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
     """The conversation as this model reads it: tools in the instructions, calls as JSON, results as the user's words."""
+    out = in_words(replace(request, messages=_without_failed(request, turn)), turn, [how_to_choose(request)])
+    if turn.calls and turn.calls[-1][1] is not None and not request.last:
+        out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n" + reminder(turn, request.tools))))
+    return tuple(out)
+
+
+def how_to_choose(request: ModelRequest) -> str:
     answer = answer_name(request.tools)
     listed = "\n".join([described(tool) for tool in request.tools])
-    how = _LAST.format(answer=answer) if request.last else _HOW.format(tools=listed, answer=answer)
+    return _LAST.format(answer=answer) if request.last else _HOW.format(tools=listed, answer=answer)
+
+
+def in_words(request: ModelRequest, turn: Turn, how: list[str]) -> list[Message]:
+    """The messages of a request, calls as JSON and results as the user's words, with `how` after the instructions."""
+    answer = answer_name(request.tools)
     names = {call.id: call for message in request.messages for call in message.calls}
-    out = as_text(
-        request, [how], lambda reply: "\n".join(_as_choices(reply, answer)), lambda result: _heard(result, names, turn.pure)
+    return as_text(
+        request, how, lambda reply: "\n".join(_as_choices(reply, answer)), lambda result: _heard(result, names, turn.pure)
     )
-    if turn.calls and turn.calls[-1][1] is not None and not request.last:
-        out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n" + _reminder(turn, request.tools))))
-    return tuple(out)
+
+
+def _without_failed(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
+    """The messages without look-ups that came to nothing, once a later call helped: a small model copies what it sees."""
+    helpful = [place for place, (_, result) in enumerate(turn.calls) if result and not useless(result, turn.pure)]
+    failed = {
+        call.id
+        for call, result in turn.calls[: helpful[-1] if helpful else 0]
+        if result and useless(result, turn.pure) and call.name in turn.pure
+    }
+    kept: list[Message] = []
+    for message in request.messages:
+        parts = tuple([part for part in message.parts if _id(part) not in failed])
+        if parts or not message.parts:
+            kept.append(message if len(parts) == len(message.parts) else replace(message, parts=parts))
+    return tuple(kept)
+
+
+def _id(part: Part) -> str:
+    return part.id if isinstance(part, ToolCall) else part.call_id if isinstance(part, ToolResult) else ""
 
 
 def _as_choices(message: Message, answer: str) -> list[str]:
@@ -48,11 +77,11 @@ def _heard(result: ToolResult, calls: Mapping[str, ToolCall], pure: frozenset[st
     if result.is_error:
         return f"{name} failed: {text}"
     if useless(result, pure):
-        return f"{name} found nothing."
+        return f"{name} found nothing." if not text or text in ("[]", "{}", "null") else f"{name} found nothing: {text}"
     return f"Result of {name}: {text or 'done'}"
 
 
-def _reminder(turn: Turn, tools: tuple[ToolSpec, ...]) -> str:
+def reminder(turn: Turn, tools: tuple[ToolSpec, ...]) -> str:
     harmless = all_pure(tools)
     unused = f" Not used yet: {', '.join(turn.unused)}." if turn.unused else ""
     if turn.helped and harmless:

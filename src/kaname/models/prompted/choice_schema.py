@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import chain, count
 from typing import Any
 
 from ...core.messages import ToolSpec
+from ...core.record import replace
+
+_SUM = re.compile(r"\d\s*[-+*/×÷]\s*[\d(]")
+_OPERATOR = re.compile(r"(?<!\S)[-+*/×÷](?!\S)")
 
 
 def answer_name(tools: tuple[ToolSpec, ...]) -> str:
@@ -30,6 +35,25 @@ def choice_schema(tools: tuple[ToolSpec, ...], answer: str) -> dict[str, Any]:
         forms.append(_form({"tool": {"const": answer}, "text": {"type": "string"}}))
     schema: dict[str, Any] = forms[0] if len(forms) == 1 else {"anyOf": forms}
     return {**schema, "$defs": definitions} if definitions else schema
+
+
+def reckons(tool: ToolSpec) -> bool:
+    """Return True if a tool works out what it is given: its text argument is described by operators or by a sum."""
+    told = " ".join([tool.description, *[str(held.get("description", "")) for held in _texts(tool).values()]])
+    return bool(_texts(tool)) and (_SUM.search(told) is not None or len(set(_OPERATOR.findall(told))) > 1)
+
+
+def digits_only(tool: ToolSpec, field: str = "") -> ToolSpec:
+    """The tool with a text argument (this, or each) that takes numbers and operators and no names."""
+    digits = {"type": "string", "pattern": r"^[0-9.+*/()% -]{1,80}$"}
+    changed = {name: digits for name in _texts(tool) if not field or name == field}
+    return replace(tool, parameters={**tool.parameters, "properties": {**tool.parameters["properties"], **changed}})
+
+
+def _texts(tool: ToolSpec) -> dict[str, Any]:
+    held = tool.parameters.get("properties")
+    fields = held.items() if isinstance(held, Mapping) else ()
+    return {name: field for name, field in fields if isinstance(field, Mapping) and field.get("type") == "string"}
 
 
 def _form(properties: dict[str, Any]) -> dict[str, Any]:

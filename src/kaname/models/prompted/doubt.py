@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...core.codec import dump
 from ...core.messages import ModelRequest, Part, Text, ToolCall, ToolResult, ToolSpec
 from ...core.openai_shape import result_text
+from .names import Heard, named_in
 from .numbers import Known
 from .offer import Turn
 from .tool_text import described
@@ -20,11 +21,12 @@ class Doubt:
         results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
         told = [message.text for message in request.messages] + [result_text(result) for result in results]
         told += [dump(call.args) for call, result in turn.calls if result is not None and not result.is_error]
-        told += [f"{tool.description} {dump(tool.parameters)}" for tool in request.tools]
-        self._known = Known(told)
+        told += [f"{tool.name} {tool.description} {dump(tool.parameters)}" for tool in request.tools]
+        self._known, self._heard = Known(told), Heard(told)
         looked = bool(turn.calls) and all(call.name in turn.pure and result is not None for call, result in turn.calls)
         self._forgotten = turn.unused if looked else []  # nobody is pointed to a tool with effects
-        self._holding = bool(self._forgotten)
+        self._not_looked_up = _names_not_looked_up(request, turn) if looked else []
+        self._holding = bool(self._forgotten or self._not_looked_up)
 
     def clear(self, text: str) -> int:
         """Up to where this next part of an answer can be shown: from there on it may have to be given again."""
@@ -40,14 +42,32 @@ class Doubt:
     def about(self, part: Part) -> str:
         """What to say to the model; nothing if there is nothing to doubt."""
         if isinstance(part, ToolCall):
-            odd = self._known.unknown(dump(part.args))
-            return f"{odd[0][1]} {_NOWHERE}: look it up or work it out first, or repeat the call." if odd else ""
+            return self._about_call(part)
         text = part.text if isinstance(part, Text) else ""
         if odd := self._known.unknown(text):
             return f"{odd[0][1]} {_NOWHERE}: use a tool to work it out, or repeat the answer."
         if self._forgotten:
             return f"{', '.join(self._forgotten)} of the question was not used: use a tool with it, or repeat the answer."
+        if self._not_looked_up:
+            return f"{self._not_looked_up[0]} of the question was not looked up: use a tool with it, or repeat the answer."
         return ""
+
+    def _about_call(self, call: ToolCall) -> str:
+        odd = self._known.unknown(dump(call.args))
+        name = odd[0][1] if odd else self._heard.unknown(call.args)
+        if not name:
+            return ""
+        others = ", ".join(sorted(self._turn.pure - {call.name}))
+        instead = f"look it up first ({others}), or correct the call" if others else "correct the call"
+        return f"{name} {_NOWHERE}: {instead}.\nQuestion: {self._turn.question}"
+
+
+def _names_not_looked_up(request: ModelRequest, turn: Turn) -> list[str]:
+    """The names of the question that stand in no call and in no result. A word that describes a tool is no name."""
+    results = [result_text(result) for _, result in turn.calls if result is not None]
+    heard = Heard([*[dump(call.args) for call, _ in turn.calls], *results])
+    tools = Heard([f"{tool.name} {tool.description} {dump(tool.parameters)}" for tool in request.tools])
+    return [name for name in named_in(turn.question) if not heard.has(name) and not tools.has(name)]
 
 
 def copied(part: Part, tools: Sequence[ToolSpec]) -> str:

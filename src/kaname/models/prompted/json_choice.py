@@ -12,85 +12,62 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.codec import dump
-from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, ToolCall, Usage, assistant, user
+from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, ToolCall, Usage
 from ...core.openai_shape import result_text
 from ...core.reading.lenient_json import TwoReadings
 from ...core.record import replace
-from ...core.values import identity, read_json
+from ...core.values import read_json
 from ...kernel.ports import Emit
-from .answer_stream import AnswerStream
-from .choice_prompt import told
+from .answer_stream import AnswerStream, HeldAnswer
 from .choice_schema import choice_schema
-from .doubt import Doubt, copied
 from .numbers import plain_signs
-from .offer import CUT_OFF, Offer, Turn, offer_for, turn_of
+from .offer import CUT_OFF, Offer, Turn, same_call, turn_of
+from .plan_first.plan import mark, step_of
+from .plan_first.way import plan_for
+from .rounds import Rounds
 
-_ASKED_AGAIN = 2
-_FORCED = (1, 2)  # calls made so far: with none it may know by itself, and after more of them it has looked enough
 
-
-async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit) -> ModelReply:
-    """`ask(request, emit)` is the plain model."""
+async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, plan_first: bool = True) -> ModelReply:
+    """Ask the plain model, `ask(request, emit)`, for a call or the answer, as JSON that is held to a schema."""
     turn = turn_of(request)
     if (cleaned := _cleaned(turn)) is not None:
-        return ModelReply(Message("assistant", (cleaned,)), "tool_use")
-    offer = offer_for(turn, request)
-    messages, usage = told(request, turn), Usage()
-    doubt = Doubt(request, turn) if offer.tools and turn.pure else None
-    for left in reversed(range(_ASKED_AGAIN + 1)):
-        stream = _Held(AnswerStream(offer.name), doubt)
+        return ModelReply(Message("assistant", (*_marks(request, turn), cleaned)), "tool_use")
+    plan, usage = await plan_for(ask, request, turn, emit) if plan_first else (None, Usage())
+    rounds = Rounds(request, turn, plan)
+    while True:
+        held = HeldAnswer(rounds.offer.name, rounds.clears)
 
-        async def show(text: str, kind: str = "text", call_id: str = "", stream: _Held = stream) -> None:
+        async def show(text: str, kind: str = "text", call_id: str = "", held: HeldAnswer = held) -> None:
             if kind != "text":
                 await emit(text, kind)
-            elif shown := stream.feed(text):
+            elif shown := held.feed(text):
                 await emit(shown)
 
-        schema = choice_schema(offer.tools, offer.name if offer.answer else "")
+        schema = choice_schema(rounds.offer.tools, rounds.offer.name if rounds.offer.answer else "")
         said: ModelReply = await ask(
-            replace(request, messages=messages, tools=(), schema=schema, settings=_settings(request)), show
+            replace(request, messages=rounds.messages, tools=(), schema=schema, settings=_settings(request)), show
         )
         usage = usage + said.usage
-        part, problem = chosen(said, turn, offer, asked_back=left < _ASKED_AGAIN)
-        problem = problem or (copied(part, offer.tools) if left else "")
+        part, problem = chosen(said, turn, rounds.offer, asked_back=rounds.asked_back)
         if problem == CUT_OFF:
-            return replace(said, message=Message("assistant", _thoughts(said)), usage=usage, problem=problem)
-        if not problem and left and doubt is not None and (problem := doubt.about(part)):
-            doubt = None  # once
-            messages = (*messages, assistant(said.message.text), user(problem))
-            offer = _without_answer(offer, turn) if isinstance(part, Text) else offer
+            return replace(said, message=Message("assistant", (*_thoughts(said), *rounds.marks)), usage=usage, problem=problem)
+        if rounds.asks_again(said.message.text, part, problem, held):
             continue
-        if problem and left:
-            messages = (*messages, assistant(said.message.text), user(problem))
-            if left == 1 and offer.tools and turn.calls:
-                offer = replace(offer, tools=(), answer=True)
-            continue
-        if problem and isinstance(part, ToolCall):  # it will not be run a second time: what it gave is the best there is
-            part = Text(_given_before(part, turn))
-        if isinstance(part, Text) and part.text and (rest := stream.rest(part.text)):
-            await emit(rest)
         stop: StopReason | None = "tool_use" if isinstance(part, ToolCall) else said.stop_reason
-        said_now = (*_thoughts(said), part) if not isinstance(part, Text) or part.text else _thoughts(said)
-        return ModelReply(Message("assistant", said_now), stop, usage, said.model)
-    raise AssertionError("the last round always returns")
+        if rounds.is_ours(part) or (problem and isinstance(part, ToolCall)):  # it is not run a second time
+            part, held, stop = (*rounds.answered, said.stop_reason) if rounds.answered else (Text(""), held, "tool_use")
+        if isinstance(part, Text) and part.text and (rest := held.rest(part.text)):
+            await emit(rest)
+        marks = rounds.marks if isinstance(part, ToolCall) else ()
+        given = [part] if not isinstance(part, Text) or part.text else []
+        return ModelReply(Message("assistant", (*_thoughts(said), *marks, *given)), stop, usage, said.model)
 
 
-class _Held:
-    """An answer as it is written, without what may have to be given again."""
-
-    def __init__(self, stream: AnswerStream, doubt: Doubt | None) -> None:
-        self._stream, self._doubt = stream, doubt
-        self._held = ""
-
-    def feed(self, piece: str) -> str:
-        self._held += self._stream.feed(piece)
-        until = len(self._held) if self._doubt is None else self._doubt.clear(self._held)
-        shown, self._held = self._held[:until], self._held[until:]
-        return shown
-
-    def rest(self, answer: str) -> str:
-        """What has not been shown of it."""
-        return self._held if self._stream.shown else answer
+def _marks(request: ModelRequest, turn: Turn) -> tuple[Part, ...]:
+    """The marks of the last call: it is made once more, for the same step."""
+    last = [message for message in request.messages[turn.since :] if message.calls][-1]
+    step = step_of(last)
+    return () if step is None else (mark(step),)
 
 
 def _cleaned(turn: Turn) -> ToolCall | None:
@@ -102,13 +79,7 @@ def _cleaned(turn: Turn) -> ToolCall | None:
         return None
     args = {name: plain_signs(value) if isinstance(value, str) else value for name, value in call.args.items()}
     again = ToolCall("", call.name, args)
-    return again if args != call.args and not _given_before(again, turn) else None
-
-
-def _without_answer(offer: Offer, turn: Turn) -> Offer:
-    """After a doubt: a small model repeats what it said if it may. Only tools that look are left to it, and only at first."""
-    looking = tuple([tool for tool in offer.tools if tool.effect == "pure"])
-    return replace(offer, tools=looking, answer=False) if len(turn.calls) in _FORCED else offer
+    return again if args != call.args and same_call(again, turn) is None else None
 
 
 def _thoughts(said: ModelReply) -> tuple[Part, ...]:
@@ -180,19 +151,13 @@ def _form(offer: Offer) -> str:
 
 def _made_before(call: ToolCall, turn: Turn) -> str:
     """A tool that only looks is not asked the same twice. Another is run again if the model insists: a die, say."""
-    given = _given_before(call, turn)
-    if not given:
+    earlier = same_call(call, turn)
+    if earlier is None:
         return ""
+    given = result_text(earlier) or "nothing"
     if call.name in turn.pure:
         missing = f" Not used yet: {', '.join(turn.unused)}." if turn.unused else ""
         what = f"Give the answer, or use another tool or other arguments.{missing}"
     else:
         what = "Give the answer; repeat it only if the question asks for it more than once."
     return f"{call.name} was already called with these arguments, and gave: {given}\n{what}"
-
-
-def _given_before(call: ToolCall, turn: Turn) -> str:
-    for earlier, result in turn.calls:
-        if earlier.name == call.name and identity(earlier.args) == identity(call.args) and result is not None:
-            return result_text(result) or "nothing"
-    return ""

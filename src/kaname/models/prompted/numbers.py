@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 _NUMBER = re.compile(r"\d+(?:[,，]\d{3})*(?:[.．]\d+)?")
 _COMMON = (24.0, 30.0, 60.0, 100.0, 365.0, 1000.0)  # hours, days, minutes, percent, …
+# A word in capitals before a number is a keyword of a query language (LIMIT 5); a hyphen or slash may be part of a word.
+_OPERATOR_BEFORE = re.compile(r"(?:[*+=<>^(,]|\b[A-Z]{2,}|[\d)]\s*[-/%]|\s[-/%])\s*$")
+_OPERATOR_AFTER = re.compile(r"\s*(?:[*+=<>^]|[-/%]\s*[\d(]|[-/%]\s)")
+_OPERAND = r"\(*\s*(?:\d[\d.]*|[^\W\d]\w*(?:\s*\()?)\s*\)*"
+_EXPRESSION = re.compile(rf"{_OPERAND}(?:\s*[-+*/%,]\s*{_OPERAND})+")
 _SMALL = 12.0  # up to here anything may be counted
 
 
@@ -33,6 +39,34 @@ def forms(number: str) -> set[float]:
     """What it may be written as: 8 percent are 0.08, with them it is 1.08, without them 0.92."""
     value = float(number)
     return {value, value / 100, 1 + value / 100, 1 - value / 100}
+
+
+def reckoned_with(args: Any) -> Iterator[str]:
+    """The numbers that a call works with: an argument by itself, or beside an operator. A word of a search query is neither."""
+    if isinstance(args, Mapping):
+        args = list(args.values())
+    if isinstance(args, list | tuple):
+        for held in args:
+            yield from reckoned_with(held)
+    elif isinstance(args, str):
+        text = plain_signs(args).strip()
+        for found in _NUMBER.finditer(text):
+            alone = found[0] == text
+            if alone or _OPERATOR_BEFORE.search(text[: found.start()]) or _OPERATOR_AFTER.match(text[found.end() :]):
+                yield found[0].replace(",", "")
+    elif isinstance(args, int | float) and not isinstance(args, bool):
+        yield from numbers(f"{args:f}" if isinstance(args, float) else str(args))
+
+
+def sum_with_words(args: Any) -> str:
+    """The name of the argument that is an arithmetic expression with names in it (`price * 3`), if there is one."""
+    for field, text in args.items() if isinstance(args, Mapping) else ():
+        if not isinstance(text, str) or not _EXPRESSION.fullmatch(plain := plain_signs(text).strip()):
+            continue
+        words = re.findall(r"[^\W\d]\w*(?!\w|\s*\()", plain)
+        if words and re.search(r"\d", plain) and re.search(r"[-+*/%]", plain):
+            return str(field)
+    return ""
 
 
 class Known:

@@ -6,11 +6,12 @@ is left out for once. None of this may push it into a tool with effects: only to
 
 from __future__ import annotations
 
-from ...core.codec import dump
 from ...core.messages import ModelRequest, ToolCall, ToolResult, ToolSpec
 from ...core.record import record, replace
+from ...core.values import identity
 from .choice_schema import answer_name
-from .numbers import forms, numbers
+from .findings import found_nothing
+from .numbers import forms, numbers, reckoned_with
 
 CUT_OFF = "Your reply was cut off at the token limit and was not carried out; make it shorter."
 _TRUSTED = 3  # failures in a row after which the model may give up and say so
@@ -23,13 +24,14 @@ class Turn:
     question: str
     calls: tuple[tuple[ToolCall, ToolResult | None], ...]
     pure: frozenset[str] = frozenset()  # the tools that only look
+    since: int = 0  # the place of the first message after the question
 
     @property
     def failures(self) -> int:
-        """How many of the last results in a row were errors."""
+        """How many of the last results in a row were errors, or look-ups that found nothing."""
         count = 0
         for _, result in reversed(self.calls):
-            if result is None or not result.is_error:
+            if result is None or not useless(result, self.pure):
                 break
             count += 1
         return count
@@ -44,9 +46,9 @@ class Turn:
 
     @property
     def unused(self) -> list[str]:
-        """The numbers of the question that entered no call that went well. Nothing and one change no result."""
-        well = [call for call, result in self.calls if result is not None and not result.is_error]
-        given = {float(number) for call in well for number in numbers(dump(call.args))}
+        """The numbers of the question that no call that went well worked with. Nothing and one change no result."""
+        well = [call for call, result in self.calls if result is not None and not useless(result, self.pure)]
+        given = {float(number) for call in well for number in reckoned_with(call.args)}
         return [number for number in numbers(self.question) if float(number) not in (0, 1) and not forms(number) & given]
 
 
@@ -70,7 +72,7 @@ def turn_of(request: ModelRequest) -> Turn:
     calls = [call for message in messages[asked + 1 :] if message.role == "assistant" for call in message.calls]
     question = messages[asked].text if asked >= 0 else ""
     pure = frozenset([tool.name for tool in request.tools if tool.effect == "pure"])
-    return Turn(question, tuple([(call, results.get(call.id)) for call in calls]), pure)
+    return Turn(question, tuple([(call, results.get(call.id)) for call in calls]), pure, asked + 1)
 
 
 def offer_for(turn: Turn, request: ModelRequest) -> Offer:
@@ -105,4 +107,13 @@ def untried_of(turn: Turn, tools: tuple[ToolSpec, ...]) -> list[str]:
 
 
 def useless(result: ToolResult, pure: frozenset[str]) -> bool:
-    return result.is_error or (result.name in pure and result.output in ("", [], {}))
+    """Return True if a result is an error, or that of a look-up that found nothing."""
+    return result.is_error or found_nothing(result, pure)
+
+
+def same_call(call: ToolCall, turn: Turn) -> ToolResult | None:
+    """The result of the same call, if it was made before in this turn."""
+    for earlier, result in turn.calls:
+        if earlier.name == call.name and identity(earlier.args) == identity(call.args) and result is not None:
+            return result
+    return None

@@ -40,6 +40,8 @@ class OpenAI(ServedModel):
     `settings` (temperature, max_tokens, tool_choice, …) go into every request; an agent's own settings go over them.
     `tool_mode`: `native`, or for models that cannot call tools `constrained` (JSON that the server holds to a schema) or `text`
     (the ReAct protocol). `auto` begins with the first, and goes on with the next when the server says that it cannot.
+    `plan_first`: in the mode `constrained` the model writes a short plan before its first call (default), if it has two tools
+    that only look (`effect="pure"`) or more.
     """
 
     provider = "openai"
@@ -55,6 +57,7 @@ class OpenAI(ServedModel):
         timeouts: Timeouts = PATIENT,
         price: Price | None = None,
         tool_mode: ToolMode = "auto",
+        plan_first: bool = True,
     ) -> None:
         if tool_mode not in get_args(ToolMode):
             modes = ", ".join(get_args(ToolMode))
@@ -67,6 +70,7 @@ class OpenAI(ServedModel):
                 )
             )
         self.tool_mode: ToolMode = tool_mode
+        self.plan_first = plan_first
         url, key = self._place(model, base_url, api_key)
         named = {"authorization": f"Bearer {key}"} if key else {}
         super().__init__(
@@ -133,7 +137,7 @@ class OpenAI(ServedModel):
         if mode == "constrained":
             from ..prompted.json_choice import reply_by_choice
 
-            return await reply_by_choice(super().reply, request, emit)
+            return await reply_by_choice(super().reply, request, emit, plan_first=self.plan_first)
         from ..prompted.react.model import Stops, reply_by_text
 
         self._stops = self._stops or Stops()

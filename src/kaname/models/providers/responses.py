@@ -36,7 +36,7 @@ def openai(model: str, *, base_url: str | None = None, **given: Any) -> Model:
     host = urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).hostname or ""
     if (
         (host == "api.openai.com" or host.endswith(".api.openai.com"))
-        and "tool_mode" not in given
+        and not given.keys() & {"tool_mode", "plan_first"}
         and _BY_RESPONSES.match(model)
     ):
         return OpenAIResponses(model, base_url=base_url, **given)

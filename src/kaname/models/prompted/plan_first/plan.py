@@ -1,0 +1,119 @@
+"""The plan of a turn: what has to be found, step by step, and with which tool. The model writes it before its first call.
+
+It is recorded in the reply that makes the first call, and every later call says for which step it was made. So a run that is
+resumed reads its plan from the journal and does not ask for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ....core.messages import Message, ModelRequest, Provided, ToolSpec
+from ....core.record import record
+from ....core.values import read_json
+
+_PROVIDER = "plan"
+_MOST_STEPS = 3
+_LONGEST = 120  # characters that say what a step finds
+
+
+@record
+class Step:
+    """`find`: what it finds, in the model's words. `tool`: the tool that the model thinks will find it; it is a guess."""
+
+    find: str
+    tool: str
+
+
+Plan = tuple[Step, ...]
+
+HOW = """Before the first call, write the plan: {{"steps": [{{"find": WHAT, "tool": NAME}}]}}. It holds the fewest steps that \
+lead to the answer: one for each thing to look up or to calculate. A step can use what the steps before it found. What the \
+question says already needs no step.
+{example}"""
+_EXAMPLES = {
+    "en": """Example, with other tools:
+Question: How many people live in the capital of the country where Ann Lee was born?
+{"steps":[{"find":"the country where Ann Lee was born","tool":"people"},\
+{"find":"the number of people in its capital","tool":"atlas"}]}""",
+    "ja": """例(別のツールの場合):
+質問: 山本花子が生まれた国の首都の人口は何人ですか。
+{"steps":[{"find":"山本花子が生まれた国","tool":"people"},{"find":"その国の首都の人口","tool":"atlas"}]}""",
+}
+
+
+def how_to_plan(question: str) -> str:
+    """What the instructions say of the plan, with an example in the language of the question."""
+    japanese = any("\u3040" <= char <= "\u30ff" for char in question)
+    return HOW.format(example=_EXAMPLES["ja" if japanese else "en"])
+
+
+def plan_schema(tools: Sequence[ToolSpec], answer: str) -> dict[str, Any]:
+    """`answer` instead of a tool: nothing has to be looked up."""
+    step = {
+        "type": "object",
+        "properties": {
+            "find": {"type": "string", "maxLength": _LONGEST},
+            "tool": {"enum": [*[tool.name for tool in tools], answer]},
+        },
+        "required": ["find", "tool"],
+        "additionalProperties": False,
+    }
+    steps = {"type": "array", "items": step, "minItems": 1, "maxItems": _MOST_STEPS}
+    return {"type": "object", "properties": {"steps": steps}, "required": ["steps"], "additionalProperties": False}
+
+
+def step_schema(planned: str, answer: str) -> dict[str, Any]:
+    """One more step with the planned tool, or `answer` if nothing is missing."""
+    properties = {"find": {"type": "string", "maxLength": _LONGEST}, "tool": {"enum": [planned, answer]}}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def read_step(text: str, plan: Plan) -> Plan:
+    """The plan with the step that was added; as it was, if none was, or one that it has already."""
+    try:
+        value = read_json(text)
+    except ValueError:
+        return plan
+    find, tool = (value.get("find"), value.get("tool")) if isinstance(value, Mapping) else (None, None)
+    new = isinstance(find, str) and find.strip() and not any(find in step.find for step in plan)
+    return (*plan, Step(str(find)[:_LONGEST], plan[-1].tool)) if new and tool == plan[-1].tool else plan
+
+
+def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
+    """The steps up to the first that is not a look-up: a plan pushes nobody into a tool with effects. Nothing if unreadable."""
+    try:
+        value = read_json(text)
+    except ValueError:
+        return ()
+    listed = value.get("steps") if isinstance(value, Mapping) else None
+    pure = {tool.name for tool in tools if tool.effect == "pure"}
+    steps: list[Step] = []
+    for one in (listed if isinstance(listed, list) else [])[:_MOST_STEPS]:
+        find, tool = (one.get("find"), one.get("tool")) if isinstance(one, Mapping) else (None, None)
+        if not isinstance(find, str) or tool not in pure:
+            break
+        if not any(find in earlier.find for earlier in steps):  # it is found by then
+            steps.append(Step(find[:_LONGEST], str(tool)))
+    return tuple(steps)
+
+
+def mark(step: int, plan: Plan | None = None) -> Provided:
+    """Say in a reply for which step its call was made; in the first, what the steps are."""
+    steps = {} if plan is None else {"steps": [{"find": one.find, "tool": one.tool} for one in plan]}
+    return Provided(_PROVIDER, {"step": step, **steps})
+
+
+def step_of(message: Message) -> int | None:
+    return next((int(data["step"]) for data in _marks(message) if "step" in data), None)
+
+
+def recorded_plans(request: ModelRequest, since: int) -> list[Plan]:
+    """The plan among the messages from `since` on, and the one that it became when a step was added."""
+    held = [data["steps"] for message in request.messages[since:] for data in _marks(message) if "steps" in data]
+    return [tuple([Step(str(one["find"]), str(one["tool"])) for one in steps]) for steps in held]
+
+
+def _marks(message: Message) -> list[Mapping[str, Any]]:
+    return [part.data for part in message.parts if isinstance(part, Provided) and part.provider == _PROVIDER]

@@ -1,0 +1,64 @@
+"""What a model is asked while it follows a plan: the question, what is known, and one step. Never a growing conversation."""
+
+from __future__ import annotations
+
+from ....core.codec import dump
+from ....core.messages import Message, ModelRequest, Text
+from ....core.record import replace
+from ..choice_prompt import how_to_choose, in_words
+from ..choice_schema import reckons
+from ..findings import as_facts
+from ..offer import Turn
+from .plan import Plan, how_to_plan
+from .progress import Next, Progress
+
+_PLAN = "Write the plan."
+_CALL = """Now write only the call of {tools} that finds: {find}
+Use names and numbers of the question and of what is known, no others."""
+_NAMED = ", with its name"  # what is looked up next is asked for by a name
+_REST = "Write one step for what is still to be found, with the names that are known now, or answer."
+_ANSWER = "Give the answer to the question from what is known."
+
+
+def for_plan(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
+    return _asked(request, turn, [_PLAN])
+
+
+def for_step(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, wanted: Next) -> tuple[Message, ...]:
+    """The question with what is known, and the step. A failed call is shown only while it is to be corrected."""
+    lines = [_known(plan, progress)] if progress.known else []
+    if wanted.failed is not None:
+        failed = wanted.failed
+        lines.append(f"{failed.call.name} failed with {dump(failed.call.args)}: {failed.result.error}")
+    names = " or ".join([tool.name for tool in wanted.tools])
+    sums = {tool.name for tool in request.tools if reckons(tool)}
+    named = _NAMED if any(step.tool not in sums for step in plan[wanted.step + 1 :]) else ""
+    lines.append(_CALL.format(tools=names, find=plan[wanted.step].find + named))
+    return _asked(request, turn, lines)
+
+
+def for_rest(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress) -> tuple[Message, ...]:
+    return _asked(request, turn, [_known(plan, progress), _REST])
+
+
+def for_answer(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress) -> tuple[Message, ...]:
+    return _asked(request, turn, [_known(plan, progress), _ANSWER])
+
+
+def _known(plan: Plan, progress: Progress) -> str:
+    """What was found, each once: a passage that answers two steps is not shown twice."""
+    facts: dict[str, str] = {}
+    for one in progress.known:
+        planned = one.step < len(plan) and one.call.name == plan[one.step].tool  # another tool may have found something else
+        label = plan[one.step].find if planned else f"{one.call.name} found"
+        facts.setdefault(as_facts(one.result), label)
+    return "Known so far:\n" + "\n".join([f"- {label}: {fact}" for fact, label in facts.items()])
+
+
+def _asked(request: ModelRequest, turn: Turn, lines: list[str]) -> tuple[Message, ...]:
+    """The conversation up to the question, and these lines after it. The beginning is the same for all, and stays cached."""
+    how = [how_to_choose(request), how_to_plan(turn.question)]
+    out = in_words(replace(request, messages=request.messages[: turn.since]), turn, how)
+    question = Text("\n\n" + "\n\n".join(lines))
+    out[-1] = replace(out[-1], parts=(Text("Question: "), *out[-1].parts, question))
+    return tuple(out)

@@ -1,0 +1,126 @@
+"""The rounds of one reply: what a small model is asked and may choose now, and what after a reply that cannot be taken."""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+
+from ...core.messages import Message, ModelRequest, Part, Provided, Text, ToolCall, assistant, user
+from ...core.openai_shape import result_text
+from ...core.record import replace
+from .answer_stream import Clears, HeldAnswer
+from .choice_prompt import told
+from .choice_schema import digits_only
+from .doubt import Doubt, copied
+from .numbers import sum_with_words
+from .offer import Offer, Turn, offer_for, same_call, useless
+from .plan_first.way import PlanFirst, Way
+
+_ASKED_AGAIN = 2
+_ASKED_AGAIN_PLANNED = 4
+_FORCED = (1, 2)  # calls made so far: with none it may know by itself, and after more of them it has looked enough
+_OWN_WORDS = "Give the answer in your own words."
+_LIKE = 0.7  # of two sentences that say the same
+_SENTENCE = re.compile(r"(?<=[.:?!。])\s+|\n")
+
+
+class _Nothing:
+    def clear(self, text: str) -> int:
+        return 0
+
+
+class Rounds:
+    """`messages` and `offer`: what it is asked now. `answered`: the last answer that it gave, with what was shown of it."""
+
+    def __init__(self, request: ModelRequest, turn: Turn, plan: PlanFirst | None) -> None:
+        self._request, self._turn, self._plan = request, turn, plan
+        way = None if plan is None else plan.way()
+        self._planned = way is not None
+        self._left = _ASKED_AGAIN if way is None else _ASKED_AGAIN_PLANNED
+        self._remarks: list[str] = []
+        self.marks: tuple[Provided, ...] = () if plan is None else (plan.mark(),)
+        self.answered: tuple[Text, HeldAnswer] | None = None
+        if way is None:
+            self.messages: tuple[Message, ...] = told(request, turn)
+            self.offer: Offer = offer_for(turn, request)
+        else:
+            self._follow(way)
+        looks = bool(turn.pure) and (self._planned or bool(self.offer.tools))
+        self.doubt = Doubt(request, turn) if looks else None
+
+    @property
+    def clears(self) -> Clears | None:
+        """What says how much of an answer can be shown while it is written: nothing of one that may repeat our remark."""
+        return _Nothing() if self._remarks else self.doubt
+
+    @property
+    def asked_back(self) -> bool:
+        return bool(self._remarks)
+
+    def asks_again(self, text: str, part: Part, problem: str, held: HeldAnswer) -> bool:
+        """Prepare the next round, if this reply is not to be taken; `problem` is what is wrong with its form."""
+        if not self._left:
+            return False
+        self._left -= 1
+        if isinstance(part, Text) and part.text.strip() and not self.is_ours(part):
+            self.answered = (part, held)
+        problem = problem or copied(part, self.offer.tools) or (_OWN_WORDS if self.is_ours(part) else "")
+        if problem:
+            self._after_problem(text, part, problem)
+            return True
+        if self.doubt is not None and (remark := self.doubt.about(part)):
+            self.doubt = None  # once
+            self._say(text, remark)
+            self._only_calls(part)
+            return True
+        if isinstance(part, ToolCall) and (field := self._words_in_sum(part)):
+            self._say(text, f"{field!r} holds a name: write the number that it stands for, from what is known.")
+            sums = tuple([digits_only(tool, field) for tool in self.offer.tools if tool.name == part.name])
+            self.offer = replace(self.offer, tools=sums, answer=False)
+            return True
+        return False
+
+    def is_ours(self, part: Part) -> bool:
+        """Return True if an answer says no more than a remark of ours: it is not for the user."""
+        if not isinstance(part, Text) or not self._remarks:
+            return False
+        found = "\n".join([result_text(result) for _, result in self._turn.calls if result is not None])
+        ours = [one for remark in self._remarks for one in _SENTENCE.split(remark.partition("\nQuestion:")[0])]
+        ours = [one for one in ours if one and one not in found]
+        said = [one for one in _SENTENCE.split(part.text.strip()) if one]
+        return any(SequenceMatcher(None, one, other).ratio() >= _LIKE for one in said for other in ours)
+
+    def _follow(self, way: Way) -> None:
+        self.messages, self.offer, self.marks = way.messages, way.offer, (way.mark,)
+
+    def _say(self, text: str, remark: str) -> None:
+        self.messages = (*self.messages, assistant(text), user(remark))
+        self._remarks.append(remark)
+
+    def _only_calls(self, doubted: Part) -> None:
+        """After a doubt: a small model repeats what it said, or answers our remark, if it may answer. It may only look now."""
+        pure = tuple([tool for tool in self._request.tools if tool.effect == "pure"])
+        if isinstance(doubted, ToolCall):
+            if self.offer.answer:
+                own = tuple([tool for tool in self.offer.tools if tool.name == doubted.name or tool.effect == "pure"])
+                self.offer = replace(self.offer, tools=own, answer=False)
+        elif self._planned or len(self._turn.calls) in _FORCED:
+            self.offer = replace(self.offer, tools=pure, answer=False)
+
+    def _after_problem(self, text: str, part: Part, problem: str) -> None:
+        call = part if isinstance(part, ToolCall) else None
+        repeated = None if call is None else same_call(call, self._turn)
+        if call is not None and repeated is not None and self._plan is not None and (way := self._plan.again(call)):
+            self._follow(way)
+            return
+        self._say(text, problem)
+        if self._left == 0 and self.offer.tools and self._turn.calls:
+            self.offer = replace(self.offer, tools=(), answer=True)
+        elif call is not None and repeated is not None and useless(repeated, self._turn.pure):
+            others = tuple([tool for tool in self.offer.tools if tool.name != call.name])
+            self.offer = replace(self.offer, tools=others) if others else self.offer
+
+    def _words_in_sum(self, call: ToolCall) -> str:
+        """The argument that reckons with names, although a look-up has found something: it has to be digits."""
+        helped = any(result and not useless(result, self._turn.pure) for _, result in self._turn.calls)
+        return sum_with_words(call.args) if helped and call.name in self._turn.pure else ""
