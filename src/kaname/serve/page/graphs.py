@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unicodedata import east_asian_width
 
 from ...core.events import Event, ModelReplied, Opened
+from ...core.people.columns import width
 from ...strategies.graph.layout import Box, layout
 from ...strategies.graph.plan import BadPlan, graph_of, read_plan
 from ...strategies.graph.strategy import GraphStrategy
@@ -37,12 +37,8 @@ def _is_task(task: Any) -> bool:
 
 def _size(task: Mapping[str, Any]) -> tuple[float, float]:
     conditions = [str(one.get("text", "")) for one in task.get("conditions", ())]
-    lines = [_columns(task["name"]) + 2, _columns(task["tool"]) + _STATUS, *[_columns(one) + _MORE for one in conditions]]
+    lines = [width(task["name"]) + 2, width(task["tool"]) + _STATUS, *[width(one) + _MORE for one in conditions]]
     return 2 * _PADDING + _COLUMN * min(_MOST, max(lines)), _PADDING + _LINE * len(lines)
-
-
-def _columns(text: str) -> int:
-    return sum([2 if east_asian_width(char) in "WF" else 1 for char in text])
 
 
 class Graphs:
