@@ -19,14 +19,18 @@ from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...tools.search import index_file as opening
 from ...tools.search.chunk import Chunk
+from ...tools.search.dialogue import speaker
 from ...tools.search.embed import Embeddings
 from ...tools.search.index import FileRow, Index
-from ...tools.search.pipeline import RAGPipeline, ranked
+from ...tools.search.pipeline import RAGPipeline
+from ...tools.search.rank import ranked
+from ...tools.search.sentences import sentences
 from ...tools.search.tokenize import terms
 
 KINDS = ("fact", "preference", "decision", "said", "profile")
 _LONGEST = 2_000  # characters
 _LATEST = 32_503_680_000.0  # the year 3000
+_RENEWED = 32  # memories of an older kaname whose sentences are embedded when one is added
 _TRIES, _PAUSE = 10, 0.1  # seconds
 _HUGE = 1 << 63
 _OPEN_TO_ALL = nullcontext()
@@ -146,7 +150,7 @@ class Memories(Index):
             )
         if not 0 <= when < _LATEST:
             raise ConfigError(notice("memory.time", "said is a time in seconds since 1970, not {when}", when=when))
-        vectors = self._search.embedded([text], zeros=True)
+        vectors = self._search.embedded([text, *sentences(text)], zeros=True)
         with self._writing():
             known = self._one("same = ? AND ended = 0 AND kind = ?", same, kind)
             old = self._current(replaces) if replaces else None
@@ -170,8 +174,10 @@ class Memories(Index):
             self._db.execute("UPDATE memories SET chain = ? WHERE id = ?", (old.chain if old else number, number))
             if old is not None and not ended:
                 self._db.execute("UPDATE memories SET ended = ? WHERE id = ?", (when, old.id))
-            self._insert(_row(number), [Chunk(text, "", "")], vectors)
-            return self._numbered(number)
+            self._insert(_row(number), [Chunk(text, "", "")], vectors[:1], [vectors[1:]], [bool(speaker(text))])
+            made_ = self._numbered(number)
+        self._search.renew(_RENEWED)
+        return made_
 
     def _said_again(self, known: Remembered, old: Remembered | None, when: float) -> Remembered:
         """What is known already holds from the last time that it was said, and may take the place of another."""
@@ -193,10 +199,10 @@ class Memories(Index):
         """It was never so: put the right text in its place, without a past."""
         text, same = self._checked(text)
         old = self.get(number)
-        vectors = self._search.embedded([text], zeros=True)
+        vectors = self._search.embedded([text, *sentences(text)], zeros=True)
         with self._writing():
             self._db.execute("UPDATE memories SET text = ?, same = ? WHERE id = ?", (text, same, old.id))
-            self._insert(_row(old.id), [Chunk(text, "", "")], vectors)
+            self._insert(_row(old.id), [Chunk(text, "", "")], vectors[:1], [vectors[1:]], [bool(speaker(text))])
         self._scrub()
         return self.get(old.id)
 
@@ -273,6 +279,22 @@ class Memories(Index):
                 if recalled is not None:
                     found[version.chain] = recalled
         return list(found.values())
+
+    def turns_before(self, numbers: Iterable[int]) -> dict[int, int]:
+        """A memory that names its speaker (`Mia: …`) is a turn; the turn before it is the last such memory before it."""
+        if not self._complete:
+            return {}
+        with self._reading():
+            wanted = tuple(numbers)
+            marks = ",".join("?" * len(wanted))
+            after = "(SELECT min(n.id) FROM chunks n WHERE n.id > p.id AND n.turn)"
+            rows = self._db.execute(
+                "SELECT c.id, ifnull((SELECT max(p.id) FROM chunks p WHERE p.id < c.id AND p.turn), 0) FROM chunks c "
+                f"WHERE c.turn AND (c.id IN ({marks}) OR c.id IN "
+                f"(SELECT {after} FROM chunks p WHERE p.turn AND p.id IN ({marks})))",
+                wanted * 2,
+            )
+            return dict(rows.fetchall())
 
     # Runs that are learnt from
 
