@@ -16,6 +16,8 @@ _MOST_TERMS = 12
 _MOST_LOOKED_UP = 64  # words of a question
 _MOST_ABSENT = 6  # of its words that stand nowhere; by trial with the questions of tests/corpora
 _MOST_PLACES = 8_000  # where all of them stand, taken together
+_MOST_CONTAINING = 200  # chunks
+_ELSEWHERE, _FEW = 0.05, 3  # a usual cosine of a question with a sentence, and of how many chunks it stands for
 _BEFORE = 0.7  # what a word of the turn before counts; by trial, see benchmarks/README.md
 _TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 
@@ -69,6 +71,30 @@ class Index(IndexStore):
             share += _BEFORE * _normal(other, usual) * sum([weights[term] for term in others - mine])
             found[number] = min(1.0, share / whole)
         return found
+
+    def containing(self, text: str) -> dict[int, float]:
+        """How much of a text's words each chunk has that shares one of them, the rare ones counting more."""
+        with self._reading():
+            weighed, absent = self._weighed(text)
+            weights = {term: weight for _, term, weight in weighed}
+            held = self._terms(self.by_words(text, _MOST_CONTAINING))
+        whole = sum(weights.values()) + absent
+        return {
+            number: sum([weight for term, weight in weights.items() if term in own]) / whole for number, own in held.items()
+        }
+
+    def usual(self, vector: Any) -> float:
+        """The cosine that a question has with the chunks on average; of few chunks, nearer to what is usual elsewhere."""
+        import numpy
+
+        with self._reading():
+            self._load()
+            if self._matrix is None:
+                return _ELSEWHERE
+            if self._middle is None:
+                self._middle = self._matrix.mean(axis=0)
+            own, count = float(self._middle @ numpy.asarray(vector, dtype=numpy.float32)), len(self._matrix)
+        return (own * count + _ELSEWHERE * _FEW) / (count + _FEW)
 
     def _terms(self, numbers: Iterable[int]) -> dict[int, list[str]]:
         wanted = tuple(numbers)
@@ -189,7 +215,7 @@ class Index(IndexStore):
         for number, vector in self._db.execute("SELECT id, vector FROM chunks WHERE id > ? ORDER BY id", (known,)):
             whole[len(ids)] = numpy.frombuffer(vector, dtype=numpy.float16)
             ids.append(number)
-        self._matrix, self._ids = whole, numpy.asarray(ids)
+        self._matrix, self._ids, self._middle = whole, numpy.asarray(ids), None
 
 
 def _normal(found: list[str], usual: float) -> float:

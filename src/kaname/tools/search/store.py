@@ -47,6 +47,7 @@ class IndexStore:
         self._lock = threading.RLock()
         self._matrix: Any = None
         self._ids: Any = None
+        self._middle: Any = None  # the mean of all vectors
         self._seen = self._removed = self._counted = self._listed = ""
         self._size, self._counts = 0, dict[str, int]()
         self._names: dict[str, list[str]] = {}
@@ -213,6 +214,10 @@ class IndexStore:
         self._db.execute(
             "INSERT INTO meta VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1", (key,)
         )
+
+    def is_empty(self) -> bool:
+        with self._reading():
+            return self._db.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None
 
     def __len__(self) -> int:
         with self._reading():
