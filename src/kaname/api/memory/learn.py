@@ -24,8 +24,9 @@ from ..recipe import describe, recipe_of
 from ..result import Result, result_of
 from ..run import Run
 from .files import LEARNING, MemoryFiles
+from .remembered import Later
 from .rules import statements, unwanted, without_unwanted
-from .store import Later, Memories, Remembered
+from .store import Memories, Remembered
 
 _LOOKED_AT, _ALL = 200, 1_000_000  # runs
 _SIMILAR = 10  # memories that a new fact may replace
