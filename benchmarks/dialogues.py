@@ -1,21 +1,29 @@
-"""What search finds in long dialogues: the evidence of a question among thousands of turns, by words, by meaning, by both.
+"""What search and memory find in long dialogues: the turn that answers a question asked weeks later.
 
     uv run --all-extras python benchmarks/dialogues.py [FILE.json]
 
-Without a file: dialogues of four made-up friends, 2,400 turns with a plot and small talk about the same things, 150 questions. With one: a public set
-in the form of LoCoMo (a list of samples with `conversation` and `qa`), which is read from its place and not kept here.
+Without a file: our own long dialogues (`sets/`: four conversations of about 400 turns, English and Japanese, 120 exchanges, each asked about in other words
+and in plain ones; the second conversation of each language is held out), and the made-up friends (2,400 turns with small talk about the same things, 120
+questions), each beside plain BM25 and BM25 with the turn before. With a file: a public set in the form of LoCoMo (a list of samples with `conversation` and
+`qa`), which is read from its place and not kept here.
 """
 
 import json
+import math
 import random
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
+from sets import dialogues
+
 from kaname import RAGPipeline
+from kaname.api.memory.store import Memories
 from kaname.tools.search.chunk import Chunk
-from kaname.tools.search.index import FileRow
-from kaname.tools.search.pipeline import ranked
+from kaname.tools.search.ingest import of_text
+from kaname.tools.search.rank import ranked
+from kaname.tools.search.tokenize import query_terms, terms
 
 TOPICS = {
     "pottery": ("made a bowl in my pottery class", "broke the vase that I had glazed", "sold two cups at the craft fair"),
@@ -110,37 +118,105 @@ def public(path):
         yield turns, [(question, wanted) for question, wanted in asked if wanted]
 
 
-def measured(turns, questions, counted):
+def bm25(texts, questions, before=0):
+    """The plain baseline: BM25 over turns, each with so many turns before it; the places in their order, for each question."""
+    words = [terms(" ".join(texts[max(0, place - before) : place + 1])) for place in range(len(texts))]
+    counts, usual = [Counter(one) for one in words], sum(map(len, words)) / len(words)
+    stand_in = Counter(term for one in counts for term in one)
+    for question in questions:
+        scores = Counter()
+        for term in query_terms(question):
+            weight = math.log((len(texts) - stand_in[term] + 0.5) / (stand_in[term] + 0.5) + 1)
+            for place, one in enumerate(counts):
+                if term in one:
+                    scores[place] += weight * one[term] * 2.2 / (one[term] + 1.2 * (0.25 + 0.75 * len(words[place]) / usual))
+        yield first_of_each([place for place, _ in scores.most_common()], texts)
+
+
+def first_of_each(places, texts):
+    """Without copies of a turn, as search leaves them out."""
+    return list({texts[place]: place for place in reversed(places)}.values())[::-1]
+
+
+def by_search(turns, questions, folder):
+    """Stored as a file of the form `Name: text` is; and what the chunks' words and meaning alone give."""
+    pipeline = RAGPipeline(Path(folder) / "docs.db")
+    index = pipeline._index
+    chunks = [Chunk(text, "", "") for text in turns]
+    row, vectors, sentences = of_text("dialogue", "", chunks, pipeline.embedded)
+    index.put(row, chunks, vectors, sentences)
+    first = index._db.execute("SELECT min(id) FROM chunks").fetchone()[0]
+    asked = pipeline._embeddings.embed(questions)
+    for question, vector in zip(questions, asked, strict=True):
+        words, similar = index.by_words(question, 50), index.by_vector(vector, 50)
+        orders = {
+            "words": sorted(words, key=words.get, reverse=True),
+            "meaning": sorted(similar, key=similar.get, reverse=True),
+            "search": ranked(pipeline.scored(question, vector)[0]),
+        }
+        yield {kind: [number - first for number in numbers] for kind, numbers in orders.items()}
+    pipeline.close()
+
+
+def by_memory(turns, questions, folder):
+    """Every turn a memory, in the words that were said, a minute after the one before."""
+    store = Memories(Path(folder) / "memory.db", "friends")
+    places = {}
+    for place, text in enumerate(turns):
+        places.setdefault(store.add(text, "said", said=1_700_000_000.0 + place * 60).id, place)
+    for question in questions:
+        yield [places[one.memory.id] for one in store.search(question, 20)]
+    store.close()
+
+
+def measured(turns, asked, counted, memory=True):
+    """Add up how much of the evidence is among the best 5, 10 and 20 turns, by each way."""
+    questions = [question for question, _ in asked]
     with tempfile.TemporaryDirectory() as folder:
-        pipeline = RAGPipeline(Path(folder) / "docs.db")
-        index = pipeline._index
-        vectors = [
-            vector for start in range(0, len(turns), 64) for vector in pipeline._embeddings.embed(turns[start : start + 64])
+        ways = list(by_search(turns, questions, folder))
+        ways = [
+            {"BM25": plain, "BM25 + previous": both, **found}
+            for found, plain, both in zip(ways, bm25(turns, questions), bm25(turns, questions, 1), strict=True)
         ]
-        index.put(FileRow("dialogue", 0.0, 0, "", len(turns), ""), [Chunk(text, "", "") for text in turns], vectors)
-        first = index._db.execute("SELECT min(id) FROM chunks").fetchone()[0]
-        asked = pipeline._embeddings.embed([question for question, _ in questions])
-        for (question, wanted), vector in zip(questions, asked, strict=True):
-            words, similar = index.by_words(question, 50), index.by_vector(vector, 50)
-            orders = {
-                "words": sorted(words, key=words.get, reverse=True),
-                "meaning": sorted(similar, key=similar.get, reverse=True),
-                "both": ranked(pipeline.scored(question, vector)[0]),
-            }
-            for kind, numbers in orders.items():
-                for most in (5, 10, 20):
-                    found = {number - first for number in numbers[:most]} & wanted
-                    counted[kind, most] = counted.get((kind, most), 0.0) + len(found) / len(wanted)
-        pipeline.close()
-    return len(questions)
+        if memory:
+            ways = [found | {"memory": kept} for found, kept in zip(ways, by_memory(turns, questions, folder), strict=True)]
+    for (_, wanted), found in zip(asked, ways, strict=True):
+        for kind, places in found.items():
+            for most in (5, 10, 20):
+                counted[kind, most] = counted.get((kind, most), 0.0) + len(set(places[:most]) & wanted) / len(wanted)
+    return len(asked)
+
+
+def told(name, counted, asked):
+    print(f"{name} ({asked} questions)")
+    for kind in dict.fromkeys([kind for kind, _ in counted]):
+        print(f"  {kind:16}", "  ".join([f"@{most} {counted[kind, most] / asked:.3f}" for most in (5, 10, 20)]), flush=True)
 
 
 def main(path=""):
-    counted, asked = {}, 0
-    for turns, questions in public(path) if path else [made_up()]:
-        asked += measured(turns, questions, counted)
-    for kind in ("words", "meaning", "both"):
-        print(f"{kind:8}", "  ".join([f"@{most} {counted[kind, most] / asked:.3f}" for most in (5, 10, 20)]))
+    if path:
+        counted, asked = {}, 0
+        for turns, questions in public(path):
+            asked += measured(turns, questions, counted)
+        told(path, counted, asked)
+        return
+    for held in (False, True):
+        counted, asked = {}, 0
+        for one in [one for one in dialogues() if one.held_out is held]:
+            own, number = {}, 0
+            for questions in (one.questions, one.plain):
+                part, count = {}, 0
+                count = measured(one.turns, [(question, {place}) for question, place in questions], part)
+                kind = "in other words" if questions is one.questions else "in plain words"
+                told(f"{one.name}, {kind}", part, count)
+                own = {key: own.get(key, 0.0) + value for key, value in part.items()}
+                number += count
+            counted = {key: counted.get(key, 0.0) + value for key, value in own.items()}
+            asked += number
+        told("HELD OUT, together" if held else "tuned on, together", counted, asked)
+    counted = {}
+    told("made-up friends", counted, measured(*made_up(), counted, memory=False))
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -3,7 +3,8 @@
 `memory.py`: the labelled set of tests/corpora/memories (4 users, 20 sessions, 167 facts of which 55 replace another, 103
 questions, half of them Japanese), with facts as a perfect writer writes them, and by rules.
 `memory.py model [MODEL] [TURNS]`: written down by a model (default local), of the first TURNS turns of each user.
-`memory.py size [COUNT]`: recall among so many memories.
+`memory.py size [COUNT]`: recall among so many memories. `memory.py turn [COUNT]`: what a turn reads of so many (default 10,000).
+`memory.py silence`: how many of 100 questions that have nothing to do with the user draw lines, and what the labelled ones draw.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 import numpy
 
 from kaname import Agent, Memory, ScriptedModel
+from kaname.api.memory import memory as recalling
 from kaname.api.memory.store import Memories, Recalled
 from kaname.tools.search.chunk import Chunk
 from kaname.tools.search.index import FileRow
@@ -144,7 +146,82 @@ def _timed(store: Memories) -> Iterator[float]:
         yield (time.perf_counter() - begun) * 1000
 
 
+def turn(count: int) -> None:
+    """What is looked up before a turn, without the embedding of the question: steps of SQLite's machine, and the time."""
+    with tempfile.TemporaryDirectory() as folder:
+        memory = Memory(folder, learn="nothing")
+        store = memory.of("emma")
+        random = numpy.random.default_rng(7)
+        vectors = random.normal(0, 1, (count, 512))
+        vectors /= numpy.linalg.norm(vectors, axis=1, keepdims=True)
+        with store._writing():
+            for number, vector in enumerate(vectors, 1):
+                text = f"Note {number} is about item {number * 7919 % 100_003}."
+                store._db.execute(
+                    "INSERT INTO memories (id, chain, text, kind, about, said, ended, run, same) VALUES (?, ?, ?, 'said', '', ?, 0, '', ?)",
+                    (number, number, text, float(number), text),
+                )
+                store._insert(FileRow(f"memory/{number}", 0.0, 0, "", 1, ""), [Chunk(text, "", "")], [vector])
+        store._search.embedded = lambda texts, **_: vectors[:1]  # type: ignore[method-assign]
+        memory.lines("What was note 77 about?", "emma", "helper")  # the vectors are loaded with the first
+        steps = 0
+
+        def counted() -> int:
+            nonlocal steps
+            steps += 1
+            return 0
+
+        store._db.set_progress_handler(counted, 1)
+        memory.lines("What was note 77 about?", "emma", "helper")
+        store._db.set_progress_handler(None, 1)
+        times = []
+        for _ in range(20):
+            begun = time.perf_counter()
+            memory.lines("What was note 77 about?", "emma", "helper")
+            times.append((time.perf_counter() - begun) * 1000)
+        print(f"a turn with {count:,} memories: {steps:,} steps of SQLite, {sorted(times)[10]:.1f} ms (median)")
+        memory.close()
+
+
+def silence() -> None:
+    off = [
+        line for line in (Path(__file__).parent / "sets" / "off_topic.txt").read_text("utf-8").splitlines() if line[0] != "#"
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        for how in ("written well", "by rules"):
+            drew, right, total = Counter[int](), 0, 0
+            for user in USERS:
+                if how == "by rules":
+                    store, facts = by_runs(Path(folder), user, 1_000)
+                else:
+                    store, names = written(Path(folder), user)
+                    facts = {number: {fact} for number, fact in names.items()}
+                for place, question in enumerate(off):
+                    drew[place % 2] += bool(recalled(store, question))
+                for one in [one for one in lines("questions.jsonl") if one["user"] == user]:
+                    found = recalled(store, one["question"])
+                    kept = set().union(*[facts[version.id] for hit in found for version in (hit.memory, *hit.before)], set())
+                    total += 1
+                    right += bool(kept & set(one["answers"]))
+            halves = [f"{drew[half] / (len(off) // 2 * len(USERS)):.0%}" for half in (0, 1)]
+            print(
+                f"{how}: off-topic questions that draw lines: {halves[0]} (held out {halves[1]}); on-topic with the answer: {right}/{total}"
+            )
+
+
+def recalled(store: Memories, question: str) -> list[Recalled]:
+    """As `Memory` recalls before a turn."""
+    how = {"least": recalling._LEAST} | ({"apart": recalling._APART} if hasattr(recalling, "_APART") else {})
+    return store.search(question, 8, **how)
+
+
 def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["turn"]:
+        turn(int(arguments[1]) if len(arguments) > 1 else 10_000)
+        return
+    if arguments[:1] == ["silence"]:
+        silence()
+        return
     if arguments[:1] == ["size"]:
         size(int(arguments[1]) if len(arguments) > 1 else 100_000)
         return

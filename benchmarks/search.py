@@ -1,4 +1,4 @@
-"""What search costs, and what it finds. `uv run --all-extras python benchmarks/search.py [10000] [100000]`
+"""What search costs, and what it finds. `uv run --all-extras python benchmarks/search.py [10000] [100000]`, or `search.py questions`
 
 10,000 chunks are made, read and embedded for real; 100,000 are filled up with vectors near those, because embedding them would
 take most of an hour and changes nothing for the query. CPU seconds of one process; queries without the embedding of the question,
@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy
+from sets import documents
 
 from kaname import RAGPipeline
 from kaname.tools.search.chunk import Chunk
@@ -149,6 +150,28 @@ def labelled() -> None:
         pipeline.close()
 
 
+def in_other_words() -> None:
+    """Our own documents (`sets/documents.txt`), among those of the labelled set: does the sentence that answers stand in what was found?"""
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = RAGPipeline(Path(folder) / "docs.db")
+        (Path(folder) / "own").mkdir()
+        for number, document in enumerate(documents()):
+            (Path(folder) / "own" / f"{number:02}.md").write_text(f"# {document.title}\n\n{document.text}", encoding="utf-8")
+        pipeline.add(CORPUS / "docs", Path(folder) / "own")
+        for held in (0, 1):
+            counted: Counter[int] = Counter()
+            asked = [one for document in documents()[held::2] for one in document.questions]
+            for question, answer in asked:
+                found = ["".join(hit.found.split()) for hit in pipeline.search(question, 10)]
+                for most in (1, 3, 5, 10):
+                    counted[most] += any("".join(answer.split()) in text for text in found[:most])
+            print(
+                f"  {'held out' if held else 'tuned on'}:",
+                ", ".join([f"@{most} {counted[most]} of {len(asked)}" for most in (1, 3, 5, 10)]),
+            )
+        pipeline.close()
+
+
 def small_files(folder: Path, count: int = 150) -> None:
     """One chunk each."""
     rng = random.Random(5)
@@ -204,6 +227,10 @@ def fill(pipeline: RAGPipeline, count: int, rng: random.Random, one: tuple[str, 
 if __name__ == "__main__":
     print("labelled questions (tests/corpora/search):")
     labelled()
+    print("documents asked about in other words (benchmarks/sets):")
+    in_other_words()
+    if sys.argv[1:] == ["questions"]:
+        sys.exit()
     with tempfile.TemporaryDirectory() as name:
         small_files(Path(name))
     for wanted in [int(argument) for argument in sys.argv[1:]] or [10_000, 100_000]:

@@ -280,3 +280,56 @@ async def test_no_result_is_ever_sent_without_its_call(turns, tokens):
         asked = len(plan)
         await agent.run("go " * 10, session_id="s")
         del plan[: max(0, len(turn) + 1 - (asked - len(plan)))]
+
+
+def long_report(facts: list[str]) -> str:
+    """A message of many pages, with a fact on each of them, far from its beginning and its end."""
+    filler = "The committee met again, talked for a while about this and that, and went home without a result. " * 30
+    return filler + "\n\n".join([f"{fact} {filler}" for fact in facts]) + filler
+
+
+async def test_what_stands_in_the_middle_of_a_long_message_reaches_the_summary():
+    facts = [f"Crate {number} is stored in hall {number * 7}." for number in range(1, 17)]
+    summaries = Summaries()
+    agent = Agent(noting([], "fine"), context=Compact(6_000, 300, model=summaries), journal="memory")
+    await agent.run(long_report(facts), session_id="s")
+    result = await agent.run("And now?", session_id="s")
+    sent = "\n".join(summaries.asked)
+    assert [fact for fact in facts if fact not in sent] == []
+    assert max(len(asked) for asked in summaries.asked) < 6_000 * 4 + 2_000  # no request is longer than what may be sent
+    assert result.usage.cost == 0.5 * len(summaries.asked)  # every part is paid for
+    assert f"Summary {len(summaries.asked)}:" in result.state.messages[0].text
+    (await agent.replay(result.run_id)).raise_for_difference()
+
+
+async def test_a_message_of_millions_of_letters_is_not_summed_up_for_ever():
+    summaries = Summaries()
+    agent = Agent(noting([], "fine"), context=Compact(500, 100, model=summaries), journal="memory")
+    await agent.run("endless " * 40_000, session_id="s")
+    await agent.run("And now?", session_id="s")
+    assert len(summaries.asked) <= 12
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+async def test_looking_back_finds_each_passage_of_one_long_message(language):
+    if language == "en":
+        facts = [f"The {colour} crate is stored in hall {number}." for number, colour in enumerate(COLOURS["en"], 21)]
+        said, asked = long_report(facts), [f"Which hall has the {colour} crate?" for colour in COLOURS["en"]]
+    else:
+        facts = [f"{colour}の木箱は第{number}倉庫にあります。" for number, colour in enumerate(COLOURS["ja"], 21)]
+        filler = "委員会はまた集まり、いろいろと話し合いましたが、何も決まらないまま解散しました。" * 30
+        said, asked = filler.join(["", *facts, ""]), [f"{colour}の木箱はどの倉庫ですか" for colour in COLOURS["ja"]]
+    script = iter(["fine", *[call("look_back", query=query) for query in asked], "done"])
+    compact = Compact(2_000, 300, model=Summaries())
+    agent = Agent(ScriptedModel(lambda request: next(script)), context=compact, stops=max_steps(20), journal="memory")
+    await agent.run(said, session_id="s")
+    result = await agent.run("Look all of them up.", session_id="s")
+    found = [json.dumps(one.output, ensure_ascii=False) for one in result.state.results.values() if one.name == "look_back"]
+    assert [fact for fact, output in zip(facts, found, strict=True) if fact not in output] == []
+    assert max(map(len, found)) < 6_000
+
+
+COLOURS = {
+    "en": ["red", "green", "blue", "yellow", "purple", "orange", "silver", "golden"],
+    "ja": ["赤色", "緑色", "青色", "黄色", "紫色", "橙色", "銀色", "金色"],
+}

@@ -6,7 +6,7 @@ journal, and the model has a tool to look into it (`look_back`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -20,9 +20,9 @@ from ...kernel.boundary import Failure, attempt
 from ...kernel.ports import Model
 from ...kernel.view import RunView
 from ...models.registry import resolve
-from .look_back import look_back
+from .look_back import look_back, passages
 
-_LONGEST = 2_000  # characters of one message that the summary is made from
+_PARTS = 8  # summaries at most that are made of what is summed up at once
 _SHORTEST = 200  # characters that a summary may have in any case
 _FEWEST = 20  # tokens
 _HEAD = "[Summary of the conversation so far. The whole of it can be searched with look_back.]"
@@ -88,29 +88,44 @@ class Compact:
         return min(*kept, sent[-1]) if kept and sent else 0
 
     async def _summary(self, old: Sequence[Message], view: RunView) -> tuple[str, Usage]:
-        asked = user(_ASKED.format(conversation="\n".join([line for message in old for line in told(message)])))
-        reply = await ask_beside((asked,), view, self._model)
-        if not reply.message.text.strip():
-            raise ModelError(notice("compact.empty", "the summary was empty"), model=reply.model)
-        text, most = reply.message.text.strip(), sum([tokens_of(message) for message in old]) // 2
+        """Sum up all of it. What is too long for one call, such as a long document, is summed up in parts."""
+        texts, usage = list[str](), Usage()
+        for part in self._parts("\n".join([line for message in old for line in told(message)])):
+            reply = await ask_beside((user(_ASKED.format(conversation=part)),), view, self._model)
+            if not reply.message.text.strip():
+                raise ModelError(notice("compact.empty", "the summary was empty"), model=reply.model)
+            texts.append(reply.message.text.strip())
+            usage = usage + reply.usage
+        text, most = "\n".join(texts), sum([tokens_of(message) for message in old]) // 2
         longest = max(_SHORTEST, len(text) * most // tokens_of(user(text)))  # characters: half of what it stands for, or less
-        return f"{_HEAD}\n{shorten(text, longest)}", reply.usage
+        return f"{_HEAD}\n{shorten(text, longest)}", usage
+
+    def _parts(self, text: str) -> Iterator[str]:
+        """The conversation in parts of about `tokens`, cut between passages. One that is longer than eight of them is shortened
+        in its middle, and what is left out stays for `look_back`."""
+        room = self._tokens * max(1, len(text)) // tokens_of(user(text))  # characters
+        text, start = shorten(text, _PARTS * room), 0
+        for begun, end in passages(text):
+            if end - start > room and begun > start:
+                yield text[start:begun]
+                start = begun
+        yield text[start:]
 
 
-def told(message: Message, longest: int = _LONGEST) -> list[str]:
+def told(message: Message) -> list[str]:
     """A message as lines of a story: who said what, what was called, what came back. What was blocked is left out."""
     if is_withheld(message):
         return []
     who = {"user": "User", "assistant": "Assistant"}.get(message.role, "")
-    lines = [f"{who}: {shorten(message.text, longest)}"] if who and message.text.strip() else []
+    lines = [f"{who}: {message.text}"] if who and message.text.strip() else []
     for part in message.parts:
         if isinstance(part, ToolCall):
-            lines.append(f"Assistant calls {part.name}({shorten(_plain(part.args), longest)})")
+            lines.append(f"Assistant calls {part.name}({_plain(part.args)})")
         elif isinstance(part, Media):
             lines.append(f"{who}: [{part.mime}]")
         elif isinstance(part, ToolResult):
             outcome = f"failed: {part.error}" if part.error else part.shown if part.shown is not None else _plain(part.output)
-            lines.append(f"{part.name} gave: {shorten(outcome, longest)}")
+            lines.append(f"{part.name} gave: {outcome}")
     return lines
 
 

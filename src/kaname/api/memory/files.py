@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -74,6 +75,13 @@ def moment(text: str) -> float | None:
 
 def day(when: float) -> str:
     return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d")
+
+
+def days_of(times: Sequence[float]) -> dict[float, str]:
+    """The day of each time, with the time of day where several are of the same day: `2026-03-01 09:30`."""
+    counts = Counter([day(when) for when in set(times)])
+    exact = {when: datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M") for when in times}
+    return {when: exact[when] if counts[day(when)] > 1 else day(when) for when in times}
 
 
 def as_data(one: Remembered) -> dict[str, Any]:

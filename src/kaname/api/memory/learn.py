@@ -24,8 +24,9 @@ from ..recipe import describe, recipe_of
 from ..result import Result, result_of
 from ..run import Run
 from .files import LEARNING, MemoryFiles
-from .rules import statements
-from .store import Later, Memories, Remembered
+from .remembered import Later
+from .rules import statements, unwanted, without_unwanted
+from .store import Memories, Remembered
 
 _LOOKED_AT, _ALL = 200, 1_000_000  # runs
 _SIMILAR = 10  # memories that a new fact may replace
@@ -107,15 +108,19 @@ class Learning:
         turn = state.turn
         if turn[0].role != "user" or not turn[0].text.strip():
             return True
+        await off_loop(_forget, store, turn[0].text, later)
         keep = partial(store.add, said=card.created, run=card.run_id, later=later)
         if self._model is None:
             forgetting = any(isinstance(part, ToolResult) and part.name == "forget" for one in turn for part in one.parts)
             for told in () if forgetting else statements(turn[0].text):  # "forget that my PIN is …" is not to be kept
                 await off_loop(partial(keep, told, "said"))
             return True
-        similar = await off_loop(store.search, turn[0].text, _SIMILAR)
+        said = without_unwanted(turn[0].text)
+        if not said.strip():
+            return True
+        similar = await off_loop(store.search, said, _SIMILAR)
         known = {one.memory.id: one.memory.text for one in similar if one.memory.kind != "profile"}
-        for fact in (await self._written(known, card, turn[0].text))[:_MOST]:
+        for fact in (await self._written(known, card, said))[:_MOST]:
             kind, replaces = fact.kind if fact.kind in _KINDS else "fact", fact.replaces if fact.replaces in known else 0
             if kind == "profile":
                 kind = "profile" if fact.about.strip() else "preference"
@@ -135,6 +140,14 @@ class Learning:
         begin = partial(beginnings.either, run_id, [asked], "", card.user, {}, False, parent=(card.run_id, LEARNING))
         result: Result[Facts] = await Run(run_id, begin, lambda run, state: result_of(run, state, output.typed), self._journal)
         return result.output.facts if isinstance(result.output, Facts) else []
+
+
+def _forget(store: Memories, said: str, later: Later) -> None:
+    """Delete what the user wants forgotten, as far as it was kept before he said so. What a person set (`profile`) stays."""
+    meant = [one for text in unwanted(said) for one in store.holding(text)]
+    gone = [one.id for one in meant if not later(one) and (one.run or one.kind != "profile")]
+    if gone:
+        store.forget(gone)
 
 
 def _mark(card: RunInfo) -> str:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ...core.events import Event
@@ -14,10 +15,12 @@ from ...core.state import what_was_said
 from ...core.values import plain_text
 from ...kernel.ports import ToolContext
 from ...tools.function import tool
+from ...tools.search.chunk import SENTENCE
 from ...tools.search.tokenize import query_terms, terms
 
 _MOST, _AROUND = 5, 1  # places, and messages before and after each
-_LONGEST = 1_500  # characters of one message
+_LONGEST = 1_500  # characters that are shown of one message
+_PASSAGE = 400  # characters, about; a long message is ranked and shown by its passages
 
 
 class Said(NamedTuple):
@@ -59,7 +62,28 @@ async def look_back(query: str, context: ToolContext) -> dict[str, Any]:
 
 
 def found(query: str, texts: Sequence[str], most: int = _MOST) -> list[int]:
-    """The places of the texts that share the most with the question, the rare words counting more."""
+    """The places of the texts that have the passages which share the most with the question, the rare words counting more."""
+    parts = [(place, text[start:end]) for place, text in enumerate(texts) for start, end in passages(text)]
+    best = [parts[number][0] for number in _ranked(query, [part for _, part in parts])]
+    return list(dict.fromkeys(best))[:most]
+
+
+def passages(text: str) -> list[tuple[int, int]]:
+    """Where the passages of a text begin and end: cut at the ends of sentences and lines, or within a long one."""
+    ends = [*[one.end() for one in SENTENCE.finditer(text)], len(text)]
+    cuts, start = [0], 0
+    for end in ends:
+        while end - start > 2 * _PASSAGE:
+            start += _PASSAGE
+            cuts.append(start)
+        if end - start >= _PASSAGE:
+            start = end
+            cuts.append(start)
+    return [(begun, end) for begun, end in pairwise([*dict.fromkeys([*cuts, len(text)])])] or [(0, len(text))]
+
+
+def _ranked(query: str, texts: Sequence[str]) -> list[int]:
+    """The places of the texts that share something with the question, the best first; of the same, the last."""
     wanted = query_terms(query)
     letters = [term for term in wanted if len(term) == 1]  # a single kanji stands in no pair alone
     held = [Counter([*terms(text), *[letter for letter in letters if letter in text]]) for text in texts]
@@ -70,7 +94,7 @@ def found(query: str, texts: Sequence[str], most: int = _MOST) -> list[int]:
         for place, one in enumerate(held)
         if any(term in one for term in weights)
     }
-    return sorted(scores, key=lambda place: (-scores[place], -place))[:most]
+    return sorted(scores, key=lambda place: (-scores[place], -place))
 
 
 def _passage(one: Said, query: str) -> dict[str, str]:
@@ -80,10 +104,12 @@ def _passage(one: Said, query: str) -> dict[str, str]:
 
 
 def _around(text: str, query: str) -> str:
-    """Of a long text, what stands around the words that were looked for: the longest of them that is there."""
-    lowered = text.casefold()
-    words = [word for word in sorted(query.casefold().split(), key=len, reverse=True) if word in lowered]
-    middle = lowered.find(words[0]) if words else 0
-    start = min(max(0, middle - _LONGEST // 2), max(0, len(text) - _LONGEST))
+    """Of a long text, what stands around the passage that fits best."""
+    if len(text) <= _LONGEST:
+        return text
+    places = passages(text)
+    best = _ranked(query, [text[start:end] for start, end in places])[:1]
+    middle = sum(places[best[0]]) // 2 if best else 0
+    start = min(max(0, middle - _LONGEST // 2), len(text) - _LONGEST)
     end = start + _LONGEST
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

@@ -8,25 +8,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from logging import getLogger
-from math import nextafter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...tools.search import index_file as opening
 from ...tools.search.chunk import Chunk
+from ...tools.search.dialogue import speaker
 from ...tools.search.embed import Embeddings
 from ...tools.search.index import FileRow, Index
-from ...tools.search.pipeline import RAGPipeline, ranked
+from ...tools.search.pipeline import RAGPipeline
+from ...tools.search.rank import ranked
+from ...tools.search.sentences import sentences
 from ...tools.search.tokenize import terms
+from .remembered import KINDS, Later, in_order
+from .remembered import Recalled as Recalled
+from .remembered import Remembered as Remembered
 
-KINDS = ("fact", "preference", "decision", "said", "profile")
 _LONGEST = 2_000  # characters
 _LATEST = 32_503_680_000.0  # the year 3000
+_MEANT = 0.6  # of a text that is to be forgotten: as much of it a memory must have
+_USUAL = 0.75  # how much the usual cosine of a question counts against its best
+_RENEWED = 32  # memories of an older kaname whose sentences are embedded when one is added
 _TRIES, _PAUSE = 10, 0.1  # seconds
 _HUGE = 1 << 63
 _OPEN_TO_ALL = nullcontext()
@@ -36,38 +43,13 @@ _TABLES = (
     "about TEXT, said REAL, ended REAL, run TEXT, same TEXT)",
     "CREATE INDEX IF NOT EXISTS memories_chain ON memories (chain)",
     "CREATE INDEX IF NOT EXISTS memories_same ON memories (same)",
+    "CREATE INDEX IF NOT EXISTS memories_about ON memories (about)",
+    "CREATE INDEX IF NOT EXISTS memories_said ON memories (said)",
+    "CREATE INDEX IF NOT EXISTS memories_profile ON memories (said, id) WHERE kind = 'profile'",
     "CREATE TABLE IF NOT EXISTS learned (run TEXT PRIMARY KEY)",
     "CREATE TABLE IF NOT EXISTS begun (run TEXT PRIMARY KEY, upto INTEGER)",  # and the last memory there was then
 )
 _COLUMNS = "id, chain, text, kind, about, said, ended, run"
-
-
-class Remembered(NamedTuple):
-    """One version. `about`: what it is about, if only one can hold at a time (`home`). `said`, `ended`: from when until when it
-    held; `ended` is 0 as long as it does. `run`: where it comes from, empty if a person wrote it.
-
-    `kind`: a fact, a preference or a decision; `said`, the user's own words, of which nobody has judged whether they still
-    hold; `profile`, how the user wants to be answered."""
-
-    id: int
-    chain: int
-    text: str
-    kind: str = "fact"
-    about: str = ""
-    said: float = 0.0
-    ended: float = 0.0
-    run: str = ""
-
-
-class Recalled(NamedTuple):
-    """What was found: the version that holds (or held, at the time that was asked for), and those before it, newest first."""
-
-    memory: Remembered
-    before: tuple[Remembered, ...] = ()
-    score: float = 0.0
-
-
-Later = Callable[[Remembered], bool]
 
 
 class Memories(Index):
@@ -146,7 +128,7 @@ class Memories(Index):
             )
         if not 0 <= when < _LATEST:
             raise ConfigError(notice("memory.time", "said is a time in seconds since 1970, not {when}", when=when))
-        vectors = self._search.embedded([text], zeros=True)
+        vectors = self._search.embedded([text, *sentences(text)], zeros=True)
         with self._writing():
             known = self._one("same = ? AND ended = 0 AND kind = ?", same, kind)
             old = self._current(replaces) if replaces else None
@@ -157,7 +139,7 @@ class Memories(Index):
             if old is not None and kind == "profile" and run and not old.run:
                 return old  # what a person has set is not changed by what is learnt
             if said is None or later is not None:
-                when = _in_order(when, [one for one in (known, old) if one is not None], later)
+                when = in_order(when, [one for one in (known, old) if one is not None], later)
             if known is not None and (not about or known.about in ("", about)):
                 self._db.execute("UPDATE memories SET about = ? WHERE id = ?", (about or known.about, known.id))
                 return self._said_again(known, old, when)
@@ -170,8 +152,10 @@ class Memories(Index):
             self._db.execute("UPDATE memories SET chain = ? WHERE id = ?", (old.chain if old else number, number))
             if old is not None and not ended:
                 self._db.execute("UPDATE memories SET ended = ? WHERE id = ?", (when, old.id))
-            self._insert(_row(number), [Chunk(text, "", "")], vectors)
-            return self._numbered(number)
+            self._insert(_row(number), [Chunk(text, "", "")], vectors[:1], [vectors[1:]], [bool(speaker(text))])
+            made_ = self._numbered(number)
+        self._search.renew(_RENEWED)
+        return made_
 
     def _said_again(self, known: Remembered, old: Remembered | None, when: float) -> Remembered:
         """What is known already holds from the last time that it was said, and may take the place of another."""
@@ -193,10 +177,10 @@ class Memories(Index):
         """It was never so: put the right text in its place, without a past."""
         text, same = self._checked(text)
         old = self.get(number)
-        vectors = self._search.embedded([text], zeros=True)
+        vectors = self._search.embedded([text, *sentences(text)], zeros=True)
         with self._writing():
             self._db.execute("UPDATE memories SET text = ?, same = ? WHERE id = ?", (text, same, old.id))
-            self._insert(_row(old.id), [Chunk(text, "", "")], vectors)
+            self._insert(_row(old.id), [Chunk(text, "", "")], vectors[:1], [vectors[1:]], [bool(speaker(text))])
         self._scrub()
         return self.get(old.id)
 
@@ -234,9 +218,10 @@ class Memories(Index):
         """Delete what nobody has said anything about since that time. What a person set (`profile`) stays."""
         with self._reading():
             rows = self._db.execute(
-                "SELECT id FROM memories WHERE chain IN (SELECT chain FROM memories GROUP BY chain "
+                "SELECT id FROM memories WHERE chain IN (SELECT chain FROM memories WHERE chain IN "
+                "(SELECT chain FROM memories WHERE said < ?) GROUP BY chain "
                 "HAVING max(max(said, ended)) < ? AND max(kind = 'profile') = 0) ORDER BY said, id",
-                (when,),
+                (when, when),
             )
             old = [number for (number,) in rows]
         return self.forget(old) if old else []
@@ -248,6 +233,22 @@ class Memories(Index):
         with self._reading():
             return self._many("1" if past else "ended = 0")
 
+    def profile(self) -> list[Remembered]:
+        """How the user wants to be answered; the newest last."""
+        with self._reading():
+            return self._many("kind = 'profile' AND ended = 0")
+
+    def holding(self, text: str) -> list[Remembered]:
+        """Memories that say what this text says, or most of it, whatever their age: all of its numbers, and its rare words.
+
+        Used for what the user wants forgotten: a memory that only shares a word with it is not meant."""
+        wanted = set(terms(text))
+        with self._reading():
+            found = [number for number, share in self.containing(text).items() if share >= _MEANT]
+            versions = [one for number in found if (one := self._of_chunk(number)) is not None]
+        numbers = {term for term in wanted if any(map(str.isdigit, term))}
+        return [one for one in versions if numbers <= set(terms(one.text))]
+
     def get(self, number: int) -> Remembered:
         with self._reading():
             return self._numbered(number)
@@ -257,12 +258,25 @@ class Memories(Index):
         with self._reading():
             return self._many("chain = ?", self._numbered(number).chain)[::-1]
 
-    def search(self, query: str, most: int = 5, *, at: float | None = None, least: float = 0.0) -> list[Recalled]:
-        """What fits the question best. `at`: what held at that time; without it what holds now, with its past."""
+    def search(
+        self, query: str, most: int = 5, *, at: float | None = None, least: float = 0.0, apart: float = 0.0
+    ) -> list[Recalled]:
+        """Return what fits the question best.
+
+        Args:
+            query: The question, or what the user says.
+            most: At most so many.
+            at: What held at that time (seconds since 1970). Without it, what holds now, with its past.
+            least: Leave out what has a lower score.
+            apart: Return nothing unless the best score is so much above what the question has in common with any memory.
+        """
         query = query.strip()[:_LONGEST].encode("utf-8", "replace").decode()
-        if not query or not len(self):
+        if not query or self.is_empty():
             return []
-        scores, _ = self._search.scored(query, self._search.embedded([query], zeros=True)[0])
+        vector = self._search.embedded([query], zeros=True)[0]
+        scores, _ = self._search.scored(query, vector)
+        if apart and max(scores.values(), default=0.0) - _USUAL * self.usual(vector) < apart:
+            return []
         found: dict[int, Recalled] = {}
         for number in ranked(scores):
             if scores[number] < least or len(found) >= most:
@@ -273,6 +287,22 @@ class Memories(Index):
                 if recalled is not None:
                     found[version.chain] = recalled
         return list(found.values())
+
+    def turns_before(self, numbers: Iterable[int]) -> dict[int, int]:
+        """A memory that names its speaker (`Mia: …`) is a turn; the turn before it is the last such memory before it."""
+        if not self._complete:
+            return {}
+        with self._reading():
+            wanted = tuple(numbers)
+            marks = ",".join("?" * len(wanted))
+            after = "(SELECT min(n.id) FROM chunks n WHERE n.id > p.id AND n.turn)"
+            rows = self._db.execute(
+                "SELECT c.id, ifnull((SELECT max(p.id) FROM chunks p WHERE p.id < c.id AND p.turn), 0) FROM chunks c "
+                f"WHERE c.turn AND (c.id IN ({marks}) OR c.id IN "
+                f"(SELECT {after} FROM chunks p WHERE p.turn AND p.id IN ({marks})))",
+                wanted * 2,
+            )
+            return dict(rows.fetchall())
 
     # Runs that are learnt from
 
@@ -336,13 +366,6 @@ class Memories(Index):
             Remembered(*row)
             for row in self._db.execute(f"SELECT {_COLUMNS} FROM memories WHERE {where} ORDER BY said, id", values)
         ]
-
-
-def _in_order(when: float, others: Sequence[Remembered], later: Later | None) -> float:
-    """Return `when`, moved as far as its place in the order wants it: after what is older, before what is newer."""
-    newer = [one.said for one in others if later is not None and later(one)]
-    older = [one.said for one in others if later is None or not later(one)]
-    return min([max([when, *older]), *[nextafter(one, 0.0) for one in newer]])
 
 
 def _row(number: int) -> FileRow:

@@ -7,7 +7,7 @@ from typing import Any
 from ...kernel.ports import ToolContext
 from ...kernel.threads import off_loop
 from ...tools.function import tool
-from .files import MemoryFiles, as_data, moment
+from .files import MemoryFiles, as_data, days_of, moment
 from .store import Recalled
 
 _MOST = 6
@@ -27,7 +27,8 @@ def tools_of(files: MemoryFiles) -> tuple[Any, ...]:
 
     @tool(effect="pure")
     async def recall(query: str, context: ToolContext, at: str = "") -> list[dict[str, Any]]:
-        """Look up what is remembered from earlier conversations, with what held before.
+        """Look up what is remembered from earlier conversations, with what held before. Entries come in the order in which they
+        were said: of two that disagree the later one holds.
 
         Args:
             query: what to look for, in words
@@ -39,7 +40,9 @@ def tools_of(files: MemoryFiles) -> tuple[Any, ...]:
             hits = [hit for store in known for hit in store.search(query, _MOST, at=when, least=_LEAST)]
             return sorted(hits, key=lambda one: -one.score)[:_MOST]
 
-        return [_with_past(one) for one in await off_loop(found)]
+        hits = sorted(await off_loop(found), key=lambda one: (one.memory.said, one.memory.id))
+        days = days_of([one.memory.said for one in hits])
+        return [_with_past(one) | {"since": days[one.memory.said]} for one in hits]
 
     @tool(effect="irreversible")
     async def forget(id: int, context: ToolContext) -> list[dict[str, Any]]:

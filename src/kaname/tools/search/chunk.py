@@ -1,4 +1,4 @@
-"""Chunk blocks into pieces of a few sentences, never across headings.
+"""Chunk blocks into pieces of a few sentences, never across headings; in a dialogue, every turn is a piece.
 
 Short ones are found better; what is shown of a hit includes its neighbours."""
 
@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from .dialogue import is_dialogue, speaker
 from .readers.base import Block
 from .tokenize import query_terms as query_terms
 from .tokenize import terms as terms
@@ -16,7 +17,7 @@ from .tokenize import terms as terms
 SIZE, LARGEST = 300, 500  # in columns: a Japanese letter counts as two
 _PIECE = LARGEST // 2  # in letters
 _GAPS = " \t\u3000|,、，"
-_SENTENCE = re.compile(r"(?<=[。．！？!?])[^\S\n]*|(?<=[.;])[^\S\n]+|\n")
+SENTENCE = re.compile(r"(?<=[。．！？!?])[^\S\n]*|(?<=[.;])[^\S\n]+|\n")
 _UNDER_HEAD = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*")
 
 
@@ -32,8 +33,11 @@ def width(text: str) -> int:
 
 def chunked(blocks: Iterable[Block]) -> Iterator[Chunk]:
     held: list[Block] = []
-    for block in [part for one in blocks for part in _parts(one)]:
+    whole = list(blocks)
+    spoken = is_dialogue([block.text for block in whole])
+    for block in [part for one in whole for turn in (_turns(one) if spoken else [one]) for part in _parts(turn)]:
         full = held and (block.heading != held[0].heading or sum(width(one.text) for one in held) + width(block.text) > SIZE)
+        full = full or (spoken and bool(held) and bool(speaker(block.text)))
         page = held and block.place.startswith(("page", "slide")) and block.place != held[0].place
         if full or page:
             yield _joined(held)
@@ -41,6 +45,17 @@ def chunked(blocks: Iterable[Block]) -> Iterator[Chunk]:
         held.append(block)
     if held:
         yield _joined(held)
+
+
+def _turns(block: Block) -> Iterator[Block]:
+    """The turns of a dialogue: each begins with the line that names its speaker."""
+    start = place = 0
+    for line in block.text.splitlines(keepends=True):
+        if place > start and speaker(line):
+            yield _part_of(block, block.text[start:place].rstrip("\n"), start)
+            start = place
+        place += len(line)
+    yield _part_of(block, block.text[start:].rstrip("\n"), start)
 
 
 def _joined(held: list[Block]) -> Chunk:
@@ -76,7 +91,7 @@ def _head(block: Block) -> str:
 
 def _sentences(text: str, start: int) -> Iterator[tuple[int, str, str]]:
     """Each with its place and what joins it to the one before; what is no sentence at all is cut by length."""
-    ends = [(found.start(), found.end(), found[0]) for found in _SENTENCE.finditer(text, start)]
+    ends = [(found.start(), found.end(), found[0]) for found in SENTENCE.finditer(text, start)]
     joint = ""
     for end, following, between in [*ends, (len(text), len(text), "")]:
         for place, piece in _pieces(text, start, end):

@@ -3,204 +3,27 @@
 from __future__ import annotations
 
 import math
-import os
-import sqlite3
-import threading
-import unicodedata
-import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from ...core.errors import ConfigError
-from ...core.notices import notice
-from . import index_file as opening
-from .chunk import Chunk
-from .tokenize import query_terms, terms
+from .sentences import best
+from .store import FileRow as FileRow
+from .store import IndexStore
+from .store import Stored as Stored
+from .tokenize import query_terms
 
 _MOST_TERMS = 12
 _MOST_LOOKED_UP = 64  # words of a question
 _MOST_ABSENT = 6  # of its words that stand nowhere; by trial with the questions of tests/corpora
 _MOST_PLACES = 8_000  # where all of them stand, taken together
+_MOST_CONTAINING = 200  # chunks
+_ELSEWHERE, _FEW = 0.05, 3  # a usual cosine of a question with a sentence, and of how many chunks it stands for
+_BEFORE = 0.7  # what a word of the turn before counts; by trial, see benchmarks/README.md
 _TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 
 
-class Stored(NamedTuple):
-    id: int
-    path: str
-    number: int
-    text: str
-    heading: str
-    place: str
-
-
-class FileRow(NamedTuple):
-    path: str
-    modified: float
-    size: int
-    digest: str
-    chunks: int
-    problem: str
-
-
-class Index:
-    """`embeddings`: the name of those that it must have been made with; by default whichever they are (`made_with`)."""
-
-    def __init__(self, path: str | Path, embeddings: str = "", *, new: bool = True) -> None:
-        self.path = Path(path).expanduser()
-        self._lock = threading.RLock()
-        self._matrix: Any = None
-        self._ids: Any = None
-        self._seen = self._removed = self._counted = self._listed = ""
-        self._size, self._counts = 0, dict[str, int]()
-        self._names: dict[str, list[str]] = {}
-        if not new and not self.path.exists():
-            raise opening.no_index(path)
-        try:
-            with opening.told(self.path):
-                self._open()
-                self.made_with = self._meta("embeddings")
-        except (sqlite3.DatabaseError, OSError) as problem:
-            raise ConfigError(
-                notice("search.not_an_index", "{path} is no index: {problem}", path=path, problem=problem)
-            ) from problem
-        if embeddings:
-            self._belong(embeddings)
-
-    def _open(self) -> None:
-        """Open the file. It is closed with `close`, or when nothing refers to this index any more."""
-        self._db, self._writable = opening.opened(self.path)
-        self._closing = weakref.finalize(self, self._db.close)
-
-    def _belong(self, embeddings: str) -> None:
-        if self.made_with and self.made_with != embeddings:
-            self.close()
-            raise ConfigError(
-                notice(
-                    "search.other_embeddings",
-                    "{path} was made with {made_with}, not with {embeddings}; use that one, or another file",
-                    path=self.path,
-                    made_with=self.made_with,
-                    embeddings=embeddings,
-                )
-            )
-        if not self.made_with and self._writable:
-            with opening.told(self.path):
-                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('embeddings', ?)", (embeddings,))
-
-    def use(self, embeddings: str) -> None:
-        """From now on it belongs to these."""
-        with self._reading():
-            self._belong(embeddings)
-            self.made_with = embeddings
-
-    def close(self) -> None:
-        with self._lock:
-            self._closing()
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with self._lock, opening.told(self.path):
-            yield
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        if not self._writable:
-            raise ConfigError(notice("search.read_only", "{path} may only be read", path=self.path))
-        with self._reading(), self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            yield
-
-    def _meta(self, key: str) -> str:
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return str(row[0]) if row else ""
-
-    def files(self) -> list[FileRow]:
-        with self._reading():
-            rows = self._db.execute("SELECT path, modified, size, digest, chunks, problem FROM files ORDER BY path")
-            return [FileRow(*row) for row in rows]
-
-    def some_paths(self, most: int) -> tuple[list[str], int]:
-        """The first so many, and how many there are."""
-        with self._reading():
-            paths = [path for (path,) in self._db.execute("SELECT path FROM files ORDER BY path LIMIT ?", (most,))]
-            (every,) = self._db.execute("SELECT count(*) FROM files").fetchone()
-        return paths, every
-
-    def put(self, file: FileRow, chunks: Sequence[Chunk], vectors: Any) -> None:
-        """A file, in the place of what was known of it: all of it or nothing."""
-        with self._writing():
-            self._insert(file, chunks, vectors)
-
-    def _insert(self, file: FileRow, chunks: Sequence[Chunk], vectors: Any) -> None:
-        """Within a transaction."""
-        import numpy
-
-        self._check_length(vectors)
-        self._forget(file.path)
-        cursor = self._db.execute(
-            "INSERT INTO files (path, modified, size, digest, chunks, problem) VALUES (?, ?, ?, ?, ?, ?)", file
-        )
-        for number, (chunk, vector) in enumerate(zip(chunks, vectors, strict=True), 1):
-            blob = numpy.asarray(vector, dtype=numpy.float16).tobytes()
-            row = (cursor.lastrowid, number, chunk.text, chunk.heading, chunk.place, blob)
-            made = self._db.execute(
-                "INSERT INTO chunks (file, number, text, heading, place, vector) VALUES (?, ?, ?, ?, ?, ?)", row
-            )
-            found_by = " ".join([*terms(chunk.heading), *terms(chunk.text)])
-            self._db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, found_by))
-        self._changed()
-
-    def touch(self, path: str, modified: float) -> None:
-        """The same content, with another time."""
-        with self._writing():
-            self._db.execute("UPDATE files SET modified = ? WHERE path = ?", (modified, path))
-
-    def remove(self, paths: Iterable[str]) -> None:
-        with self._writing():
-            for path in paths:
-                self._forget(path)
-            self._changed()
-
-    def below(self, *paths: str | Path) -> list[str]:
-        """Return the files that have these paths, or are in these folders."""
-        named = {*map(str, paths), *[str(Path(path).expanduser().resolve()) for path in paths]}
-        below = tuple([one.rstrip(os.sep) + os.sep for one in named])
-        return [row.path for row in self.files() if row.path in named or row.path.startswith(below)]
-
-    def _check_length(self, vectors: Any) -> None:
-        row = self._db.execute("SELECT length(vector) / 2 FROM chunks LIMIT 1").fetchone()
-        if row is not None and len(vectors) and len(vectors[0]) != row[0]:
-            raise ConfigError(
-                notice(
-                    "search.vector_size",
-                    "{path} holds vectors of {row} numbers, and these have {count}: another model?",
-                    path=self.path,
-                    row=row[0],
-                    count=len(vectors[0]),
-                )
-            )
-
-    def _forget(self, path: str) -> None:
-        row = self._db.execute("SELECT id FROM files WHERE path = ?", (path,)).fetchone()
-        if row is not None:
-            self._db.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM chunks WHERE file = ?)", row)
-            self._db.execute("DELETE FROM chunks WHERE file = ?", row)
-            self._db.execute("DELETE FROM files WHERE id = ?", row)
-            self._count_up("removed")
-
-    def _changed(self) -> None:
-        self._count_up("version")
-
-    def _count_up(self, key: str) -> None:
-        self._db.execute(
-            "INSERT INTO meta VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1", (key,)
-        )
-
-    def __len__(self) -> int:
-        with self._reading():
-            return int(self._db.execute("SELECT count(*) FROM chunks").fetchone()[0])
+class Index(IndexStore):
+    """An index that can be searched: by words, by the meaning of chunks, and by the meaning of their sentences."""
 
     def by_words(self, query: str, most: int) -> dict[int, float]:
         """The best by BM25, each with how much of the question it has: 1 for all of its words, the rare ones counting more.
@@ -226,12 +49,58 @@ class Index:
                 return {}
             weights = {term: weight for _, term, weight in weighed}
             whole = sum(weights.values())
-            found = {}
-            for number in numbers:
-                row = self._db.execute("SELECT terms FROM words WHERE rowid = ?", (number,)).fetchone()
-                held = set(row[0].split()) if row else set()
-                found[number] = sum([weight for term, weight in weights.items() if term in held]) / whole
-            return found
+            held = self._terms(numbers)
+            return {
+                number: sum([weight for term, weight in weights.items() if term in held.get(number, ())]) / whole
+                for number in numbers
+            }
+
+    def spoken(self, query: str, before: Mapping[int, int]) -> dict[int, float]:
+        """How much of the question each of these turns has; what only the turn before it has counts too, but less."""
+        with self._reading():
+            weighed, absent = self._weighed(query)
+            weights = {term: weight for _, term, weight in weighed}
+            whole = sum(weights.values()) + absent
+            held = self._terms({*before, *before.values()})
+        usual = sum(map(len, held.values())) / max(1, len(held))
+        found = {}
+        for number, earlier in before.items() if whole else ():
+            own, other = held.get(number, []), held.get(earlier, [])
+            mine, others = ({term for term in weights if term in terms_} for terms_ in (own, other))
+            share = _normal(own, usual) * sum([weights[term] for term in mine])
+            share += _BEFORE * _normal(other, usual) * sum([weights[term] for term in others - mine])
+            found[number] = min(1.0, share / whole)
+        return found
+
+    def containing(self, text: str) -> dict[int, float]:
+        """How much of a text's words each chunk has that shares one of them, the rare ones counting more."""
+        with self._reading():
+            weighed, absent = self._weighed(text)
+            weights = {term: weight for _, term, weight in weighed}
+            held = self._terms(self.by_words(text, _MOST_CONTAINING))
+        whole = sum(weights.values()) + absent
+        return {
+            number: sum([weight for term, weight in weights.items() if term in own]) / whole for number, own in held.items()
+        }
+
+    def usual(self, vector: Any) -> float:
+        """The cosine that a question has with the chunks on average; of few chunks, nearer to what is usual elsewhere."""
+        import numpy
+
+        with self._reading():
+            self._load()
+            if self._matrix is None:
+                return _ELSEWHERE
+            if self._middle is None:
+                self._middle = self._matrix.mean(axis=0)
+            own, count = float(self._middle @ numpy.asarray(vector, dtype=numpy.float32)), len(self._matrix)
+        return (own * count + _ELSEWHERE * _FEW) / (count + _FEW)
+
+    def _terms(self, numbers: Iterable[int]) -> dict[int, list[str]]:
+        wanted = tuple(numbers)
+        marks = ",".join("?" * len(wanted))
+        rows = self._db.execute(f"SELECT rowid, terms FROM words WHERE rowid IN ({marks})", wanted)
+        return {number: found.split() for number, found in rows}
 
     def _weighed(self, query: str) -> tuple[list[tuple[int, str, float]], float]:
         """The question's words that stand somewhere: in how many chunks, and the weight (inverse document frequency).
@@ -282,43 +151,42 @@ class Index:
             best += [place for place in numpy.searchsorted(self._ids, list(also)).tolist() if place < len(scores)]
             return {int(self._ids[place]): float(scores[place]) for place in best}
 
-    def once(self, found: dict[int, float]) -> dict[int, float]:
-        """Without copies: of the same text under the same heading of a file only the first says something."""
+    def once(self, scores: dict[int, float]) -> dict[int, float]:
+        """Leave out copies: of the same text under the same heading of a file only the best says something."""
         with self._reading():
-            marks = ",".join("?" * len(found))
+            marks = ",".join("?" * len(scores))
+            rows = self._db.execute(f"SELECT id, file, heading, text FROM chunks WHERE id IN ({marks})", tuple(scores))
+            first: dict[tuple[Any, ...], int] = {}
+            for number, *text in sorted(rows, key=lambda row: (-scores[row[0]], row[0])):
+                first.setdefault(tuple(text), number)
+            return {number: scores[number] for number in first.values()}
+
+    def by_sentence(self, vector: Any, numbers: Iterable[int]) -> dict[int, float]:
+        """The cosines of the nearest sentences of these chunks, as far as they have several."""
+        if not self._complete:
+            return {}
+        with self._reading():
+            wanted = tuple(numbers)
+            marks = ",".join("?" * len(wanted))
+            rows = self._db.execute(f"SELECT id, sentences FROM chunks WHERE id IN ({marks}) AND length(sentences)", wanted)
+            held = dict(rows.fetchall())
+        return dict(zip(held, best(list(held.values()), vector), strict=True))
+
+    def turns_before(self, numbers: Iterable[int]) -> dict[int, int]:
+        """Those of these chunks, and of the ones after them, that are turns of a dialogue, with the turn before each, or 0."""
+        if not self._complete:
+            return {}
+        with self._reading():
+            wanted = tuple(numbers)
+            marks = ",".join("?" * len(wanted))
+            after = "SELECT c.id FROM chunks p JOIN chunks c ON c.file = p.file AND c.number = p.number + 1"
             rows = self._db.execute(
-                f"SELECT min(id) FROM chunks WHERE id IN ({marks}) GROUP BY file, heading, text", tuple(found)
+                "SELECT c.id, ifnull(p.id, 0) FROM chunks c LEFT JOIN chunks p ON p.file = c.file AND p.number = c.number - 1 "
+                f"AND p.turn AND p.heading = c.heading WHERE c.turn AND (c.id IN ({marks}) "
+                f"OR c.id IN ({after} WHERE p.turn AND p.id IN ({marks})))",
+                wanted * 2,
             )
-            return {number: found[number] for (number,) in rows}
-
-    def around(self, number: int) -> list[Stored]:
-        """A chunk with those before and after it, under the same heading."""
-        with self._reading():
-            rows = self._db.execute(
-                "SELECT c.id, f.path, c.number, c.text, c.heading, c.place FROM chunks a JOIN chunks c ON c.file = a.file "
-                "AND c.number BETWEEN a.number - 1 AND a.number + 1 AND c.heading = a.heading JOIN files f ON f.id = c.file "
-                "WHERE a.id = ? ORDER BY c.number",
-                (number,),
-            )
-            return [Stored(*row) for row in rows]
-
-    def numbered(self, path: str, number: int) -> int | None:
-        """Which chunk it is."""
-        with self._reading():
-            row = self._db.execute(
-                "SELECT c.id FROM chunks c JOIN files f ON f.id = c.file WHERE f.path = ? AND c.number = ?", (path, number)
-            ).fetchone()
-            return int(row[0]) if row else None
-
-    def same_name(self, path: str) -> list[str]:
-        """The paths of all files that have the same name."""
-        with self._reading():
-            version = self._meta("version")
-            if version != self._listed:
-                self._names, self._listed = {}, version
-                for (other,) in self._db.execute("SELECT path FROM files ORDER BY path"):
-                    self._names.setdefault(_name(other), []).append(other)
-            return self._names.get(_name(path), [])
+            return dict(rows.fetchall())
 
     def _load(self) -> None:
         """All vectors into memory; when the file has changed, those that are new, or all again if some are gone."""
@@ -347,14 +215,14 @@ class Index:
         for number, vector in self._db.execute("SELECT id, vector FROM chunks WHERE id > ? ORDER BY id", (known,)):
             whole[len(ids)] = numpy.frombuffer(vector, dtype=numpy.float16)
             ids.append(number)
-        self._matrix, self._ids = whole, numpy.asarray(ids)
+        self._matrix, self._ids, self._middle = whole, numpy.asarray(ids), None
+
+
+def _normal(found: list[str], usual: float) -> float:
+    """How much a word counts in a text of this length, as BM25 has it: 1 in a usual one."""
+    return 2.2 / (1 + 1.2 * (0.25 + 0.75 * len(found) / usual)) if found else 0.0
 
 
 def _coded(term: str) -> bool:
     """`e-2044`, `3`."""
     return any(map(str.isdigit, term))
-
-
-def _name(path: str) -> str:
-    """Of a file, in letters as they are typed."""
-    return unicodedata.normalize("NFC", Path(path).name)

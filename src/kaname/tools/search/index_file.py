@@ -21,13 +21,16 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE IF NOT EXISTS files (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, modified REAL, size INTEGER, digest TEXT, chunks INTEGER, problem TEXT);
 CREATE TABLE IF NOT EXISTS chunks (
-    id INTEGER PRIMARY KEY, file INTEGER, number INTEGER, text TEXT, heading TEXT, place TEXT, vector BLOB);
+    id INTEGER PRIMARY KEY, file INTEGER, number INTEGER, text TEXT, heading TEXT, place TEXT, vector BLOB,
+    sentences BLOB, turn INTEGER);
 CREATE INDEX IF NOT EXISTS in_order ON chunks (file, number);
+CREATE INDEX IF NOT EXISTS without_sentences ON chunks (id) WHERE sentences IS NULL;
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (terms, tokenize="unicode61 remove_diacritics 2 tokenchars '._-'");
 CREATE VIRTUAL TABLE IF NOT EXISTS vocabulary USING fts5vocab (words, row);
 PRAGMA application_id = {_OURS};
 PRAGMA user_version = {_FORM};
 """
+_NEW = {"sentences": "BLOB", "turn": "INTEGER"}  # columns of chunks, since indexes of the first kaname
 _TABLES = {"meta", "files", "chunks", "words"}
 
 
@@ -45,7 +48,8 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
         if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'in_order'").fetchone():
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'without_sentences'").fetchone():
+            _add_columns(db)
             db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT")
         return db, True
     except sqlite3.OperationalError as problem:
@@ -56,6 +60,23 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
     except (ConfigError, sqlite3.DatabaseError):
         db.close()
         raise
+
+
+def _add_columns(db: sqlite3.Connection) -> None:
+    """Give an index of an older kaname the columns that are new; they are empty until its texts are read again."""
+    made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'chunks'").fetchone() is not None
+    for name, kind in _NEW.items() if made and not has_sentences(db) else ():
+        try:
+            db.execute(f"ALTER TABLE chunks ADD COLUMN {name} {kind}")
+        except sqlite3.OperationalError:
+            if not has_sentences(db):  # another process was not first
+                raise
+
+
+def has_sentences(db: sqlite3.Connection) -> bool:
+    """True if the index has all columns; one of an older kaname that can only be read has not."""
+    known = {row[1] for row in db.execute("PRAGMA table_info(chunks)")}
+    return set(_NEW) <= known
 
 
 def _make_room(path: Path) -> None:

@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ from .embed import BadVector
 from .index import FileRow, Index
 from .readers.base import Unreadable
 from .readers.by_ending import check, read_blocks
+from .sentences import sentences
 
 _BATCH = 32  # texts to embed at once
-_READER = "2:"  # before a digest; raised when the same file gives other words than before
+_READER = "3:"  # before a digest; raised when the same file gives other words than before
 _FRESH = 2.0  # seconds: a file may change twice in one tick of its clock
 _PLAIN = "text"  # that every server can embed
 Progress = Callable[[int, int, str], None]
@@ -43,7 +45,19 @@ class Added(NamedTuple):
 class _Held:
     row: FileRow
     chunks: list[Chunk]
-    vectors: list[Any] = field(default_factory=list)
+    vectors: list[Any] = field(default_factory=list)  # of each chunk, followed by those of its sentences
+    texts: list[list[str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.texts = [_texts(chunk) for chunk in self.chunks]
+
+    def complete(self) -> bool:
+        return len(self.vectors) == sum(map(len, self.texts))
+
+    def begun(self) -> int:
+        """How many chunks have a vector."""
+        places = accumulate(map(len, self.texts), initial=0)
+        return sum([place < len(self.vectors) for place in list(places)[:-1]])
 
 
 class Adding:
@@ -63,7 +77,7 @@ class Adding:
             self.done.problems[str(path)] = str(border.failure)
         elif isinstance(held, _Held):
             self._held.append(held)
-            self._waiting.extend([(held, text) for text in _texts(held.chunks)])
+            self._waiting.extend([(held, text) for several in held.texts for text in several])
             self._embed_full_batches()
         else:
             self.done.unchanged.append(str(path))
@@ -119,7 +133,7 @@ class Adding:
                 held.vectors.append(vector)
         last = some[-1][0]
         if len(last.chunks) > 2 * _BATCH:
-            self._tell(f"{last.row.path} ({len(last.vectors)} of {len(last.chunks)})")
+            self._tell(f"{last.row.path} ({last.begun()} of {len(last.chunks)})")
         self._store()
 
     def _one_by_one(self, some: list[tuple[_Held, str]], problem: ModelError | ConfigError) -> None:
@@ -137,14 +151,14 @@ class Adding:
                 if not _of_a_text(trouble):
                     raise
                 held.row = held.row._replace(chunks=0, problem=str(trouble))
-                held.chunks, held.vectors = [], []
+                held.chunks, held.vectors, held.texts = [], [], []
                 self._waiting = deque([one for one in self._waiting if one[0] is not held])
 
     def _store(self) -> None:
         """Those that are complete, in their order."""
-        while self._held and len(self._held[0].vectors) == len(self._held[0].chunks):
+        while self._held and self._held[0].complete():
             held = self._held.popleft()
-            self._index.put(held.row, held.chunks, held.vectors)
+            self._index.put(held.row, held.chunks, *_apart(held.vectors, held.texts))
             if held.row.problem:
                 self.done.problems[held.row.path] = held.row.problem
             else:
@@ -158,15 +172,24 @@ def _of_a_text(problem: ModelError | ConfigError) -> bool:
     return isinstance(problem, BadVector)
 
 
-def _texts(chunks: list[Chunk]) -> list[str]:
-    """Of the headings and the text: what a passage is about often stands above it."""
-    return [f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text for chunk in chunks]
+def _texts(chunk: Chunk) -> list[str]:
+    """What is embedded of a chunk: its headings and its text, since what a passage is about often stands above it; and its
+    sentences, if there are several."""
+    return [f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text, *sentences(chunk.text)]
 
 
-def of_text(name: str, text: str, chunks: list[Chunk], embed: Embed) -> tuple[FileRow, list[Any]]:
+def _apart(vectors: list[Any], texts: list[list[str]]) -> tuple[list[Any], list[list[Any]]]:
+    """The vectors of chunks, and those of the sentences of each."""
+    ends = list(accumulate(map(len, texts), initial=0))
+    parts = [vectors[start:end] for start, end in pairwise(ends)]
+    return [part[0] for part in parts], [part[1:] for part in parts]
+
+
+def of_text(name: str, text: str, chunks: list[Chunk], embed: Embed) -> tuple[FileRow, list[Any], list[list[Any]]]:
     """A text that is no file, ready to be stored."""
     digest = _READER + hashlib.sha256(text.encode()).hexdigest()
-    texts = _texts(chunks)
-    batches = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
-    vectors = [vector for batch in batches for vector in embed(batch)]
-    return FileRow(name, 0.0, len(text), digest, len(chunks), ""), vectors
+    texts = [_texts(chunk) for chunk in chunks]
+    flat = [one for several in texts for one in several]
+    batches = [flat[start : start + _BATCH] for start in range(0, len(flat), _BATCH)]
+    vectors, within = _apart([vector for batch in batches for vector in embed(batch)], texts)
+    return FileRow(name, 0.0, len(text), digest, len(chunks), ""), vectors, within

@@ -15,13 +15,12 @@ from .embed import Embeddings, checked, embeddings_for
 from .folders import Looked
 from .index import FileRow, Index
 from .ingest import Added, Adding, Progress, of_text
+from .rank import ranked, score
 from .readers.base import Block
+from .sentences import sentences
 
 __all__ = ["Added", "Hit", "Progress", "RAGPipeline", "default_index"]
-_WORDS_COUNT = 0.3  # beside a cosine; by trial, see benchmarks/README.md
-_WORDS_DECIDE = 1.0  # more, where some chunk has most of the question's words
-_SOME, _MOST = 0.4, 0.8
-_LOOKED_AT = 50
+_AT_ONCE = 32  # chunks of an older index whose sentences are embedded together
 _LONGEST_QUESTION = 2_000  # characters; the rest says nothing new
 
 
@@ -72,6 +71,7 @@ class RAGPipeline:
         for path in sorted(looked.files, key=_size):  # a huge one holds up nobody but itself
             adding.take(path)
         adding.finish()
+        self.renew()
         adding.done.problems.update(looked.problems)
         adding.done.passed.update(looked.passed)
         adding.done.removed.extend(dict.fromkeys(looked.gone))
@@ -85,8 +85,8 @@ class RAGPipeline:
         """A text that is no file; how many chunks it became."""
         name, text = _writable(name), _writable(text)
         chunks = list(chunked([Block(part, "", "") for part in text.split("\n\n") if part.strip()]))
-        row, vectors = of_text(name, text, chunks, self.embedded)
-        self._index.put(row, chunks, vectors)
+        row, vectors, within = of_text(name, text, chunks, self.embedded)
+        self._index.put(row, chunks, vectors, within)
         return len(chunks)
 
     def remove(self, *paths: str | Path) -> list[str]:
@@ -123,25 +123,28 @@ class RAGPipeline:
         return hits
 
     def scored(self, query: str, vector: object) -> tuple[dict[int, float], dict[int, float]]:
-        """The scores of chunks, and their cosines.
+        """The scores of chunks, and their cosines."""
+        found = score(self._index, query, vector)
+        return found.score, found.cosine
 
-        Scores are added, not ranks: a word that is found by chance must not weigh as much as one that is meant. The more of the
-        question's words stand together somewhere, the more words count: then the question is put in the words of the answer,
-        and what only means something like it is beside the point."""
-        words = self._index.by_words(query, _LOOKED_AT)
-        similar = self._index.once(self._index.by_vector(vector, _LOOKED_AT, words))
-        for number, share in self._index.having(query, similar).items():
-            words[number] = max(share, words.get(number, 0.0))
-        together = max(words.values(), default=0.0)
-        weight = _WORDS_COUNT + _WORDS_DECIDE * min(1.0, max(0.0, (together - _SOME) / (_MOST - _SOME)))
-        return {number: cosine + weight * words.get(number, 0.0) for number, cosine in similar.items()}, similar
+    def renew(self, most: int | None = None) -> int:
+        """Embed the sentences of chunks that an older kaname had stored without, at most so many (default: all).
+
+        Returns how many chunks were renewed. If embedding fails, what was renewed before stays."""
+        done = 0
+        while most is None or done < most:
+            old = self._index.without_sentences(_AT_ONCE if most is None else min(_AT_ONCE, most - done))
+            if not old:
+                break
+            parts = {number: sentences(text) for number, text in old}
+            flat = [one for several in parts.values() for one in several]
+            made = iter(self.embedded(flat, zeros=True) if flat else ())
+            self._index.add_sentences({number: [next(made) for _ in several] for number, several in parts.items()})
+            done += len(old)
+        return done
 
     def embedded(self, texts: list[str], *, zeros: bool = False) -> Any:
         return checked(self._embeddings.embed(texts), self._embeddings.name, len(texts), zeros=zeros)
-
-
-def ranked(scores: dict[int, float]) -> list[int]:
-    return sorted(scores, key=lambda number: (-scores[number], number))
 
 
 def _size(path: Path) -> int:

@@ -1,0 +1,267 @@
+"""Store documents in the file of an index: what they are, their chunks, and what these are found by."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import unicodedata
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core.errors import ConfigError
+from ...core.notices import notice
+from . import index_file as opening
+from .chunk import Chunk
+from .dialogue import turns
+from .sentences import packed
+from .tokenize import terms
+
+
+class Stored(NamedTuple):
+    id: int
+    path: str
+    number: int
+    text: str
+    heading: str
+    place: str
+
+
+class FileRow(NamedTuple):
+    path: str
+    modified: float
+    size: int
+    digest: str
+    chunks: int
+    problem: str
+
+
+class IndexStore:
+    """`embeddings`: the name of those that it must have been made with; by default whichever they are (`made_with`)."""
+
+    def __init__(self, path: str | Path, embeddings: str = "", *, new: bool = True) -> None:
+        self.path = Path(path).expanduser()
+        self._lock = threading.RLock()
+        self._matrix: Any = None
+        self._ids: Any = None
+        self._middle: Any = None  # the mean of all vectors
+        self._seen = self._removed = self._counted = self._listed = ""
+        self._size, self._counts = 0, dict[str, int]()
+        self._names: dict[str, list[str]] = {}
+        if not new and not self.path.exists():
+            raise opening.no_index(path)
+        try:
+            with opening.told(self.path):
+                self._open()
+                self.made_with = self._meta("embeddings")
+        except (sqlite3.DatabaseError, OSError) as problem:
+            raise ConfigError(
+                notice("search.not_an_index", "{path} is no index: {problem}", path=path, problem=problem)
+            ) from problem
+        if embeddings:
+            self._belong(embeddings)
+
+    def _open(self) -> None:
+        """Open the file. It is closed with `close`, or when nothing refers to this index any more."""
+        self._db, self._writable = opening.opened(self.path)
+        self._complete = self._writable or opening.has_sentences(self._db)
+        self._closing = weakref.finalize(self, self._db.close)
+
+    def _belong(self, embeddings: str) -> None:
+        if self.made_with and self.made_with != embeddings:
+            self.close()
+            raise ConfigError(
+                notice(
+                    "search.other_embeddings",
+                    "{path} was made with {made_with}, not with {embeddings}; use that one, or another file",
+                    path=self.path,
+                    made_with=self.made_with,
+                    embeddings=embeddings,
+                )
+            )
+        if not self.made_with and self._writable:
+            with opening.told(self.path):
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('embeddings', ?)", (embeddings,))
+
+    def use(self, embeddings: str) -> None:
+        """From now on it belongs to these."""
+        with self._reading():
+            self._belong(embeddings)
+            self.made_with = embeddings
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock, opening.told(self.path):
+            yield
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        if not self._writable:
+            raise ConfigError(notice("search.read_only", "{path} may only be read", path=self.path))
+        with self._reading(), self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+
+    def _meta(self, key: str) -> str:
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def files(self) -> list[FileRow]:
+        with self._reading():
+            rows = self._db.execute("SELECT path, modified, size, digest, chunks, problem FROM files ORDER BY path")
+            return [FileRow(*row) for row in rows]
+
+    def some_paths(self, most: int) -> tuple[list[str], int]:
+        """The first so many, and how many there are."""
+        with self._reading():
+            paths = [path for (path,) in self._db.execute("SELECT path FROM files ORDER BY path LIMIT ?", (most,))]
+            (every,) = self._db.execute("SELECT count(*) FROM files").fetchone()
+        return paths, every
+
+    def put(self, file: FileRow, chunks: Sequence[Chunk], vectors: Any, sentences: Sequence[Any] | None = None) -> None:
+        """Store a file in the place of what was known of it: all of it or nothing.
+
+        Args:
+            file: The file.
+            chunks: Its chunks.
+            vectors: A vector for each chunk.
+            sentences: For each chunk the vectors of its sentences; without them they can be added later (`without_sentences`).
+        """
+        with self._writing():
+            self._insert(file, chunks, vectors, sentences, turns([chunk.text for chunk in chunks]))
+
+    def _insert(
+        self,
+        file: FileRow,
+        chunks: Sequence[Chunk],
+        vectors: Any,
+        sentences: Sequence[Any] | None = None,
+        spoken: Sequence[bool] = (),
+    ) -> None:
+        """Store a file, within a transaction. `spoken`: which of its chunks are turns of a dialogue."""
+        import numpy
+
+        self._check_length(vectors)
+        self._forget(file.path)
+        cursor = self._db.execute(
+            "INSERT INTO files (path, modified, size, digest, chunks, problem) VALUES (?, ?, ?, ?, ?, ?)", file
+        )
+        for number, (chunk, vector) in enumerate(zip(chunks, vectors, strict=True), 1):
+            blob = numpy.asarray(vector, dtype=numpy.float16).tobytes()
+            within = None if sentences is None else packed(sentences[number - 1])
+            row = (cursor.lastrowid, number, *chunk, blob, within, int(bool(spoken) and spoken[number - 1]))
+            made = self._db.execute(
+                "INSERT INTO chunks (file, number, text, heading, place, vector, sentences, turn) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            found_by = " ".join([*terms(chunk.heading), *terms(chunk.text)])
+            self._db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, found_by))
+        self._changed()
+
+    def touch(self, path: str, modified: float) -> None:
+        """The same content, with another time."""
+        with self._writing():
+            self._db.execute("UPDATE files SET modified = ? WHERE path = ?", (modified, path))
+
+    def remove(self, paths: Iterable[str]) -> None:
+        with self._writing():
+            for path in paths:
+                self._forget(path)
+            self._changed()
+
+    def below(self, *paths: str | Path) -> list[str]:
+        """Return the files that have these paths, or are in these folders."""
+        named = {*map(str, paths), *[str(Path(path).expanduser().resolve()) for path in paths]}
+        below = tuple([one.rstrip(os.sep) + os.sep for one in named])
+        return [row.path for row in self.files() if row.path in named or row.path.startswith(below)]
+
+    def _check_length(self, vectors: Any) -> None:
+        row = self._db.execute("SELECT length(vector) / 2 FROM chunks LIMIT 1").fetchone()
+        if row is not None and len(vectors) and len(vectors[0]) != row[0]:
+            raise ConfigError(
+                notice(
+                    "search.vector_size",
+                    "{path} holds vectors of {row} numbers, and these have {count}: another model?",
+                    path=self.path,
+                    row=row[0],
+                    count=len(vectors[0]),
+                )
+            )
+
+    def _forget(self, path: str) -> None:
+        row = self._db.execute("SELECT id FROM files WHERE path = ?", (path,)).fetchone()
+        if row is not None:
+            self._db.execute("DELETE FROM words WHERE rowid IN (SELECT id FROM chunks WHERE file = ?)", row)
+            self._db.execute("DELETE FROM chunks WHERE file = ?", row)
+            self._db.execute("DELETE FROM files WHERE id = ?", row)
+            self._count_up("removed")
+
+    def _changed(self) -> None:
+        self._count_up("version")
+
+    def _count_up(self, key: str) -> None:
+        self._db.execute(
+            "INSERT INTO meta VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + 1", (key,)
+        )
+
+    def is_empty(self) -> bool:
+        with self._reading():
+            return self._db.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None
+
+    def __len__(self) -> int:
+        with self._reading():
+            return int(self._db.execute("SELECT count(*) FROM chunks").fetchone()[0])
+
+    def without_sentences(self, most: int) -> list[tuple[int, str]]:
+        """Chunks whose sentences have no vectors, because an older kaname had stored them, with their texts."""
+        with self._reading():
+            rows = self._db.execute("SELECT id, text FROM chunks WHERE sentences IS NULL ORDER BY id LIMIT ?", (most,))
+            return rows.fetchall() if self._writable else []
+
+    def add_sentences(self, vectors: dict[int, Any]) -> None:
+        """Store the vectors of sentences of chunks that are there already."""
+        with self._writing():
+            rows = [(packed(made), number) for number, made in vectors.items()]
+            self._db.executemany("UPDATE chunks SET sentences = ? WHERE id = ?", rows)
+
+    def around(self, number: int) -> list[Stored]:
+        """A chunk with those before and after it, under the same heading."""
+        with self._reading():
+            rows = self._db.execute(
+                "SELECT c.id, f.path, c.number, c.text, c.heading, c.place FROM chunks a JOIN chunks c ON c.file = a.file "
+                "AND c.number BETWEEN a.number - 1 AND a.number + 1 AND c.heading = a.heading JOIN files f ON f.id = c.file "
+                "WHERE a.id = ? ORDER BY c.number",
+                (number,),
+            )
+            return [Stored(*row) for row in rows]
+
+    def numbered(self, path: str, number: int) -> int | None:
+        """Which chunk it is."""
+        with self._reading():
+            row = self._db.execute(
+                "SELECT c.id FROM chunks c JOIN files f ON f.id = c.file WHERE f.path = ? AND c.number = ?", (path, number)
+            ).fetchone()
+            return int(row[0]) if row else None
+
+    def same_name(self, path: str) -> list[str]:
+        """The paths of all files that have the same name."""
+        with self._reading():
+            version = self._meta("version")
+            if version != self._listed:
+                self._names, self._listed = {}, version
+                for (other,) in self._db.execute("SELECT path FROM files ORDER BY path"):
+                    self._names.setdefault(_name(other), []).append(other)
+            return self._names.get(_name(path), [])
+
+
+def _name(path: str) -> str:
+    """Of a file, in letters as they are typed."""
+    return unicodedata.normalize("NFC", Path(path).name)

@@ -1,0 +1,299 @@
+"""What is recalled before a turn and what is not, in which order it is told, and what the user wants forgotten."""
+
+import json
+import re
+from datetime import datetime
+
+import numpy
+import pytest
+
+from kaname import Agent, Memory, ScriptedModel, call
+from kaname.api.memory.rules import statements, unwanted
+from kaname.api.memory.store import Memories
+from kaname.tools.search.chunk import Chunk
+from kaname.tools.search.index import FileRow
+from tests.tools.test_search import Letters
+
+KNOWN = [
+    "Rosa lives in Malmö, on the third floor, with two cats.",
+    "Rosa is allergic to penicillin.",
+    "Rosa's brother Emil runs a bakery in Lund.",
+    "Rosa plays the cello in an amateur orchestra on Tuesdays.",
+    "Rosa works as a nurse and has night shifts every other week.",
+    "Rosa is saving for a sailing boat.",
+    "ローザは来年の春に日本へ旅行する予定です。",
+    "ローザは辛い料理が苦手です。",
+]
+FITTING = [
+    "Which drug am I allergic to?",
+    "On which evening do I have rehearsal with the orchestra?",
+    "What does my brother do for a living?",
+    "私はいつ日本に行くんでしたっけ",
+]
+OFF_TOPIC = [
+    "Write a regular expression that matches an IPv4 address.",
+    "What is the derivative of x squared?",
+    "Convert 3 miles to kilometres.",
+    "What does HTTP status 418 mean?",
+    "Which planet is closest to the sun?",
+    "クイックソートの計算量は",
+    "タングステンの元素記号は何ですか",
+    "一バイトは何ビットですか",
+]
+
+
+@pytest.fixture(scope="module")
+def rosa(tmp_path_factory):
+    memory = Memory(tmp_path_factory.mktemp("memory"), learn="nothing")
+    for text in KNOWN:
+        memory.of("rosa").add(text)
+    yield memory
+    memory.close()
+
+
+def told_to(memory, said, user="rosa"):
+    return memory.lines(said, user, "helper")
+
+
+# Silence
+
+
+@pytest.mark.parametrize("said", OFF_TOPIC)
+def test_recall_is_silent_when_nothing_fits(rosa, said):
+    assert told_to(rosa, said) == []
+
+
+@pytest.mark.parametrize("said", FITTING)
+def test_recall_speaks_when_something_fits(rosa, said):
+    assert told_to(rosa, said) != []
+
+
+def test_recall_of_a_single_memory_does_not_take_it_for_the_usual(tmp_path):
+    memory = Memory(tmp_path, learn="nothing")
+    memory.of("rosa").add("Rosa is allergic to penicillin.")
+    assert told_to(memory, "Which medicine is Rosa allergic to?") != []
+    assert told_to(memory, "Convert 3 miles to kilometres.") == []
+    memory.close()
+
+
+def test_looking_something_up_on_purpose_is_not_held_back(rosa):
+    assert rosa.of("rosa").search("Convert 3 miles to kilometres.") != []
+
+
+# Order
+
+
+def clock(hour):
+    return datetime.fromisoformat(f"2026-03-05T{hour}").astimezone().timestamp()
+
+
+def test_corrections_of_one_day_are_told_in_order_with_their_time(tmp_path):
+    memory = Memory(tmp_path, learn="nothing")
+    store = memory.of("rosa")
+    store.add("The meeting with the architect is on Thursday at ten.", "said", said=clock("16:40"))
+    store.add("The meeting with the architect is on Wednesday at nine.", "said", said=clock("09:15"))
+    store.add("The meeting with the architect is on Friday at two, that is final.", "said", said=clock("18:05"))
+    lines = told_to(memory, "When is the meeting with the architect?")
+    assert [re.search(r"on (\S+ \S+):.*on (\w+day)", line).groups() for line in lines] == [
+        ("2026-03-05 09:15", "Wednesday"),
+        ("2026-03-05 16:40", "Thursday"),
+        ("2026-03-05 18:05", "Friday"),
+    ]
+    memory.close()
+
+
+def test_what_was_said_in_one_message_is_told_in_its_order(tmp_path):
+    memory = Memory(tmp_path, learn="nothing")
+    for room in ("blue", "green", "small"):
+        memory.of("rosa").add(f"The guests sleep in the {room} room.", "said", said=clock("09:15"))
+    assert [line.split()[-2] for line in told_to(memory, "In which room do the guests sleep?")] == ["blue", "green", "small"]
+    memory.close()
+
+
+def test_days_are_told_without_the_time_if_each_has_one_entry(tmp_path):
+    memory = Memory(tmp_path, learn="nothing")
+    memory.of("rosa").add("The guests sleep in the blue room.", "said", said=clock("09:15"))
+    assert told_to(memory, "In which room do the guests sleep?") == [
+        "- the user said on 2026-03-05: The guests sleep in the blue room."
+    ]
+    memory.close()
+
+
+async def test_the_tool_recalls_in_order_as_well(tmp_path):
+    memory = Memory(tmp_path / "memory", learn="nothing")
+    for text, hour in (("The door code is 77.", "12:00"), ("The door code is 55.", "08:00"), ("The door code is 99.", "17:30")):
+        memory.of("rosa").add(text, "said", said=clock(hour))
+    script = lambda request: "Done." if request.messages[-1].role == "tool" else call("recall", query="door code")  # noqa: E731
+    async with Agent(ScriptedModel(script), context=memory, journal="memory") as agent:
+        result = await agent.run("What is the code?", user_id="rosa")
+    (given,) = [one.output for one in result.state.results.values()]
+    assert [(one["text"][-3:-1], one["since"][-5:]) for one in given] == [("55", "08:00"), ("77", "12:00"), ("99", "17:30")]
+
+
+# What is kept, and what is to be forgotten
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("My sister has a new flat in Turku, could you look up the trains?", ["My sister has a new flat in Turku"]),
+        ("We are seven people now — is the table large enough?", ["We are seven people now"]),
+        ("Since our office closes at four, when should I leave?", ["Since our office closes at four"]),
+        ("来週から松本の支店に移りますが、手当は出ますか？", ["来週から松本の支店に移りますが"]),
+        ("膝を痛めたので走れる日を組み直してもらえますか。", ["膝を痛めたので"]),
+        ("If we were seven people, would the table be large enough?", []),
+        ("Is the shop open, and when does it close?", []),
+        ("もし雨が降ったら、会場は変わりますか？", []),
+        ("I keep forgetting my umbrella on the train.", ["I keep forgetting my umbrella on the train."]),
+        ("Don't forget that I fly on Monday.", ["Don't forget that I fly on Monday."]),
+        ("鍵を家に忘れてしまいました。", ["鍵を家に忘れてしまいました。"]),
+    ],
+)
+def test_rules_keep_what_a_question_tells_besides(said, kept):
+    assert statements(said) == kept
+    assert unwanted(said) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "gone"),
+    [
+        ("Please forget that the alarm code is 8802.", "the alarm code is 8802"),
+        ("Could you forget what I told you about my divorce?", "my divorce"),
+        ("Delete my old address from your memory.", "my old address"),
+        ("警報の番号が8802だということは忘れてください。", "警報の番号が8802だ"),
+        ("前の職場のことはもう忘れて。", "前の職場"),
+        ("私の病気の話は記憶から消してください。", "私の病気の話"),
+    ],
+)
+def test_rules_know_what_the_user_wants_forgotten(said, gone):
+    assert statements(said) == []
+    assert unwanted(said) == [gone]
+
+
+@pytest.mark.parametrize(
+    "said", ["Please don't remember my salary.", "私の年収は覚えなくていいです。", "Don't store my card number."]
+)
+def test_rules_do_not_keep_what_is_not_to_be_kept(said):
+    assert statements(said) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "request_"),
+    [
+        ("The alarm code of the shop is 8802.", "The alarm of the shop is loud.", "Please forget that the alarm code is 8802."),
+        ("店の警報の番号は8802です。", "店の警報は音が大きいです。", "警報の番号が8802だということは忘れてください。"),
+    ],
+)
+async def test_what_the_user_wants_forgotten_is_gone_without_a_tool(tmp_path, first, other, request_):
+    memory = Memory(tmp_path / "memory")
+    async with Agent(ScriptedModel(lambda request: "Yes."), context=memory, journal="memory") as agent:
+        for said in (first, other, request_):
+            await agent.run(said, user_id="rosa", session_id="s")
+    assert [one.text for one in memory.of("rosa").all(past=True)] == [other]
+    memory.close()
+    (path,) = (tmp_path / "memory").glob("user-rosa-*.db")
+    assert b"8802" not in path.read_bytes()
+
+
+async def test_a_model_that_learns_is_not_told_what_is_to_be_forgotten(tmp_path):
+    class Writer:
+        name = "writer"
+        asked: list[str] = []
+
+        async def reply(self, request, emit):
+            from kaname.core.messages import ModelReply, assistant
+
+            self.asked.append(request.messages[-1].text)
+            return ModelReply(assistant(json.dumps({"facts": []})))
+
+    memory = Memory(tmp_path / "memory", model=Writer())
+    async with Agent(ScriptedModel(lambda request: "Yes."), context=memory, journal="memory") as agent:
+        await agent.run("Forget that the alarm code is 8802. My sister is called Ines.", user_id="rosa")
+        await agent.run("Please forget that the alarm code is 8802.", user_id="rosa")
+    assert len(Writer.asked) == 1
+    assert "Ines" in Writer.asked[0]
+    assert "8802" not in Writer.asked[0]
+
+
+async def test_a_profile_that_a_person_set_is_not_forgotten_by_a_remark(tmp_path):
+    memory = Memory(tmp_path / "memory")
+    memory.of("rosa").add("short answers in plain English", "profile", about="style")
+    async with Agent(ScriptedModel(lambda request: "Yes."), context=memory, journal="memory") as agent:
+        await agent.run("Forget my short answers in plain English.", user_id="rosa")
+    assert [one.kind for one in memory.of("rosa").all()] == ["profile"]
+
+
+# What is read
+
+
+def steps_of(memory, said):
+    """How many steps SQLite takes for what is recalled before a turn."""
+    store, steps = memory.of("rosa"), []
+    store._db.set_progress_handler(lambda: steps.append(1), 10)
+    told_to(memory, said)
+    store._db.set_progress_handler(None, 10)
+    return len(steps)
+
+
+def filled(folder, count):
+    memory = Memory(folder, learn="nothing", embeddings=Letters())
+    store = memory.of("rosa")
+    vectors = Letters().embed([f"entry {number}" for number in range(count)])
+    with store._writing():
+        for number, vector in enumerate(vectors, 1):
+            text = f"Entry {number} names shelf w{number}."
+            row = (number, number, text, float(number), text)
+            store._db.execute(
+                "INSERT INTO memories (id, chain, text, kind, about, said, ended, run, same) VALUES (?, ?, ?, 'said', '', ?, 0, '', ?)",
+                row,
+            )
+            store._insert(FileRow(f"memory/{number}", 0.0, 0, "", 1, ""), [Chunk(text, "", "")], [vector])
+    store.add("English", "profile", about="language")
+    return memory
+
+
+def test_a_turn_looks_up_and_does_not_read_all(tmp_path):
+    steps = {}
+    for count in (300, 3_000):
+        memory = filled(tmp_path / str(count), count)
+        assert any("language: English" in line for line in told_to(memory, "And what of w77 and w78?"))
+        steps[count] = steps_of(memory, "And what of w77 and w78?")
+        memory.close()
+    assert steps[3_000] < 1.5 * steps[300]
+
+
+def test_forgetting_by_age_reads_only_what_is_old(tmp_path):
+    steps = {}
+    for count in (300, 3_000):
+        memory, counted = filled(tmp_path / str(count), count), []
+        memory.of("rosa")._db.set_progress_handler(lambda counted=counted: counted.append(1), 10)
+        assert memory.of("rosa").forget_before(0.5) == []
+        steps[count] = len(counted)
+        memory.close()
+    assert steps[3_000] < steps[300] + 20
+
+
+def test_a_memory_that_names_its_speaker_is_found_with_what_was_said_before(tmp_path):
+    store = Memories(tmp_path / "m.db", "friends", Letters())
+    for said in (
+        "Nora: Where did you put the spare keys?",
+        "Ivan: Under the third flower pot.",
+        "Nora: Fine.",
+        "Ivan: Bye now.",
+    ):
+        store.add(said, "said")
+    found = [one.memory.text for one in store.search("spare keys", 2)]
+    assert found == ["Nora: Where did you put the spare keys?", "Ivan: Under the third flower pot."]
+    store.forget([1])
+    assert "Under" not in [one.memory.text for one in store.search("spare keys", 4) if one.score > 1]
+    store.close()
+
+
+def test_memories_from_before_are_brought_up_to_date_as_others_are_added(tmp_path):
+    store = Memories(tmp_path / "m.db", "rosa", Letters())
+    store.add("The first sentence is about the boat in the harbour. The second one is about the bread of the baker.")
+    store._db.execute("UPDATE chunks SET sentences = NULL")
+    store.add("Another one.")
+    assert store.without_sentences(5) == []
+    assert len(store.by_sentence(numpy.ones(64), [1, 2])) == 1
+    store.close()

@@ -1,0 +1,196 @@
+"""Search in dialogues and by sentences: a turn with the one before it, a chunk by its best sentence, indexes from before."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import numpy
+import pytest
+
+from kaname import RAGPipeline
+from kaname.tools.search.chunk import Chunk, chunked
+from kaname.tools.search.dialogue import is_dialogue
+from kaname.tools.search.index import FileRow, Index
+from kaname.tools.search.readers.base import Block
+from kaname.tools.search.sentences import best, packed, sentences
+from tests.tools.test_search import Letters
+
+TALK = """\
+Nora: Did the parcel from the harbour ever arrive?
+Ivan: It did.
+Nora: And where did you put the spare keys?
+Ivan: Under the third flower pot, as always.
+Nora: Good to know.
+Ivan: See you on Monday.
+"""
+
+
+class Topics:
+    """A model of meaning with five things in the world: each has a direction of its own, and so has everything else."""
+
+    name = "topics"
+    things = ("boat", "bread", "clock", "goat", "piano")
+    asked = 0
+
+    def embed(self, texts):
+        self.asked += len(texts)
+        made = numpy.zeros((len(texts), 6), dtype=numpy.float32)
+        for row, text in enumerate(texts):
+            counts = [text.lower().count(thing) for thing in self.things]
+            made[row] = [*counts, 0.0 if any(counts) else 1.0]
+        return made / numpy.linalg.norm(made, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    made = RAGPipeline(tmp_path / "index.db", embeddings=Letters())
+    yield made
+    made.close()
+
+
+# dialogues
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TALK,
+        TALK.replace("\n", "\n\n"),
+        "[10:03] Ada: Ready?\n[10:04] Bo: Nearly.\n[10:05] Ada: Now?\n[10:06] Bo: Yes.",
+        "12/05/2023, 10:03 - Ada: Ready?\n12/05/2023, 10:04 - Bo: Nearly.\n12/05/2023, 10:05 - Ada: Now?\n12/05/2023, 10:06 - Bo: Yes.",
+        "**Ada:** Ready?\n**Bo:** Nearly.\n**Ada:** Now?\n**Bo:** Yes.",
+        "陽子：もう着いた？\n大樹：まだ電車の中。\n陽子：何時ごろ？\n大樹：七時かな。",
+    ],
+)
+def test_lines_of_speakers_who_take_turns_are_a_dialogue(text):
+    assert is_dialogue(text.split("\n\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cause: the fuse is blown.\nAction: replace it.\nCause: the cable is loose.\nAction: tighten it.",
+        "Weight: 3 kg\nColour: red\nWeight: 4 kg\nColour: blue",
+        "https://a.example/x?\nhttps://b.example/y?\nhttps://a.example/z?\nhttps://b.example/?",
+        "Note: this is a report.\nIt has lines of its own.\nIs it a dialogue?\nNo.\nNote: the end.",
+        "",
+    ],
+)
+def test_records_and_notes_are_no_dialogue(text):
+    assert not is_dialogue([text])
+
+
+def test_every_turn_is_a_chunk_and_says_its_line():
+    long = "and then we walked on " * 60
+    made = list(chunked([Block(TALK + f"Nora: {long}\nwithout a word", "", "line 3")]))
+    assert [chunk.text.split(":")[0] for chunk in made[:6]] == ["Nora", "Ivan"] * 3
+    assert [chunk.place for chunk in made[:3]] == ["line 3", "line 4", "line 5"]
+    assert made[-1].text.endswith("without a word")
+
+
+@pytest.mark.parametrize("blank", ["\n", "\n\n"])
+def test_a_turn_is_found_by_the_words_of_the_turn_that_it_answers(tmp_path, pipeline, blank):
+    (tmp_path / "talk.txt").write_text(TALK.replace("\n", blank), encoding="utf-8")
+    pipeline.add(tmp_path / "talk.txt")
+    question = "Where are the spare keys?"
+    scores, _ = pipeline.scored(question, pipeline.embedded([question])[0])
+    first = sorted(scores, key=lambda number: -scores[number])[:2]
+    texts = [pipeline._index.around(number) for number in first]
+    assert {one.text for number, around in zip(first, texts, strict=True) for one in around if one.id == number} == {
+        "Nora: And where did you put the spare keys?",
+        "Ivan: Under the third flower pot, as always.",
+    }
+
+
+def test_chunks_that_are_stored_one_by_one_are_turns_as_well(tmp_path):
+    index = Index(tmp_path / "index.db")
+    turns = TALK.splitlines()
+    index.put(FileRow("talk", 0.0, 0, "", len(turns), ""), [Chunk(text, "", "") for text in turns], Letters().embed(turns))
+    assert index.turns_before([4]) == {4: 3, 5: 4}
+    index.close()
+
+
+def test_a_dialogue_ends_with_its_heading(tmp_path):
+    index = Index(tmp_path / "index.db")
+    turns = TALK.splitlines()
+    chunks = [Chunk(text, "Monday" if number < 3 else "Tuesday", "") for number, text in enumerate(turns)]
+    index.put(FileRow("talk", 0.0, 0, "", len(turns), ""), chunks, Letters().embed(turns))
+    assert index.turns_before([3, 4]) == {3: 2, 4: 0, 5: 4}
+    index.close()
+
+
+# sentences
+
+
+def test_sentences_of_a_chunk_are_joined_where_they_are_short():
+    assert sentences("Only one sentence stands here, and it is a long one.") == []
+    assert sentences(
+        "Yes. No. The boat leaves from the second pier at dawn. The bread is baked on the ship every morning."
+    ) == [
+        "Yes. No. The boat leaves from the second pier at dawn.",
+        "The bread is baked on the ship every morning.",
+    ]
+    assert len(sentences("船は夜明けに第二桟橋から出ます。パンは毎朝船の中で焼いています。")) == 2
+
+
+def test_vectors_of_sentences_take_a_byte_a_number():
+    rng = numpy.random.default_rng(3)
+    vectors = rng.normal(0, 1, (7, 512)).astype(numpy.float32)
+    vectors /= numpy.linalg.norm(vectors, axis=1, keepdims=True)
+    blob = packed(vectors)
+    assert len(blob) == 7 * (512 + 4)
+    (found, none) = best([blob, b""], vectors[4])
+    assert found == pytest.approx(1.0, abs=0.01)
+    assert none == -1.0
+    assert packed([]) == b""
+
+
+def test_a_chunk_is_found_by_its_best_sentence(tmp_path):
+    """Among many things a chunk's own vector says little of each."""
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
+    mixed = "The bread is baked at five in the morning. The clock on the tower is late. The goat lives behind the mill. "
+    pipeline.add_text("mixed", mixed + "The piano in the school is out of tune.")
+    pipeline.add_text("other", "A bread, another bread, a clock, another clock and a goat.")
+    assert [hit.source for hit in pipeline.search("breadcrumbs?")] == ["mixed", "other"]
+    pipeline._index._db.execute("UPDATE chunks SET sentences = x''")
+    assert [hit.source for hit in pipeline.search("breadcrumbs?")] == ["other", "mixed"]
+    pipeline.close()
+
+
+def as_before(path):
+    """Take from an index what an older kaname did not write."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.executescript(
+            "DROP INDEX without_sentences; ALTER TABLE chunks DROP COLUMN sentences; ALTER TABLE chunks DROP COLUMN turn;"
+        )
+
+
+def test_an_index_from_before_is_searched_and_brought_up_to_date_when_something_is_added(tmp_path):
+    text = "The boat leaves from the second pier at dawn. The bread is baked on the ship every morning."
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
+    pipeline.add_text("ship", text)
+    pipeline.close()
+    as_before(tmp_path / "index.db")
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
+    assert [hit.source for hit in pipeline.search("bread")] == ["ship"]
+    assert len(pipeline._index.without_sentences(10)) == 1
+    (tmp_path / "new.txt").write_text("The goat is old.")
+    pipeline.add(tmp_path / "new.txt")
+    assert pipeline._index.without_sentences(10) == []
+    vector = Topics().embed(["bread"])[0]
+    assert max(pipeline._index.by_sentence(vector, [1]).values()) == pytest.approx(1.0, abs=0.01)
+    pipeline.close()
+
+
+def test_an_index_from_before_that_can_only_be_read_is_searched(tmp_path, monkeypatch):
+    from kaname.tools.search import index_file
+
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
+    pipeline.add_text("talk", TALK.replace("parcel", "bread"))
+    pipeline.close()
+    as_before(tmp_path / "index.db")
+    monkeypatch.setattr(index_file, "_may_write", lambda path: False)
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
+    assert pipeline.search("bread")[0].source == "talk"
+    pipeline.close()
