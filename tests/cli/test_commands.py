@@ -102,7 +102,7 @@ def test_exit_codes(terminal):
         "run", "-m", terminal.script(*[uses("add", a=1, b=n) for n in range(9)]), "-t", "mytools:add", "--max-steps", "2", "go"
     )
     assert limited.returncode == 1
-    assert "out of steps" in limited.stderr
+    assert "step limit" in limited.stderr
     waiting = terminal("run", "-m", terminal.script(uses("pay"), "paid"), "-t", "defined.py:pay", "pay it")
     assert waiting.returncode == 3
     assert "kaname runs resume" in waiting.stderr

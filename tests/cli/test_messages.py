@@ -248,6 +248,15 @@ def test_one_word_for_one_state():
     assert len({*KINDS.values()}) == len(KINDS) - 1, "no word for two states, but for the two names of `interrupted`"
 
 
+def test_the_terminal_and_the_page_have_the_same_words_for_a_state():
+    static = SOURCE / "serve" / "page" / "static"
+    told = dict(re.findall(r'^  (\w+): \["[^"]*", "([^"]+)"', (static / "told.js").read_text("utf-8"), re.MULTILINE))
+    nihongo = dict(re.findall(r'^  "?([\w ]+)"?: "([^"]+)",', (static / "ja.js").read_text("utf-8"), re.MULTILINE))
+    ends = {*KINDS} & {*told} - {"waiting", "cancelled"}  # the page says who is waited for; to stop is what its button says
+    assert len(ends) > 9
+    assert {kind: (told[kind], nihongo[told[kind]]) for kind in ends} == {kind: KINDS[kind] for kind in ends}
+
+
 def test_a_place_in_a_document_is_told_in_the_users_language(monkeypatch):
     places = ["line 3", "page 2", "paragraph 7", "slide 4, notes", "sheet 売上, row 9", "", "chapter"]
     assert list(map(told_place, places)) == places

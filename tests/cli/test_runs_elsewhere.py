@@ -173,9 +173,9 @@ spender = Agent(ScriptedModel(script, usage=Usage(10, 5, cost=0.1)), [look], nam
 def test_options_go_over_what_a_programs_agent_says(elsewhere, tmp_path):
     (tmp_path / "spender.py").write_text(SPENDER)
     poor = elsewhere("run", "-a", "spender.py:spender", "--cost", "$0.25", "look around")
-    assert "out of money: $0.3000 spent, the limit is $0.25" in poor.stderr
+    assert "cost limit: $0.3000 spent, the limit is $0.25" in poor.stderr
     short = elsewhere("run", "-a", "spender.py:spender", "--max-steps", "2", "--journal", "mine.db", "look around")
-    assert "out of steps: 2 steps" in short.stderr
+    assert "step limit: 2 steps" in short.stderr
     assert "--journal mine.db" in short.stderr
     assert "look around" in elsewhere("runs", "--journal", "mine.db").stdout
     (tmp_path / "script.json").write_text('["I am another."]')

@@ -1,21 +1,21 @@
-"""Words for how a run stands or has stopped."""
+"""Words for how a run stands or has stopped: the same as on the page (`serve/page/static/told.js`, `ja.js`)."""
 
 from __future__ import annotations
 
 from . import japanese, say
 
 KINDS = {
-    "degraded": ("answered without a tool that failed", "失敗したツールなしで回答"),
+    "degraded": ("completed in part", "一部のみ完了"),
     "waiting": ("waiting for an answer", "回答待ち"),
     "cancelled": ("cancelled", "キャンセル"),
-    "max_steps": ("out of steps", "ステップ上限"),
-    "duplicate": ("going round in circles", "同じ呼び出しの繰り返し"),
-    "tool_limit": ("a tool too often", "ツール回数の上限"),
-    "deadline": ("out of time", "時間切れ"),
-    "budget": ("out of money", "費用の上限"),
-    "blocked": ("blocked", "ブロック"),
-    "undecodable": ("not in the wanted form", "形式の不一致"),
-    "incomplete": ("no answer", "回答なし"),
+    "max_steps": ("step limit", "ステップ上限"),
+    "duplicate": ("repeated itself", "同じ呼び出しの繰り返し"),
+    "tool_limit": ("tool limit", "ツール上限"),
+    "deadline": ("time limit", "時間切れ"),
+    "budget": ("cost limit", "費用上限"),
+    "blocked": ("blocked", "遮断"),
+    "undecodable": ("answer not readable", "回答を読み取れず"),
+    "incomplete": ("answer incomplete", "回答が途中"),
     "failed": ("failed", "失敗"),
     "completed": ("completed", "完了"),
     "running": ("running", "実行中"),
