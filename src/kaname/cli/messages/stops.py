@@ -1,4 +1,4 @@
-"""Words for how a run stands or has stopped."""
+"""Words for how a run stands or has stopped: the same as on the page (`serve/page/static/told.js`, `ja.js`)."""
 
 from __future__ import annotations
 
