@@ -28,7 +28,6 @@ def uncommented(text):
 
 
 def settings_in(text):
-    text = re.sub(r"(?m)^( *(?:# *)?instructions:).*", r"\1", text)
     return [re.sub(r" {2,}# .*", "", line) for line in text.splitlines() if re.match(r" *(# *)?[a-z_]+:", line)]
 
 
