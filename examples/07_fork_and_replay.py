@@ -40,6 +40,6 @@ asyncio.run(main())
 #   Take sunglasses.
 #   Take an umbrella.
 #   the same decisions
-#   takes another decision at fact 3
+#   sends the model another prompt at fact 3: the prompt has changed
 #   -Give advice.
 #   +Give bad advice.

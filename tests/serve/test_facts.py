@@ -167,7 +167,9 @@ def test_a_run_of_odd_words_is_made_into_a_test_that_passes(http, served, tmp_pa
     scope: dict = {}
     exec(answer.text, scope)
     (test,) = [value for key, value in scope.items() if key.startswith("test_")]
-    assert str(served.folder) in answer.text, "it says where its agent is"
+    assert "agent_of(" in answer.text, "it says where its agent is"
+    assert str(served.folder) not in answer.text
+    assert str(ROOT) not in answer.text
     if words == ODD[2]:  # one of them as a user would: in a process of its own
         (tmp_path / name).write_text(answer.text, encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path / name)]

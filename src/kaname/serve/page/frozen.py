@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -35,6 +34,9 @@ RECORD = r"""
 
 test_{name} = freeze(recorded(RECORD), make_agent)
 '''
+
+
+_ROOT = ("pyproject.toml", "setup.py", ".git")  # what stands in the root of a project
 
 
 def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
@@ -82,5 +84,10 @@ def _agent(origin: Any, name: str) -> str:
 
 
 def _relative(file: str, folder: str) -> str:
-    """From the folder in which the agent was made: a test is for every machine."""
-    return Path(os.path.relpath(file, folder)).as_posix() if os.path.isabs(file) else file
+    """From the folder in which the agent was made, or else from the root of the file's project: a test is for every machine."""
+    path = Path(file)
+    if not path.is_absolute():
+        return file
+    roots = [one for one in path.parents if any((one / name).exists() for name in _ROOT)]
+    home = next((one for one in (Path(folder), *roots) if path.is_relative_to(one)), path.parent)
+    return path.relative_to(home).as_posix()
