@@ -115,8 +115,8 @@ async def test_step_before_another_look_up_asks_for_a_name_too():
     script = [plan(("price", "the maker of the lamp"), ("people", "where the maker lives"), ("reckon", "x"))]
     script += [call("price", item="lamp"), call("people", name="Ada Byron"), call("reckon", sum="1+1"), answer("Leeds")]
     _, server = await run(script, "Where does the maker of the lamp live?")
-    assert "finds: the maker of the lamp, with its name\n" in asked(server.requests[1])
-    assert "finds: where the maker lives\n" in asked(server.requests[2]), "a sum needs no name"
+    assert "A later step needs its name" in asked(server.requests[1])
+    assert "A later step needs its name" not in asked(server.requests[2]), "a sum needs no name"
 
 
 async def test_passage_that_answers_two_steps_is_shown_once():

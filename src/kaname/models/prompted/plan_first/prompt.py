@@ -15,7 +15,7 @@ from .progress import Next, Progress
 _PLAN = "Write the plan."
 _CALL = """Now write only the call of {tools} that finds: {find}
 Use names and numbers of the question and of what is known, no others."""
-_NAMED = ", with its name"  # what is looked up next is asked for by a name
+_NAMED = " A later step needs its name: ask for that, too."
 _REST = "Write one step for what is still to be found, with the names that are known now, or answer."
 _ANSWER = "Give the answer to the question from what is known."
 
@@ -33,7 +33,7 @@ def for_step(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, 
     names = " or ".join([tool.name for tool in wanted.tools])
     sums = {tool.name for tool in request.tools if reckons(tool)}
     named = _NAMED if any(step.tool not in sums for step in plan[wanted.step + 1 :]) else ""
-    lines.append(_CALL.format(tools=names, find=plan[wanted.step].find + named))
+    lines.append(_CALL.format(tools=names, find=plan[wanted.step].find) + named)
     return _asked(request, turn, lines)
 
 
