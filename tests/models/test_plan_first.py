@@ -115,8 +115,8 @@ async def test_step_before_another_look_up_asks_for_a_name_too():
     script = [plan(("price", "the maker of the lamp"), ("people", "where the maker lives"), ("reckon", "x"))]
     script += [call("price", item="lamp"), call("people", name="Ada Byron"), call("reckon", sum="1+1"), answer("Leeds")]
     _, server = await run(script, "Where does the maker of the lamp live?")
-    assert "finds: the maker of the lamp, with its name\n" in asked(server.requests[1])
-    assert "finds: where the maker lives\n" in asked(server.requests[2]), "a sum needs no name"
+    assert "finds the name of: the maker of the lamp" in asked(server.requests[1])
+    assert "finds: where the maker lives" in asked(server.requests[2]), "a sum needs no name"
 
 
 async def test_passage_that_answers_two_steps_is_shown_once():
@@ -144,6 +144,14 @@ async def test_same_failing_call_again_moves_on_to_look_ups_not_tried():
     _, server = await run([*script, step("answer", ""), answer("Ada Byron")], "Who is the maker of the lamp?")
     assert offered(server.requests[3]) == ["price", "people"]
     assert "too few words" not in asked(server.requests[3])
+
+
+async def test_call_that_helped_before_and_is_proposed_again_settles_its_step():
+    script = [plan(("price", "the lamp"), ("price", "its maker")), *[call("price", item="lamp")] * 2, answer("Ada Byron")]
+    seen, server = await run(script, "Who is the maker of the lamp?")
+    assert offered(server.requests[3]) == ["answer"]
+    assert text_of(seen) == "Ada Byron"
+    assert len([chunk for chunk in seen if chunk.type == "tool_response"]) == 1
 
 
 def step(name, find):

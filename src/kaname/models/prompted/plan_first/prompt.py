@@ -13,9 +13,9 @@ from .plan import Plan, how_to_plan
 from .progress import Next, Progress
 
 _PLAN = "Write the plan."
-_CALL = """Now write only the call of {tools} that finds: {find}
+_CALL = """Now write only the call of {tools} that finds{named}: {find}
 Use names and numbers of the question and of what is known, no others."""
-_NAMED = ", with its name"  # what is looked up next is asked for by a name
+_NAMED = " the name of"  # what is looked up next is asked for by a name
 _REST = "Write one step for what is still to be found, with the names that are known now, or answer."
 _ANSWER = "Give the answer to the question from what is known."
 
@@ -32,8 +32,9 @@ def for_step(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, 
         lines.append(f"{failed.call.name} failed with {dump(failed.call.args)}: {failed.result.error}")
     names = " or ".join([tool.name for tool in wanted.tools])
     sums = {tool.name for tool in request.tools if reckons(tool)}
-    named = _NAMED if any(step.tool not in sums for step in plan[wanted.step + 1 :]) else ""
-    lines.append(_CALL.format(tools=names, find=plan[wanted.step].find + named))
+    step, later = plan[wanted.step], plan[wanted.step + 1 :]
+    named = _NAMED if step.tool not in sums and any(one.tool not in sums for one in later) else ""
+    lines.append(_CALL.format(tools=names, named=named, find=step.find))
     return _asked(request, turn, lines)
 
 

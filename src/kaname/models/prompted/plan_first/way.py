@@ -44,8 +44,8 @@ class PlanFirst:
             self._step = wanted.step
             asked = for_step(request, self._turn, plan, self._progress, wanted)
             return Way(asked, Offer(wanted.tools, answer=False, name=name), self.mark(wanted.step))
-        known = self._progress.known
-        if not plan or not known or known[-1].step + 1 < len(plan) or not all_pure(request.tools):
+        last = [one for one in self._progress.tries if one.step + 1 >= len(plan)]
+        if not plan or not any(one.helped for one in last) or not all_pure(request.tools):
             return None
         asked = for_answer(request, self._turn, plan, self._progress)
         return Way(asked, Offer((), answer=True, name=name), self.mark(len(plan)))
