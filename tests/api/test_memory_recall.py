@@ -297,3 +297,12 @@ def test_memories_from_before_are_brought_up_to_date_as_others_are_added(tmp_pat
     assert store.without_sentences(5) == []
     assert len(store.by_sentence(numpy.ones(64), [1, 2])) == 1
     store.close()
+
+
+def test_recall_speaks_where_all_memories_are_about_what_is_asked(tmp_path):
+    memory = Memory(tmp_path, learn="nothing")
+    for number in range(10):
+        memory.of("rosa").add(f"Locker {number} of the boathouse holds oars of {number + 2} metres, tied with a blue rope.")
+    assert len(told_to(memory, "What is in the lockers of the boathouse?")) > 1
+    assert told_to(memory, "Who painted the Mona Lisa?") == []
+    memory.close()
