@@ -30,15 +30,15 @@ FITTING = [
     "What does my brother do for a living?",
     "私はいつ日本に行くんでしたっけ",
 ]
-OFF_TOPIC = [
-    "Write a regular expression that matches an IPv4 address.",
-    "What is the derivative of x squared?",
-    "Convert 3 miles to kilometres.",
-    "What does HTTP status 418 mean?",
-    "Which planet is closest to the sun?",
-    "クイックソートの計算量は",
-    "タングステンの元素記号は何ですか",
-    "一バイトは何ビットですか",
+OFF_TOPIC = [  # each has a little in common with one of them
+    "Translate good evening into Portuguese.",
+    "How do magnets work?",
+    "Write a limerick about a pirate.",
+    "How tall is Mount Kilimanjaro?",
+    "「速い」の類語を五つ挙げて",
+    "潮の満ち引きはなぜ起こりますか",
+    "さびた門を題に俳句を詠んで",
+    "納品の遅れをわびる文面を作って",
 ]
 
 
