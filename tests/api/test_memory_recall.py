@@ -30,15 +30,15 @@ FITTING = [
     "What does my brother do for a living?",
     "私はいつ日本に行くんでしたっけ",
 ]
-OFF_TOPIC = [
-    "Write a regular expression that matches an IPv4 address.",
-    "What is the derivative of x squared?",
-    "Convert 3 miles to kilometres.",
-    "What does HTTP status 418 mean?",
-    "Which planet is closest to the sun?",
-    "クイックソートの計算量は",
-    "タングステンの元素記号は何ですか",
-    "一バイトは何ビットですか",
+OFF_TOPIC = [  # each has a little in common with one of them
+    "Translate good evening into Portuguese.",
+    "How do magnets work?",
+    "Write a limerick about a pirate.",
+    "How tall is Mount Kilimanjaro?",
+    "「速い」の類語を五つ挙げて",
+    "潮の満ち引きはなぜ起こりますか",
+    "さびた門を題に俳句を詠んで",
+    "納品の遅れをわびる文面を作って",
 ]
 
 
@@ -297,3 +297,12 @@ def test_memories_from_before_are_brought_up_to_date_as_others_are_added(tmp_pat
     assert store.without_sentences(5) == []
     assert len(store.by_sentence(numpy.ones(64), [1, 2])) == 1
     store.close()
+
+
+def test_recall_speaks_where_all_memories_are_about_what_is_asked(tmp_path):
+    memory = Memory(tmp_path, learn="nothing")
+    for number in range(10):
+        memory.of("rosa").add(f"Locker {number} of the boathouse holds oars of {number + 2} metres, tied with a blue rope.")
+    assert len(told_to(memory, "What is in the lockers of the boathouse?")) > 1
+    assert told_to(memory, "Who painted the Mona Lisa?") == []
+    memory.close()

@@ -158,6 +158,27 @@ def test_a_chunk_is_found_by_its_best_sentence(tmp_path):
     pipeline.close()
 
 
+def test_what_has_not_changed_in_a_file_is_not_embedded_again(tmp_path):
+    embeddings, path = Topics(), tmp_path / "rules.md"
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=embeddings)
+    parts = [
+        f"# Rule {number}\n\nThe boat {number} leaves at dawn from here. The bread {number} is baked on board."
+        for number in range(9)
+    ]
+    path.write_text("\n\n".join(parts))
+    pipeline.add(path)
+    assert embeddings.asked == 3 * len(parts)
+    embeddings.asked = 0
+    path.write_text("# New\n\nThe clock is late.\n\n" + "\n\n".join(parts))
+    assert pipeline.add(path).added
+    assert embeddings.asked == 1
+    embeddings.asked = 0
+    vector = Topics().embed(["bread"])[0]
+    assert len(pipeline._index.by_sentence(vector, range(1, 30))) == len(parts)
+    assert pipeline.search("breadcrumbs")[0].place == "line 7"
+    pipeline.close()
+
+
 def as_before(path):
     """Take from an index what an older kaname did not write."""
     with closing(sqlite3.connect(path)) as db, db:

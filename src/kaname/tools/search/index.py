@@ -10,6 +10,7 @@ from .sentences import best
 from .store import FileRow as FileRow
 from .store import IndexStore
 from .store import Stored as Stored
+from .store import Vectors as Vectors
 from .tokenize import query_terms
 
 _MOST_TERMS = 12
@@ -18,6 +19,7 @@ _MOST_ABSENT = 6  # of its words that stand nowhere; by trial with the questions
 _MOST_PLACES = 8_000  # where all of them stand, taken together
 _MOST_CONTAINING = 200  # chunks
 _ELSEWHERE, _FEW = 0.05, 3  # a usual cosine of a question with a sentence, and of how many chunks it stands for
+_UNRELATED = 0.08  # the cosine that a question has on average with sentences that it has nothing to do with, at most
 _BEFORE = 0.7  # what a word of the turn before counts; by trial, see benchmarks/README.md
 _TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 
@@ -84,7 +86,9 @@ class Index(IndexStore):
         }
 
     def usual(self, vector: Any) -> float:
-        """The cosine that a question has with the chunks on average; of few chunks, nearer to what is usual elsewhere."""
+        """The cosine that a question has with the chunks on average; of few chunks, nearer to what is usual elsewhere.
+
+        Where all chunks are about what is asked, it says nothing: it is never more than what unrelated texts have."""
         import numpy
 
         with self._reading():
@@ -94,7 +98,7 @@ class Index(IndexStore):
             if self._middle is None:
                 self._middle = self._matrix.mean(axis=0)
             own, count = float(self._middle @ numpy.asarray(vector, dtype=numpy.float32)), len(self._matrix)
-        return (own * count + _ELSEWHERE * _FEW) / (count + _FEW)
+        return min(_UNRELATED, (own * count + _ELSEWHERE * _FEW) / (count + _FEW))
 
     def _terms(self, numbers: Iterable[int]) -> dict[int, list[str]]:
         wanted = tuple(numbers)

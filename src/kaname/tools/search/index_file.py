@@ -48,7 +48,8 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
         if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
-        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'without_sentences'").fetchone():
+        names = "SELECT count(*) FROM sqlite_master WHERE name IN ('in_order', 'without_sentences')"
+        if db.execute(names).fetchone()[0] < 2:  # it is new, or of an older kaname
             _add_columns(db)
             db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT")
         return db, True

@@ -16,7 +16,7 @@ from ...core.notices import notice
 from ...kernel.boundary import Border
 from .chunk import Chunk, chunked
 from .embed import BadVector
-from .index import FileRow, Index
+from .index import FileRow, Index, Vectors
 from .readers.base import Unreadable
 from .readers.by_ending import check, read_blocks
 from .sentences import sentences
@@ -43,21 +43,37 @@ class Added(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Held:
+    """A file that is being embedded. `known`: by text and heading, the vectors that are stored already."""
+
     row: FileRow
     chunks: list[Chunk]
+    known: dict[tuple[str, str], Vectors] = field(default_factory=dict)
     vectors: list[Any] = field(default_factory=list)  # of each chunk, followed by those of its sentences
     texts: list[list[str]] = field(init=False)
+    wanted: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.texts = [_texts(chunk) for chunk in self.chunks]
+        self.texts = [[] if chunk[:2] in self.known else _texts(chunk) for chunk in self.chunks]
+        self.wanted = sum(map(len, self.texts))
 
     def complete(self) -> bool:
-        return len(self.vectors) == sum(map(len, self.texts))
+        return len(self.vectors) == self.wanted
 
     def begun(self) -> int:
         """How many chunks have a vector."""
-        places = accumulate(map(len, self.texts), initial=0)
-        return sum([place < len(self.vectors) for place in list(places)[:-1]])
+        starts = accumulate(map(len, self.texts[:-1]), initial=0)
+        return sum([not texts or start < len(self.vectors) for start, texts in zip(starts, self.texts, strict=True)])
+
+    def apart(self) -> tuple[list[Any], list[Any]]:
+        """The vectors of the chunks, and those of the sentences of each."""
+        parts = [
+            self.known.get(chunk[:2], (part[:1], part[1:])) for chunk, part in zip(self.chunks, self._parts(), strict=True)
+        ]
+        return [own[0] for own, _ in parts], [within for _, within in parts]
+
+    def _parts(self) -> list[list[Any]]:
+        ends = accumulate(map(len, self.texts), initial=0)
+        return [self.vectors[start:end] for start, end in pairwise(ends)]
 
 
 class Adding:
@@ -115,7 +131,8 @@ class Adding:
             problem = "" if chunks else notice("search.no_text", "there is no text in it")
         except Unreadable as trouble:
             problem = str(trouble)
-        return _Held(FileRow(str(path), modified, status.st_size, digest, len(chunks), problem), chunks)
+        row = FileRow(str(path), modified, status.st_size, digest, len(chunks), problem)
+        return _Held(row, chunks, self._index.vectors_of(str(path)) if str(path) in self._known else {})
 
     def _embed_full_batches(self) -> None:
         while len(self._waiting) >= _BATCH:
@@ -151,14 +168,14 @@ class Adding:
                 if not _of_a_text(trouble):
                     raise
                 held.row = held.row._replace(chunks=0, problem=str(trouble))
-                held.chunks, held.vectors, held.texts = [], [], []
+                held.chunks, held.vectors, held.texts, held.wanted = [], [], [], 0
                 self._waiting = deque([one for one in self._waiting if one[0] is not held])
 
     def _store(self) -> None:
         """Those that are complete, in their order."""
         while self._held and self._held[0].complete():
             held = self._held.popleft()
-            self._index.put(held.row, held.chunks, *_apart(held.vectors, held.texts))
+            self._index.put(held.row, held.chunks, *held.apart())
             if held.row.problem:
                 self.done.problems[held.row.path] = held.row.problem
             else:
@@ -178,18 +195,11 @@ def _texts(chunk: Chunk) -> list[str]:
     return [f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text, *sentences(chunk.text)]
 
 
-def _apart(vectors: list[Any], texts: list[list[str]]) -> tuple[list[Any], list[list[Any]]]:
-    """The vectors of chunks, and those of the sentences of each."""
-    ends = list(accumulate(map(len, texts), initial=0))
-    parts = [vectors[start:end] for start, end in pairwise(ends)]
-    return [part[0] for part in parts], [part[1:] for part in parts]
-
-
-def of_text(name: str, text: str, chunks: list[Chunk], embed: Embed) -> tuple[FileRow, list[Any], list[list[Any]]]:
+def of_text(name: str, text: str, chunks: list[Chunk], embed: Embed) -> tuple[FileRow, list[Any], list[Any]]:
     """A text that is no file, ready to be stored."""
     digest = _READER + hashlib.sha256(text.encode()).hexdigest()
-    texts = [_texts(chunk) for chunk in chunks]
-    flat = [one for several in texts for one in several]
-    batches = [flat[start : start + _BATCH] for start in range(0, len(flat), _BATCH)]
-    vectors, within = _apart([vector for batch in batches for vector in embed(batch)], texts)
-    return FileRow(name, 0.0, len(text), digest, len(chunks), ""), vectors, within
+    held = _Held(FileRow(name, 0.0, len(text), digest, len(chunks), ""), chunks)
+    flat = [one for several in held.texts for one in several]
+    for start in range(0, len(flat), _BATCH):
+        held.vectors.extend(embed(flat[start : start + _BATCH]))
+    return held.row, *held.apart()

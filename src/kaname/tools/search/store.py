@@ -39,6 +39,10 @@ class FileRow(NamedTuple):
     problem: str
 
 
+Vectors = tuple[Any, Any]
+"""Of a chunk: a list with its own vector, and the vectors of its sentences, or the bytes that they are stored as."""
+
+
 class IndexStore:
     """`embeddings`: the name of those that it must have been made with; by default whichever they are (`made_with`)."""
 
@@ -155,7 +159,7 @@ class IndexStore:
         )
         for number, (chunk, vector) in enumerate(zip(chunks, vectors, strict=True), 1):
             blob = numpy.asarray(vector, dtype=numpy.float16).tobytes()
-            within = None if sentences is None else packed(sentences[number - 1])
+            within = None if sentences is None else _bytes(sentences[number - 1])
             row = (cursor.lastrowid, number, *chunk, blob, within, int(bool(spoken) and spoken[number - 1]))
             made = self._db.execute(
                 "INSERT INTO chunks (file, number, text, heading, place, vector, sentences, turn) "
@@ -165,6 +169,19 @@ class IndexStore:
             found_by = " ".join([*terms(chunk.heading), *terms(chunk.text)])
             self._db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, found_by))
         self._changed()
+
+    def vectors_of(self, path: str) -> dict[tuple[str, str], Vectors]:
+        """By text and heading, the vectors that are stored of a file: what has not changed need not be embedded again."""
+        import numpy
+
+        with self._reading():
+            rows = self._db.execute(
+                "SELECT c.text, c.heading, c.vector, c.sentences FROM files f JOIN chunks c ON c.file = f.id "
+                "WHERE f.path = ? AND c.sentences IS NOT NULL",
+                (path,),
+            )
+            held = rows.fetchall()
+        return {(text, heading): ([numpy.frombuffer(own, dtype=numpy.float16)], within) for text, heading, own, within in held}
 
     def touch(self, path: str, modified: float) -> None:
         """The same content, with another time."""
@@ -260,6 +277,10 @@ class IndexStore:
                 for (other,) in self._db.execute("SELECT path FROM files ORDER BY path"):
                     self._names.setdefault(_name(other), []).append(other)
             return self._names.get(_name(path), [])
+
+
+def _bytes(sentences: Any) -> bytes:
+    return sentences if isinstance(sentences, bytes) else packed(sentences)
 
 
 def _name(path: str) -> str:
