@@ -86,6 +86,9 @@ class Deadline(Policy):
     The limit is that of the stop rule `deadline(…)`, the shortest if there are several.
     """
 
+    def __init__(self) -> None:
+        self._judged: tuple[tuple[StopRule, ...], float] = ((), 0.0)
+
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         return NOTHING if next is let_in else await self._within(next(question), view)
 
@@ -99,10 +102,9 @@ class Deadline(Policy):
         return await self._within(next(call), view)
 
     async def _within(self, work: Awaitable[T], view: RunView) -> T:
-        limits = [limit for rule in view.stops if getattr(rule, "kind", "") == "deadline" and (limit := _limit(rule))]
-        if not limits:
+        limit, state = self._limit(view.stops), view.state
+        if not limit:
             return await work
-        state, limit = view.state, min(limits)
         used = state.spent.seconds + max(0.0, view.now() - state.time)
         try:
             return await within(max(0.0, limit - used), work)
@@ -111,7 +113,10 @@ class Deadline(Policy):
         used_up = notice("stop.deadline", "the time limit of {limit:g} s is used up", limit=limit)
         raise Halt(Stop("deadline", used_up))
 
-
-def _limit(rule: StopRule) -> float:
-    """Return the seconds of a deadline; 0 if it is switched off, or a parent's, which stands around the whole child."""
-    return getattr(rule, "limit", None) or 0.0
+    def _limit(self, rules: tuple[StopRule, ...]) -> float:
+        """Return the shortest deadline in seconds; 0 if there is none. A parent's has no limit here: it stands around the
+        whole child. The last answer is kept, because the rules are the same at every call of a run."""
+        if rules is not self._judged[0]:
+            limits = [getattr(rule, "limit", None) for rule in rules if getattr(rule, "kind", "") == "deadline"]
+            self._judged = rules, min([limit for limit in limits if limit], default=0.0)
+        return self._judged[1]
