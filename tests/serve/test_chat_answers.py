@@ -128,10 +128,9 @@ async def test_second_question_of_a_run_is_answered_after_the_first(desk):
     assert (done["run_id"], done["text"], desk.paid) == (asked["run_id"], "it is done", [5, 6])
 
 
-async def test_conversation_is_known_again_although_its_beginning_is_cut_off_and_its_system_prompt_has_changed(desk):
+async def test_conversation_is_known_again_although_its_system_prompt_has_changed(desk):
     await desk.say("hello", system="It is 9:00.")
     asked = await desk.say("please pay", system="It is 9:01.")
-    del desk.said[:2]
     assert (await desk.say("yes", system="It is 9:02."))["run_id"] == asked["run_id"]
     assert desk.paid == [5]
 
@@ -149,6 +148,33 @@ async def test_yes_of_another_conversation_answers_nothing(desk):
         other.said = [{"role": who, "content": what} for who, what in said]
         assert (await other.say("yes"))["run_id"] != asked["run_id"]
     assert desk.paid == []
+
+
+async def test_answer_goes_to_its_own_conversation_among_those_that_end_alike(desk):
+    """A short one and a longer one with the same end wait at the same time, whichever is answered first."""
+    short, long = Desk(desk.http, desk.paid), Desk(desk.http, desk.paid)
+    in_short = await short.say("please pay")
+    await long.say("hello")
+    in_long = await long.say("please pay")
+    cut = Desk(desk.http, desk.paid)
+    cut.said = long.said[1:]
+    assert (await cut.say("yes"))["run_id"] not in (in_short["run_id"], in_long["run_id"])
+    assert (await long.say("no"))["run_id"] == in_long["run_id"]
+    assert desk.paid == []
+    assert (await short.say("yes"))["run_id"] == in_short["run_id"]
+    assert desk.paid == [5]
+
+
+async def test_yes_allows_one_call_although_the_client_has_asked_twice(desk):
+    twin = Desk(desk.http, desk.paid)
+    older, newer = await twin.say("please pay"), await desk.say("please pay")
+    assert older["run_id"] != newer["run_id"]
+    assert (await desk.say("yes"))["run_id"] == newer["run_id"]
+    again = await twin.say("yes")
+    assert again["run_id"] not in (older["run_id"], newer["run_id"])
+    assert desk.paid == [5]
+    statuses = {run["run_id"]: run["status"] for run in await desk.runs()}
+    assert (statuses[older["run_id"]], statuses[newer["run_id"]]) == ("cancelled", "completed")
 
 
 async def test_user_cannot_answer_for_another(desk, world):
@@ -169,6 +195,7 @@ async def test_user_who_may_not_approve_cannot_do_so_in_the_chat(world):
         refused = await tom.http.post("/v1/chat/completions", json=body)
         assert (refused.status_code, refused.json()["error"]["type"]) == (403, "permission_error")
         assert (await tom.runs())[0]["status"] == "waiting"
+        assert (await tom.say("what is new?"))["text"] == "heard what is new?", "the conversation goes on"
     assert tom.paid == []
 
 

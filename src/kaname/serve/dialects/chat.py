@@ -17,13 +17,13 @@ from ...core.errors import ConfigError, ModelError
 from ...core.notices import joined, notice
 from ...core.values import plain_text
 from ..encoding import Json
-from ..forms import caller_of, fitting, read, require
+from ..forms import caller_of, fitting, read
 from ..problems import RATE_LIMITED, status_of
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Stream, Streams, event
 from ..users import Caller
-from .chat_answers import Answer, find_answer
+from .chat_answers import Answer, concerns, find_answer, resume_with
 from .conversation import INTERRUPTED, Conversation, Words, headers_of_failure, last_words, wording
 
 _REFUSED = ("tools", "functions", "audio", "web_search_options")  # what a client would wait for in vain
@@ -53,12 +53,11 @@ class Chat:
             messages = as_turn(user_input(_messages(asked)))
             with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
         run, after = agent.run(messages, user_id=user), None
-        if (found := await find_answer(self._service, agent, user, messages)) is not None:
-            require(caller, "approve")
+        found = await find_answer(self._service, agent, user, messages)
+        if found is not None and concerns(found, caller):
             if found.unclear:
                 return self._asked_again(caller, found, ChatWriter(found.card.run_id, agent.name, with_usage), asked)
-            answers, after = {found.question.key: found.text}, found.card.seq
-            run = agent.resume(found.card.run_id, answers, by=caller.name)
+            run, after = await resume_with(self._service, agent, found, caller.name), found.card.seq
         conversation = Conversation(self._service, self._streams, caller, run)
         await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ChatWriter(run.run_id, agent.name, with_usage, acted=after is not None)

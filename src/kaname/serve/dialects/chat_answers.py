@@ -1,8 +1,9 @@
 """Answers in words: find the run whose question a conversation ends with, and read what the user says to it.
 
 Chat completions have no ids for questions, and Vercel's messages have none for questions that are not about a tool: the whole
-conversation is in each request. So a run is found by what was said: it waits, it belongs to
-the same user and agent, it began with the same messages, and the assistant's last message ends with one of its questions.
+conversation is in each request. So a run is found by what was said: it waits, it belongs to the same user and agent, it began
+with exactly these messages, and the assistant's last message ends with one of its questions. A conversation that is longer, or
+whose beginning the client has cut off, may be another one: it answers nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...api.agent import Agent
+from ...api.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
 from ...core.messages import Message
 from ...core.notices import notice
 from ...core.people.answers import fitting, is_yes_or_no, says
 from ...core.runs import RunInfo
+from ..forms import require
 from ..service import Service
+from ..users import Caller
 from .conversation import called_and_asked, is_question, wording
 
 _MOST = 50  # waiting runs of one user that are looked at, the newest first
@@ -31,6 +35,24 @@ class Answer(NamedTuple):
     question: Asked
     text: str
     unclear: str = ""
+    twins: tuple[RunInfo, ...] = ()  # older runs that the same conversation fits: a client has asked twice
+
+
+def concerns(found: Answer, caller: Caller) -> bool:
+    """Return True if the message is taken as an answer. Whoever may not answer can still talk about something else: only a
+    clear answer is refused."""
+    if found.unclear and not caller.may("approve"):
+        return False
+    require(caller, "approve")
+    return True
+
+
+async def resume_with(service: Service, agent: Agent[Any], found: Answer, by: str) -> Run[Any]:
+    """Return the run, resumed with the answer. Its twins are stopped first, so that one yes allows one call."""
+    for twin in found.twins:
+        told = notice("serve.asked_twice", "the same conversation was answered in run {run}", run=found.card.run_id)
+        await service.stop(twin, told)
+    return agent.resume(found.card.run_id, {found.question.key: found.text}, by=by)
 
 
 async def find_answer(service: Service, agent: Agent[Any], user: str, messages: Sequence[Message]) -> Answer | None:
@@ -39,10 +61,14 @@ async def find_answer(service: Service, agent: Agent[Any], user: str, messages: 
     if last[0] != "assistant":
         return None
     shown, text = last[1], messages[-1].text.strip()
+    known: list[tuple[RunInfo, Asked]] = []
     for card in await service.journal.runs(status="waiting", agent=agent.name, user=user, limit=_MOST):
         if not card.parent and (question := await _question(service, card, before, shown)) is not None:
-            return Answer(card, question, text, _unclear(question, text))
-    return None
+            known.append((card, question))
+    if not known:
+        return None
+    (card, question), *older = known
+    return Answer(card, question, text, _unclear(question, text), tuple([twin for twin, _ in older]))
 
 
 async def _question(service: Service, card: RunInfo, before: list[Said], shown: str) -> Asked | None:
@@ -58,8 +84,7 @@ async def _question(service: Service, card: RunInfo, before: list[Said], shown: 
     while [who for who, _ in before[-2:]] == ["assistant", "user"] and any(_ends(before[-2][1], one) for one in asked):
         before = before[:-2]  # a question of the same run, and its answer
     begun = _spoken(result.state.messages[: result.state.turn_start + 1])
-    least = min(len(before), len(begun))  # a client may have cut off the beginning
-    return found[0] if least and before[-least:] == begun[-least:] else None
+    return found[0] if before == begun else None
 
 
 def _spoken(messages: Sequence[Message]) -> list[Said]:

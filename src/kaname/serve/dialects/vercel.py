@@ -16,13 +16,13 @@ from ...core.errors import ConfigError
 from ...core.notices import joined, notice
 from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
-from ..forms import caller_of, fitting, read, require
+from ..forms import caller_of, fitting, read
 from ..problems import Refused
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
 from ..users import Caller
-from .chat_answers import Answer, find_answer
+from .chat_answers import Answer, concerns, find_answer, resume_with
 from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words, wording
 
 _HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
@@ -60,16 +60,16 @@ class Vercel:
             run = self._service.agent_of(card).resume(run_id, answers, by=caller.name)
             return run, card.seq, str(last.get("id", "")), _denied(last)
         said = as_turn(user_input([one for message in messages for one in _plain(message)]))
-        if (found := await find_answer(self._service, agent, caller.name, said)) is not None:
-            return *self._told(caller, agent, found), set()
+        found = await find_answer(self._service, agent, caller.name, said)
+        if found is not None and concerns(found, caller):
+            return *await self._told(caller, agent, found), set()
         return agent.run(said, user_id=user_of(caller, None)), None, "", set()
 
-    def _told(self, caller: Caller, agent: Agent[Any], found: Answer) -> tuple[Run[Any], int, str]:
+    async def _told(self, caller: Caller, agent: Agent[Any], found: Answer) -> tuple[Run[Any], int, str]:
         """Go on with the run whose question, which was shown as a text, the user has answered in words."""
-        require(caller, "approve")
         if found.unclear:
             raise Refused(409, joined("\n\n", [found.unclear, wording(found.question.prompt, found.question.options)]))
-        run = agent.resume(found.card.run_id, {found.question.key: found.text}, by=caller.name)
+        run = await resume_with(self._service, agent, found, caller.name)
         return run, found.card.seq, f"msg-{run.run_id}-{found.card.seq}"
 
     async def _answers(self, request: Request, answered: dict[str, Any]) -> tuple[str, dict[str, Any]]:
