@@ -19,7 +19,9 @@ from kaname import Agent, Approve, MemoryJournal, ScriptedModel, ToolContext, Wo
 from kaname.cli.terminal.questions import given_answers
 from kaname.core.chunks import chunks_of
 from kaname.core.errors import InvalidState
-from kaname.core.events import Asked, Event
+from kaname.core.events import Asked, Event, ModelReplied
+from kaname.core.messages import ModelReply, ToolCall, assistant
+from kaname.core.steps import CallModel
 from kaname.serve import recovery
 from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
@@ -313,6 +315,21 @@ def test_every_protocol_shows_a_question_with_its_options(prompt: str, options: 
         assert ", ".join(options) in told, type(writer)
     told = (writers[0].take(waiting) + writers[0].end()).decode()
     assert ('"reason":"tool_in_doubt"' in told.replace(": ", ":")) is in_doubt
+
+
+PAY = ToolCall("c9", "pay", {"yen": 99_999})
+
+
+@pytest.mark.parametrize("about", [PAY, None], ids=["a child's call", "a child's question"])
+def test_every_protocol_shows_what_a_child_asks_and_not_only_the_call_that_waits_for_it(about: ToolCall | None) -> None:
+    asked = Asked("run:c1/child:approve:c9", "Run pay?" if about else "Buy it all?", ("yes", "no"), "c1", about=about)
+    delegating = ModelReply(assistant("", ToolCall("c1", "delegate", {"task": "the rent"})), "tool_use")
+    facts = [Event("r", 1, 1.0, "a", ModelReplied(delegating, CallModel())), Event("r", 2, 2.0, "a", asked)]
+    for writer in (AgUiWriter("r", "t", "n"), VercelWriter("r"), ResponsesWriter("r", None, {}), ChatWriter("r", "a")):
+        chunks = [chunk for fact in facts for chunk in chunks_of(fact)]
+        told = b"".join([writer.begin(), *map(writer.take, chunks), writer.end()]).decode()
+        shown = asked.prompt in told or (about is not None and "99999" in told.replace("\\", ""))
+        assert shown, type(writer)
 
 
 @pytest.mark.parametrize("way", [by_responses, by_vercel], ids=lambda way: way.__name__)

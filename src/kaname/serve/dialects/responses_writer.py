@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from time import time
 from typing import Any
@@ -224,10 +225,14 @@ class ResponsesWriter:
         return told + self._event(f"response.mcp_call.{item['status']}", **at) + self._done(place)
 
     def _ask(self, data: dict[str, Any]) -> bytes:
-        """A question: what would be called, if it is about a call; in words, if an answer in words is wanted."""
-        plain = is_yes_or_no(data["options"])
+        """A question: what would be called, if it is about a call; in words, if it is about something else or wants words.
+
+        The call in question may be one of a run inside this one, and not the call that waits for it."""
+        call, asked = data.get("call"), self._calls.get(data["tool_call_id"])
+        plain = call is not None and is_yes_or_no(data["options"])
         said = b"" if plain else self._speak(wording(data["content"], data["options"])) + self._said()
-        asked = self._calls.get(data["tool_call_id"])
+        if call is not None:
+            asked = {"name": call["name"], "function": {"arguments": json.dumps(call["arguments"], ensure_ascii=False)}}
         item = {
             "id": self._request_id(data["key"]),
             "type": "mcp_approval_request",

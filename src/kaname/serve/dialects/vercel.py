@@ -145,6 +145,7 @@ class VercelWriter:
         self._in_step = self._over = False
         self._denied = denied
         self._earlier = {call["id"]: call for call in earlier}
+        self._shown: dict[str, dict[str, Any]] = {}  # calls of this message, as their questions name them
         self._problem = ""
 
     def begin(self) -> bytes:
@@ -174,6 +175,7 @@ class VercelWriter:
 
     def _call(self, data: dict[str, Any]) -> bytes:
         call = {"toolCallId": data["id"], "toolName": data["name"], "dynamic": True}
+        self._shown[data["id"]] = {"name": data["name"], "arguments": data["arguments"]}
         begun = self._step() + self._closed() + _part("tool-input-start", **call)
         return begun + _part("tool-input-available", **call, input=data["arguments"])
 
@@ -192,9 +194,10 @@ class VercelWriter:
             approval = f"{self._run_id}{SEPARATOR}{data['key']}"
             if not data["tool_call_id"] or not data["options"]:
                 return self._text(wording(data["content"], data["options"])) + self._closed()
-            told = (
-                b"" if is_yes_or_no(data["options"]) else self._text(wording(data["content"], data["options"])) + self._closed()
-            )
+            known = data.get("call") == self._shown.get(data["tool_call_id"], "")  # else it is one of a run inside this one
+            told = b""
+            if not known or not is_yes_or_no(data["options"]):
+                told = self._text(wording(data["content"], data["options"])) + self._closed()
             return told + _part("tool-approval-request", approvalId=approval, toolCallId=data["tool_call_id"])
         if data["status"] == "stopped":
             self._over = True
