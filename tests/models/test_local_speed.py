@@ -126,3 +126,15 @@ def test_threads_that_are_given_count_and_are_decided_once(monkeypatch):
     assert local._threads() == 3
     monkeypatch.delenv("KANAME_THREADS")
     assert local._threads() == local._threads()
+
+
+def test_grammar_leaves_room_for_no_property_that_the_schema_does_not_name():
+    """By JSON Schema an object may have any others, and a small model writes them until its last token."""
+    inner = {"type": "object", "properties": {"properties": {"type": "string", "default": {"properties": 1}}}}
+    free = {"type": "object", "additionalProperties": {"type": "integer"}}
+    schema = {"type": "object", "properties": {"one": {"$ref": "#/$defs/inner"}, "any": free}, "$defs": {"inner": inner}}
+    _, _, told = local.compact_grammar(schema).partition("%json ")
+    held = json.loads(told)
+    assert held["additionalProperties"] is held["$defs"]["inner"]["additionalProperties"] is False
+    assert held["properties"]["any"] == free, "an object that says so itself stays open"
+    assert held["$defs"]["inner"]["properties"] == inner["properties"]

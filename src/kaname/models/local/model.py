@@ -37,6 +37,8 @@ _IDLE = 0.5  # of a core that other programs use
 _FEW = 4  # cores, of which each is taken as a whole one
 _FREE = Price(0.0, 0.0)
 _READ_ONLY = {"max_tokens": 1, "stream": False}
+_VALUES = ("enum", "const", "default", "examples")  # what stands there is no schema
+_NAMED = {"properties", "$defs", "definitions", "patternProperties"}  # schemas by name
 _COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}  # as `core.codec.dump` writes
 
 
@@ -154,8 +156,23 @@ def compact_grammar(schema: Mapping[str, Any]) -> str:
     """The grammar of JSON without spaces that fits the schema, for llama.cpp with its own grammars or with llguidance."""
     import xllamacpp
 
-    grammar: str = xllamacpp.json_schema_to_grammar(dump({**schema, "x-guidance": _COMPACT}))
+    grammar: str = xllamacpp.json_schema_to_grammar(dump({**_closed(schema), "x-guidance": _COMPACT}))
     return re.sub(r"(?m)^space ::= .*$", 'space ::= ""', grammar)
+
+
+def _closed(schema: Any) -> Any:
+    """The schema, in which an object has the properties that are named and no others, unless it says so itself.
+
+    By JSON Schema it may have any; a small model then goes on inventing them until its last token.
+    """
+    if isinstance(schema, list):
+        return [_closed(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {key: held if key in _VALUES else _closed(held) for key, held in schema.items()}
+    for key in _NAMED & made.keys():
+        made[key] = {name: _closed(one) for name, one in schema[key].items()}
+    return made if "properties" not in made else {"additionalProperties": False, **made}
 
 
 def needs_llama() -> None:
