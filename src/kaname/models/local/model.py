@@ -169,9 +169,12 @@ def _closed(schema: Any) -> Any:
         return [_closed(one) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
-    made = {key: held if key in _VALUES else _closed(held) for key, held in schema.items()}
-    for key in _NAMED & made.keys():
-        made[key] = {name: _closed(one) for name, one in schema[key].items()}
+    made = {}
+    for key, held in schema.items():
+        if key in _NAMED and isinstance(held, Mapping):
+            made[key] = {name: _closed(one) for name, one in held.items()}
+        else:
+            made[key] = held if key in _VALUES else _closed(held)
     return made if "properties" not in made else {"additionalProperties": False, **made}
 
 
