@@ -122,6 +122,37 @@ async def test_response_of_a_conversation_stays_in_it_but_cannot_be_fetched(desk
     assert await desk.statuses(f"/v1/responses/{first['id']}") == [404] * 4
 
 
+async def test_run_that_is_not_to_be_stored_is_deleted_when_it_is_stopped_while_it_waits(desk):
+    run_id = (await desk.ask("pay"))["id"].removeprefix("resp_")
+    assert (await desk.http.post(f"/api/runs/{run_id}/stop")).status_code == 202
+    await desk.nothing_is_left()
+
+
+async def test_run_that_is_not_to_be_stored_and_that_another_program_has_ended_is_deleted(desk, monkeypatch):
+    monkeypatch.setattr("kaname.serve.service._SWEEP", 0.01)
+    async with desk.app.lifespan():
+        run_id = (await desk.ask("pay"))["id"].removeprefix("resp_")
+        agent = desk.app.service.agent()
+        (key,) = (await agent.result(run_id)).questions
+        assert (await agent.resume(run_id, {key: "yes"})).completed
+        await desk.nothing_is_left()
+
+
+async def test_text_that_was_not_to_be_stored_is_in_no_file(desk, tmp_path):
+    await desk.ask("ZEBRA9")
+    await desk.nothing_is_left()
+    async with asyncio.timeout(20):
+        while any(b"ZEBRA9" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()):
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("store", ["false", 0, "no", [], {}])
+async def test_store_is_true_or_false(desk, store):
+    refused = await desk.http.post("/v1/responses", json={"model": "desk", "input": "x", "store": store})
+    assert (refused.status_code, "true or false" in refused.text) == (400, True)
+    assert await desk.journal.runs() == []
+
+
 async def test_background_response_has_to_be_stored(desk):
     body = {"model": "desk", "input": "x", "store": False, "background": True}
     refused = await desk.http.post("/v1/responses", json=body)

@@ -127,7 +127,7 @@ def app(
     streams = Streams()
     runs = Runs(service, streams)
     kept = listed.keep if keep is None and isinstance(listed, Config) else keep
-    background: list[Callable[[], Coroutine[Any, Any, None]]] = [service.remove_unstored]
+    background: list[Callable[[], Coroutine[Any, Any, None]]] = [service.keep_removing_unstored]
     background += [] if kept is None else [lambda: keep_pruning(service.journal, kept, partial(runs.changes.gone, None))]
     inner = Starlette(
         routes=[*_routes(service, streams, runs), *_mounted(service, mcp, a2a)],

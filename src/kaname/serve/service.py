@@ -24,6 +24,7 @@ STOP: OnDisconnect = "stop"
 CONTINUE: OnDisconnect = "continue"
 UNSTORED = "unstored~"  # how the ids of runs begin that are deleted when they are over; no client gives a run such an id
 _PAGE = 500  # runs
+_SWEEP = 60.0  # seconds
 _LOOKS = 5  # at a run that changes while it is looked at
 LEFT = notice("serve.left", "its reader went away")
 SERVED = "served"  # in a run's origin: a server may take it up again
@@ -120,14 +121,22 @@ class Service:
             self._in_background(self.remove_unstored(run.run_id))
 
     async def remove_unstored(self, starting: str = UNSTORED) -> None:
-        """Delete the runs that are over and were not to be stored: the one of that id, or all that a crash has left."""
-        before = 0
+        """Delete the runs that are over and were not to be stored: the one of that id, or all that there are."""
+        before, deleted = 0, list[str]()
         try:
             while cards := await self.journal.runs(starting=starting, before=before, limit=_PAGE):
                 before = cards[-1].place
-                await self.journal.prune([one for one in cards if not one.session and not one.parent])
+                deleted += await self.journal.prune([one for one in cards if not one.session and not one.parent])
+            if deleted:
+                await self.journal.tidy()  # their text is still in the write-ahead log
         except AgentError as problem:
             log.warning("runs that were not to be stored could not be deleted: %s", problem)
+
+    async def keep_removing_unstored(self) -> None:
+        """Look for those that a crash has left, or that another program has ended."""
+        while True:
+            await self.remove_unstored()
+            await asyncio.sleep(_SWEEP)
 
     def here(self, run_id: str) -> bool:
         return find_live(self.journal, run_id) is not None
@@ -156,7 +165,10 @@ class Service:
 
     async def stop(self, card: RunInfo, reason: str = "") -> bool:
         """Stop a run, wherever it is; return False if it was over already."""
-        return await stop_run(self.journal, card.run_id, reason)
+        stopped = await stop_run(self.journal, card.run_id, reason)
+        if is_unstored(card.run_id):
+            self._in_background(self.remove_unstored(card.run_id))
+        return stopped
 
     def left(self, run_id: str, on_disconnect: OnDisconnect | None = None, *, waiting: bool = False) -> None:
         """Stop a run whose client went away before its end, or let it continue: the rule for every protocol.

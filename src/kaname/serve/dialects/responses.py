@@ -186,6 +186,8 @@ def _check(asked: dict[str, Any]) -> None:
             raise unsupported(name)
     if ((asked.get("text") or {}).get("format") or {}).get("type", "text") != "text":
         raise unsupported("text.format")
+    if not isinstance(asked.get("store"), bool | None):
+        raise ConfigError(notice("serve.store", "store is true or false"))
     if asked.get("background") and asked.get("store") is False:
         told = notice(
             "serve.background_store", "background needs store: true, because a response that is not stored cannot be fetched"
