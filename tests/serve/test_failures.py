@@ -145,6 +145,21 @@ async def _parts(going_on: asyncio.Event, ended: list[str]) -> AsyncIterator[byt
         ended.append("ended")
 
 
+@pytest.mark.parametrize("way", [chat, responses, ag_ui, vercel])
+async def test_stream_of_a_run_that_retries_in_vain_is_answered_with_the_limit(monkeypatch, way):
+    """The agent as it is by default: five tries, which take longer than a head is held back otherwise."""
+    monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.15)
+
+    def refuse(request: Any) -> Any:
+        raise RateLimited("slow down")
+
+    app = kaname.serve.app(Agent(ScriptedModel(refuse), name="desk", journal=MemoryJournal()), recover=False, mcp=False)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=30) as http:
+        path, body = way("x")
+        assert (await http.post(path, json=body)).status_code == 429
+
+
 async def test_stream_of_a_run_that_is_silent_begins_all_the_same(monkeypatch):
     monkeypatch.setattr(conversation, "_SILENCE", 0.01)
     going_on, ended = asyncio.Event(), []

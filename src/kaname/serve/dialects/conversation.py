@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ from ..stream import Stream, Streams, noticing_departure
 from ..users import Caller
 
 _SILENCE = 1.0  # seconds for which the head of an answer is held back
+_RETRYING = 60.0  # the same, while the model's provider is asked again
 _SHORT = 3  # parts: the first, the last, and something between them
 SEPARATOR = ":"  # in an id that names a run and one of its questions
 
@@ -43,21 +44,24 @@ class Writer(Protocol):
 
 
 class Ahead:
-    """The parts of a stream, of which the first can be looked at before they are sent."""
+    """The parts of a stream, of which the first can be looked at before they are sent.
 
-    def __init__(self, written: AsyncGenerator[Part, None]) -> None:
-        self._written, self._held = written, list[Part]()
+    `retrying`: whether the model has failed, and is asked again."""
+
+    def __init__(self, written: AsyncGenerator[Part, None], retrying: Callable[[], bool] = lambda: False) -> None:
+        self._written, self._held, self._retrying = written, list[Part](), retrying
         self._next: asyncio.Task[Part | None] | None = None  # one that is being waited for
 
     async def is_short(self) -> bool:
         """Return True if there is nothing between the first part and the last. A run that is silent for a while is not waited
-        for: its client is to know that it has begun."""
+        for, unless it retries: its client is to know that it has begun."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + _SILENCE
+        begun = loop.time()
         while len(self._held) < _SHORT:
             self._next = self._next or asyncio.ensure_future(anext(self._written, None))
             try:
-                done, _ = await asyncio.wait([self._next], timeout=until - loop.time())
+                most = begun + (_RETRYING if self._retrying() else _SILENCE)
+                done, _ = await asyncio.wait([self._next], timeout=max(0.0, most - loop.time()))
             except asyncio.CancelledError:
                 self._next.cancel()
                 raise
@@ -100,6 +104,7 @@ class Conversation:
         self.run, self._service, self._streams, self._caller = run, service, streams, caller
         self._left = partial(service.left, run.run_id, on_disconnect)
         self._reader: Reader = run.subscribe(0, wait_for_me=True)
+        self._retrying = False
         self.before: list[Chunk] = []  # of a run that goes on: what it has called and asked so far, and the answers
 
     async def begin(self, after: int | None = None, *, streamed: bool = True) -> None:
@@ -116,7 +121,7 @@ class Conversation:
         """Return the stream of the run. Raise `RateLimited` if the run fails so before it has said anything: as long as nothing
         was sent, the answer can have that status."""
         told = {"x-run-id": quote(self.run.run_id), **(headers or {})}
-        written = Ahead(self._written(writer))
+        written = Ahead(self._written(writer), lambda: self._retrying)
         if await written.is_short() and isinstance(failure := await self.failure(), RateLimited):
             raise failure
         return Stream(self._streams, self._caller, written.parts(), closing=writer.end, left=self._left, headers=told)
@@ -138,6 +143,7 @@ class Conversation:
     async def _written(self, writer: Writer) -> AsyncGenerator[Part, None]:
         yield writer.begin()
         async for chunks in batches_of(self._reader):
+            self._retrying = self._retrying or any(one.data.get("source") == "retry" for one in chunks)
             told = b"".join([writer.take(one) for one in chunks_for(chunks, self._caller) if is_own(one, self.run.run_id)])
             chunks.clear()  # nothing but the bytes is held while the client is waited for
             yield told
