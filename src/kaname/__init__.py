@@ -45,6 +45,7 @@ _HOMES = {
         "RunExists",
         "RunNotFound",
         "RunStopped",
+        "RunNeeded",
         "RunSuperseded",
         "SessionBusy",
         "Suspend",
@@ -172,6 +173,7 @@ if TYPE_CHECKING:
     from .core.errors import ReplayDiverged as ReplayDiverged
     from .core.errors import RunBusy as RunBusy
     from .core.errors import RunExists as RunExists
+    from .core.errors import RunNeeded as RunNeeded
     from .core.errors import RunNotFound as RunNotFound
     from .core.errors import RunStopped as RunStopped
     from .core.errors import RunSuperseded as RunSuperseded

@@ -27,6 +27,7 @@ AgentError                      everything that is raised for the caller
     ├── RunNotFound
     ├── RunExists               a run of that id is there already
     ├── RunBusy                 somebody else is running it
+    ├── RunNeeded               other runs went on from it, so it cannot be deleted alone
     ├── RunSuperseded           somebody else took it over; this process may not write any more
     ├── JournalFull             no room on the disk, or in the quota
     ├── DiskFailed              reading, writing or syncing failed
@@ -210,6 +211,9 @@ class RunExists(JournalError):
 
 
 class RunBusy(JournalError): ...
+
+
+class RunNeeded(JournalError): ...
 
 
 class SessionBusy(JournalError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from operator import attrgetter
 
-from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded, SessionBusy
+from ..core.errors import JournalError, RunBusy, RunNeeded, RunNotFound, RunSuperseded, SessionBusy
 from ..core.events import Event, Opened, Stopped
 from ..core.record import field, mutable, replace
 from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
@@ -217,7 +217,7 @@ class MemoryJournal:
                 raise RunBusy(busy(one, "this process"))
             dependants = children.get(one, [])
             if dependants and not cascade:
-                raise JournalError(has_dependants(one, dependants))
+                raise RunNeeded(has_dependants(one, dependants))
             doomed += [*dependants, *[other for other, record in self._records.items() if record.card.parent == one]]
         for one in doomed:
             del self._records[one]

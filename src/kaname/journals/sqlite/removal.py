@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import JournalError, RunBusy, RunNotFound
+from ...core.errors import RunBusy, RunNeeded, RunNotFound
 from ...core.runs import RunInfo
 from ..refusals import busy, has_dependants
 from .file import connect, disconnect
@@ -32,7 +32,7 @@ def family(connection: sqlite3.Connection, run_id: str, cascade: bool, holder: H
             raise RunBusy(busy(one, found))
         dependants = [other for (other,) in connection.execute(_FROM_IT, (one,))]
         if dependants and not cascade:
-            raise JournalError(has_dependants(one, dependants))
+            raise RunNeeded(has_dependants(one, dependants))
         children = [child for (child,) in connection.execute(_INSIDE, (one,))]
         doomed += [other for other in (*dependants, *children) if other not in doomed]
     return doomed
