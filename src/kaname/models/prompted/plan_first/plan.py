@@ -28,16 +28,19 @@ class Step:
 
 Plan = tuple[Step, ...]
 
-HOW = """Before the first call, write the plan: {{"steps": [{{"find": WHAT, "tool": NAME}}]}}. It holds the fewest steps that \
-lead to the answer: one for each thing to look up or to calculate. A step can use what the steps before it found. What the \
-question says already needs no step.
+HOW = """Before the first call, write the plan: the fewest steps that lead to the answer, one step for each thing to look up \
+or to calculate. A step says what to find and with which tool; it can use what earlier steps found.
 {example}"""
 _EXAMPLES = {
-    "en": """Example, with other tools:
+    "en": """Examples, with other tools:
+Question: What do 12 blue umbrellas cost in total?
+{"steps":[{"find":"the price of one blue umbrella","tool":"prices"},{"find":"the price of 12","tool":"sums"}]}
 Question: How many people live in the capital of the country where Ann Lee was born?
 {"steps":[{"find":"the country where Ann Lee was born","tool":"people"},\
 {"find":"the number of people in its capital","tool":"atlas"}]}""",
     "ja": """例(別のツールの場合):
+質問: 青い傘を12本借りると、料金は全部でいくらですか。
+{"steps":[{"find":"青い傘1本の料金","tool":"prices"},{"find":"12本の料金","tool":"sums"}]}
 質問: 山本花子が生まれた国の首都の人口は何人ですか。
 {"steps":[{"find":"山本花子が生まれた国","tool":"people"},{"find":"その国の首都の人口","tool":"atlas"}]}""",
 }
