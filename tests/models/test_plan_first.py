@@ -220,9 +220,18 @@ async def test_number_of_the_question_that_no_step_used_is_worked_with_before_th
         call("reckon", sum="146*23.9"),
     ]
     seen, server = await run([*script, answer("3489.4")], "What do 146 pieces of the lamp cost?")
-    assert "146 of the question was not used" in asked(server.requests[3])
+    assert "Now write the call that works with 146." in asked(server.requests[3])
     assert "answer" not in offered(server.requests[3])
     assert text_of(seen) == "3489.4"
+
+
+async def test_doubted_answer_is_not_shown_again_because_it_would_be_copied():
+    script = [plan(("price", "the price of the lamp")), call("price", item="lamp"), answer("146 * 23.9 = 3185")]
+    seen, server = await run(
+        [*script, call("reckon", sum="146*23.9"), answer("3489.4")], "What do 146 pieces of the lamp cost?"
+    )
+    assert "3185" not in json.dumps(server.requests[3])
+    assert text_of(seen).endswith("3489.4")
 
 
 async def test_plan_pushes_nobody_into_a_tool_with_effects():
@@ -326,6 +335,8 @@ def test_plan_ends_before_a_step_that_is_not_a_look_up_and_leaves_out_what_is_fo
     assert [step.find for step in read_plan(written(("look", "the warranty of a"), ("look", "the warranty")), tools)] == [
         "the warranty of a"
     ]
+    both = [*tools, ToolSpec("sum", "", {}, "pure")]
+    assert len(read_plan(written(("look", "the price of 12 cups"), ("sum", "price of 12")), both)) == 2, "another tool finds it"
     assert read_plan(written(("unknown", "a")), tools) == ()
     for odd in ("", "[]", "{}", '{"steps": 3}', '{"steps": [3]}', '{"steps": [{"find": 1, "tool": "look"}]}'):
         assert read_plan(odd, tools) == ()

@@ -52,6 +52,12 @@ class Doubt:
             return f"{self._not_looked_up[0]} of the question was not looked up: use a tool with it, or repeat the answer."
         return ""
 
+    def missing(self) -> str:
+        """What to ask for after an answer that is doubted, without its own words: a small model would copy them."""
+        if self._forgotten or self._not_looked_up:
+            return f"Now write the call that works with {', '.join(self._forgotten or self._not_looked_up)}."
+        return "Now write the call that works out the answer."
+
     def _about_call(self, call: ToolCall) -> str:
         odd = self._known.unknown(dump(call.args))
         name = odd[0][1] if odd else self._heard.unknown(call.args)

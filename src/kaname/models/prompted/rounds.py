@@ -69,8 +69,12 @@ class Rounds:
             self._after_problem(text, part, problem)
             return True
         if self.doubt is not None and (remark := self.doubt.about(part)):
+            if isinstance(part, Text) and self._plan is not None and self._planned:
+                self.messages = self._plan.more(self.doubt.missing())
+                self._remarks.append(remark)
+            else:
+                self._say(text, remark)
             self.doubt = None  # once
-            self._say(text, remark)
             self._only_calls(part)
             return True
         if isinstance(part, ToolCall) and (field := self._words_in_sum(part)):

@@ -97,7 +97,7 @@ def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
         find, tool = (one.get("find"), one.get("tool")) if isinstance(one, Mapping) else (None, None)
         if not isinstance(find, str) or tool not in pure:
             break
-        if not any(find in earlier.find for earlier in steps):  # it is found by then
+        if not any(find in earlier.find and tool == earlier.tool for earlier in steps):  # it is found by then
             steps.append(Step(find[:_LONGEST], str(tool)))
     return tuple(steps)
 

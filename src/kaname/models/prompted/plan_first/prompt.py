@@ -45,6 +45,11 @@ def for_rest(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress) 
     return _asked(request, turn, [_known(plan, progress), _REST])
 
 
+def for_more(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, missing: str) -> tuple[Message, ...]:
+    """Ask for one more call after an answer that was not taken. The answer is not shown: it would be copied."""
+    return _asked(request, turn, [_known(plan, progress), missing])
+
+
 def for_answer(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress) -> tuple[Message, ...]:
     return _asked(request, turn, [_known(plan, progress), _ANSWER])
 

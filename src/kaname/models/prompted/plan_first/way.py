@@ -12,7 +12,7 @@ from ..choice_schema import answer_name
 from ..offer import Offer, Turn, all_pure
 from .plan import Plan, mark, plan_schema, read_plan, read_step, recorded_plans, step_schema
 from .progress import Progress, Try, is_half_found, next_of, progress_of
-from .prompt import for_answer, for_plan, for_rest, for_step
+from .prompt import for_answer, for_more, for_plan, for_rest, for_step
 
 _FEWEST = 2  # look-ups between which there is something to plan
 
@@ -52,6 +52,10 @@ class PlanFirst:
 
     def mark(self, step: int | None = None) -> Provided:
         return mark(len(self._plan) if step is None else step, self._plan if self._fresh else None)
+
+    def more(self, missing: str) -> tuple[Message, ...]:
+        """The request for one more call, after an answer that was not taken."""
+        return for_more(self._request, self._turn, self._plan, self._progress, missing)
 
     def again(self, call: ToolCall) -> Way | None:
         """Go on after a call that was made before: what it gave counts for this step, and it is not shown as failed."""
