@@ -104,9 +104,8 @@ async def test_example_of_a_plan_is_in_the_language_of_the_question_and_has_othe
 
 async def test_planned_tool_is_a_guess_and_other_look_ups_are_offered_when_it_finds_nothing():
     script = [plan(("people", "the price of a seat"), ("reckon", "45 seats")), call("people", name="seat")]
-    _, server = await run(
-        [*script, call("rules", words="seat"), call("reckon", sum="45*64"), answer("2880")], "What do 45 seats cost?"
-    )
+    script += [call("rules", words="seat"), step("answer", ""), call("reckon", sum="45*64"), answer("2880")]
+    _, server = await run(script, "What do 45 seats cost?")
     assert offered(server.requests[2]) == ["price", "rules"], "what only reckons looks nothing up"
     assert "No person found" not in asked(server.requests[2]), "a failed call is not in sight"
     assert "A seat costs 64 yen." in asked(server.requests[3])
@@ -169,6 +168,19 @@ async def test_what_is_missing_is_said_again_in_known_names_when_another_tool_he
     assert offered(server.requests[4]) == ["people"]
     assert "- the town of Ada Byron: name = Ada Byron, town = Leeds" in asked(server.requests[5])
     assert text_of(seen) == "Leeds"
+
+
+async def test_what_is_missing_is_looked_up_before_it_is_reckoned_with():
+    script = [
+        plan(("price", "the price of 3 lamps"), ("reckon", "3 lamps")),
+        call("price", item="3 lamps"),
+        call("rules", words="seat"),
+    ]
+    script += [step("price", "the price of the lamp"), call("price", item="lamp"), call("reckon", sum="3*23.9"), answer("71.7")]
+    seen, server = await run(script, "What do 3 lamps cost?")
+    assert "finds: the price of the lamp" in asked(server.requests[4])
+    assert offered(server.requests[5]) == ["reckon"], "and then the plan goes on"
+    assert text_of(seen) == "71.7"
 
 
 @pytest.mark.parametrize("rest", [("answer", "nothing"), ("people", "the maker of the lamp"), ("people", "")])

@@ -73,15 +73,17 @@ def step_schema(planned: str, answer: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def read_step(text: str, plan: Plan) -> Plan:
-    """The plan with the step that was added; as it was, if none was, or one that it has already."""
+def read_step(text: str, plan: Plan, after: int) -> Plan:
+    """The plan with one more step after this; as it was, if none was written, or one that it has already."""
     try:
         value = read_json(text)
     except ValueError:
         return plan
     find, tool = (value.get("find"), value.get("tool")) if isinstance(value, Mapping) else (None, None)
     new = isinstance(find, str) and find.strip() and not any(find in step.find for step in plan)
-    return (*plan, Step(str(find)[:_LONGEST], plan[-1].tool)) if new and tool == plan[-1].tool else plan
+    if not new or tool != plan[after].tool:
+        return plan
+    return (*plan[: after + 1], Step(str(find)[:_LONGEST], plan[after].tool), *plan[after + 1 :])
 
 
 def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
