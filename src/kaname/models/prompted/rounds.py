@@ -69,11 +69,7 @@ class Rounds:
             self._after_problem(text, part, problem)
             return True
         if self.doubt is not None and (remark := self.doubt.about(part)):
-            if isinstance(part, Text) and self._plan is not None and self._planned:
-                self.messages = self._plan.more(self.doubt.missing())
-                self._remarks.append(remark)
-            else:
-                self._say(text, remark)
+            self._doubt_it(text, part, remark, self.doubt)
             self.doubt = None  # once
             self._only_calls(part)
             return True
@@ -100,6 +96,19 @@ class Rounds:
     def _say(self, text: str, remark: str) -> None:
         self.messages = (*self.messages, assistant(text), user(remark))
         self._remarks.append(remark)
+
+    def _doubt_it(self, text: str, part: Part, remark: str, doubt: Doubt) -> None:
+        """Say what is wrong. With a plan what is doubted is not shown: it would be copied."""
+        if self._plan is None or not self._planned:
+            self._say(text, remark)
+            return
+        self._remarks.append(remark)
+        if isinstance(part, ToolCall):
+            last = self.messages[-1]
+            left_out = Text(f"\n{doubt.from_nowhere(part)} is not known: leave it out.")
+            self.messages = (*self.messages[:-1], replace(last, parts=(*last.parts, left_out)))
+        else:
+            self.messages = self._plan.more(doubt.missing())
 
     def _only_calls(self, doubted: Part) -> None:
         """After a doubt: a small model repeats what it said, or answers our remark, if it may answer. It may only look now."""
