@@ -350,6 +350,9 @@ def test_plan_ends_before_a_step_that_is_not_a_look_up_and_leaves_out_what_is_fo
     ]
     both = [*tools, ToolSpec("sum", "", {}, "pure")]
     assert len(read_plan(written(("look", "the price of 12 cups"), ("sum", "price of 12")), both)) == 2, "another tool finds it"
+    sums = ToolSpec("sum", "For example 3*4.", {"type": "object", "properties": {"a": {"type": "string"}}}, "pure")
+    steps = read_plan(written(("look", "the price"), ("sum", "the number of cups"), ("sum", "the total")), [*tools, sums])
+    assert [step.find for step in steps] == ["the price", "the total"], "one expression does it"
     assert read_plan(written(("unknown", "a")), tools) == ()
     for odd in ("", "[]", "{}", '{"steps": 3}', '{"steps": [3]}', '{"steps": [{"find": 1, "tool": "look"}]}'):
         assert read_plan(odd, tools) == ()

@@ -12,6 +12,7 @@ from typing import Any
 from ....core.messages import Message, ModelRequest, Provided, ToolSpec
 from ....core.record import record
 from ....core.values import read_json
+from ..choice_schema import reckons
 
 _PROVIDER = "plan"
 _MOST_STEPS = 3
@@ -87,7 +88,10 @@ def read_step(text: str, plan: Plan, after: int) -> Plan:
 
 
 def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
-    """The steps up to the first that is not a look-up: a plan pushes nobody into a tool with effects. Nothing if unreadable."""
+    """The steps up to the first that is not a look-up: a plan pushes nobody into a tool with effects. Nothing if unreadable.
+
+    Of calculations in a row the last is left: one expression does it, and the others only repeat numbers of the question.
+    """
     try:
         value = read_json(text)
     except ValueError:
@@ -101,7 +105,9 @@ def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
             break
         if not any(find in earlier.find and tool == earlier.tool for earlier in steps):  # it is found by then
             steps.append(Step(find[:_LONGEST], str(tool)))
-    return tuple(steps)
+    sums = {one.name for one in tools if reckons(one)}
+    following = [*[step.tool for step in steps[1:]], ""]
+    return tuple([step for step, after in zip(steps, following, strict=False) if step.tool not in sums or after != step.tool])
 
 
 def mark(step: int, plan: Plan | None = None) -> Provided:
