@@ -59,9 +59,13 @@ async def run(script, question, tools=TOOLS):
     return await plain.run(script, tools, question, plan_first=True)
 
 
-def offered(request):
+def forms_of(request):
     schema = request["response_format"]["json_schema"]["schema"]
-    return [form["properties"]["tool"]["const"] for form in schema.get("anyOf", [schema])]
+    return schema.get("anyOf", [schema])
+
+
+def offered(request):
+    return [form["properties"]["tool"]["const"] for form in forms_of(request)]
 
 
 def asked(request):
@@ -234,6 +238,8 @@ async def test_number_of_the_question_that_no_step_used_is_worked_with_before_th
     ]
     seen, server = await run([*script, answer("3489.4")], "What do 146 pieces of the lamp cost?")
     assert "Now write the call that works with 146." in asked(server.requests[3])
+    (sums,) = [form for form in forms_of(server.requests[3]) if form["properties"]["tool"]["const"] == "reckon"]
+    assert "pattern" in sums["properties"]["args"]["properties"]["sum"], "digits, no names"
     assert "answer" not in offered(server.requests[3])
     assert text_of(seen) == "3489.4"
 
