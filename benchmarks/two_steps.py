@@ -326,5 +326,5 @@ if __name__ == "__main__":
     parser.add_argument("ids", nargs="*")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--verbose", action="store_true")
-    asyncio.run(main(parser.parse_args()))
+    asyncio.run(main(parser.parse_intermixed_args()))
     os._exit(0)

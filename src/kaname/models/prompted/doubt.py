@@ -21,8 +21,9 @@ class Doubt:
         results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
         told = [message.text for message in request.messages] + [result_text(result) for result in results]
         told += [dump(call.args) for call, result in turn.calls if result is not None and not result.is_error]
-        told += [f"{tool.name} {tool.description} {dump(tool.parameters)}" for tool in request.tools]
-        self._known, self._heard = Known(told), Heard(told)
+        told += [dump(tool.parameters) for tool in request.tools]
+        self._heard = Heard(told)  # a name of a table in a tool's description is no name that something is looked up by
+        self._known = Known([*told, *[f"{tool.name} {tool.description}" for tool in request.tools]])
         looked = bool(turn.calls) and all(call.name in turn.pure and result is not None for call, result in turn.calls)
         self._forgotten = turn.unused if looked else []  # nobody is pointed to a tool with effects
         self._not_looked_up = _names_not_looked_up(request, turn) if looked else []
@@ -52,9 +53,19 @@ class Doubt:
             return f"{self._not_looked_up[0]} of the question was not looked up: use a tool with it, or repeat the answer."
         return ""
 
-    def _about_call(self, call: ToolCall) -> str:
+    def missing(self) -> str:
+        """What to ask for after an answer that is doubted, without its own words: a small model would copy them."""
+        if self._forgotten or self._not_looked_up:
+            return f"Now write the call that works with {', '.join(self._forgotten or self._not_looked_up)}."
+        return "Now write the call that works out the answer."
+
+    def from_nowhere(self, call: ToolCall) -> str:
+        """The first number or name in a call that is neither in the question nor in a result."""
         odd = self._known.unknown(dump(call.args))
-        name = odd[0][1] if odd else self._heard.unknown(call.args)
+        return odd[0][1] if odd else self._heard.unknown(call.args)
+
+    def _about_call(self, call: ToolCall) -> str:
+        name = self.from_nowhere(call)
         if not name:
             return ""
         others = ", ".join(sorted(self._turn.pure - {call.name}))

@@ -10,7 +10,7 @@ from ...core.openai_shape import result_text
 from ...core.record import replace
 from .answer_stream import Clears, HeldAnswer
 from .choice_prompt import told
-from .choice_schema import digits_only
+from .choice_schema import digits_only, reckons
 from .doubt import Doubt, copied
 from .numbers import sum_with_words
 from .offer import Offer, Turn, offer_for, same_call, useless
@@ -69,8 +69,8 @@ class Rounds:
             self._after_problem(text, part, problem)
             return True
         if self.doubt is not None and (remark := self.doubt.about(part)):
+            self._doubt_it(text, part, remark, self.doubt)
             self.doubt = None  # once
-            self._say(text, remark)
             self._only_calls(part)
             return True
         if isinstance(part, ToolCall) and (field := self._words_in_sum(part)):
@@ -97,6 +97,19 @@ class Rounds:
         self.messages = (*self.messages, assistant(text), user(remark))
         self._remarks.append(remark)
 
+    def _doubt_it(self, text: str, part: Part, remark: str, doubt: Doubt) -> None:
+        """Say what is wrong. With a plan what is doubted is not shown: it would be copied."""
+        if self._plan is None or not self._planned:
+            self._say(text, remark)
+            return
+        self._remarks.append(remark)
+        if isinstance(part, ToolCall):
+            last = self.messages[-1]
+            left_out = Text(f"\n{doubt.from_nowhere(part)} is not known: leave it out.")
+            self.messages = (*self.messages[:-1], replace(last, parts=(*last.parts, left_out)))
+        else:
+            self.messages = self._plan.more(doubt.missing())
+
     def _only_calls(self, doubted: Part) -> None:
         """After a doubt: a small model repeats what it said, or answers our remark, if it may answer. It may only look now."""
         pure = tuple([tool for tool in self._request.tools if tool.effect == "pure"])
@@ -105,7 +118,8 @@ class Rounds:
                 own = tuple([tool for tool in self.offer.tools if tool.name == doubted.name or tool.effect == "pure"])
                 self.offer = replace(self.offer, tools=own, answer=False)
         elif self._planned or len(self._turn.calls) in _FORCED:
-            self.offer = replace(self.offer, tools=pure, answer=False)
+            sums = tuple([digits_only(tool) if self._found_something and reckons(tool) else tool for tool in pure])
+            self.offer = replace(self.offer, tools=sums, answer=False)
 
     def _after_problem(self, text: str, part: Part, problem: str) -> None:
         call = part if isinstance(part, ToolCall) else None
@@ -122,5 +136,8 @@ class Rounds:
 
     def _words_in_sum(self, call: ToolCall) -> str:
         """The argument that reckons with names, although a look-up has found something: it has to be digits."""
-        helped = any(result and not useless(result, self._turn.pure) for _, result in self._turn.calls)
-        return sum_with_words(call.args) if helped and call.name in self._turn.pure else ""
+        return sum_with_words(call.args) if self._found_something and call.name in self._turn.pure else ""
+
+    @property
+    def _found_something(self) -> bool:
+        return any(result and not useless(result, self._turn.pure) for _, result in self._turn.calls)

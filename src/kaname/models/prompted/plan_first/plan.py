@@ -12,6 +12,7 @@ from typing import Any
 from ....core.messages import Message, ModelRequest, Provided, ToolSpec
 from ....core.record import record
 from ....core.values import read_json
+from ..choice_schema import reckons
 
 _PROVIDER = "plan"
 _MOST_STEPS = 3
@@ -28,16 +29,19 @@ class Step:
 
 Plan = tuple[Step, ...]
 
-HOW = """Before the first call, write the plan: {{"steps": [{{"find": WHAT, "tool": NAME}}]}}. It holds the fewest steps that \
-lead to the answer: one for each thing to look up or to calculate. A step can use what the steps before it found. What the \
-question says already needs no step.
+HOW = """Before the first call, write the plan: the fewest steps that lead to the answer, one step for each thing to look up \
+or to calculate. A step says what to find and with which tool; it can use what earlier steps found.
 {example}"""
 _EXAMPLES = {
-    "en": """Example, with other tools:
+    "en": """Examples, with other tools:
+Question: What do 12 blue umbrellas cost in total?
+{"steps":[{"find":"the price of one blue umbrella","tool":"prices"},{"find":"the price of 12","tool":"sums"}]}
 Question: How many people live in the capital of the country where Ann Lee was born?
 {"steps":[{"find":"the country where Ann Lee was born","tool":"people"},\
 {"find":"the number of people in its capital","tool":"atlas"}]}""",
     "ja": """例(別のツールの場合):
+質問: 青い傘を12本借りると、料金は全部でいくらですか。
+{"steps":[{"find":"青い傘1本の料金","tool":"prices"},{"find":"12本の料金","tool":"sums"}]}
 質問: 山本花子が生まれた国の首都の人口は何人ですか。
 {"steps":[{"find":"山本花子が生まれた国","tool":"people"},{"find":"その国の首都の人口","tool":"atlas"}]}""",
 }
@@ -70,19 +74,24 @@ def step_schema(planned: str, answer: str) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def read_step(text: str, plan: Plan) -> Plan:
-    """The plan with the step that was added; as it was, if none was, or one that it has already."""
+def read_step(text: str, plan: Plan, after: int) -> Plan:
+    """The plan with one more step after this; as it was, if none was written, or one that it has already."""
     try:
         value = read_json(text)
     except ValueError:
         return plan
     find, tool = (value.get("find"), value.get("tool")) if isinstance(value, Mapping) else (None, None)
     new = isinstance(find, str) and find.strip() and not any(find in step.find for step in plan)
-    return (*plan, Step(str(find)[:_LONGEST], plan[-1].tool)) if new and tool == plan[-1].tool else plan
+    if not new or tool != plan[after].tool:
+        return plan
+    return (*plan[: after + 1], Step(str(find)[:_LONGEST], plan[after].tool), *plan[after + 1 :])
 
 
 def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
-    """The steps up to the first that is not a look-up: a plan pushes nobody into a tool with effects. Nothing if unreadable."""
+    """The steps up to the first that is not a look-up: a plan pushes nobody into a tool with effects. Nothing if unreadable.
+
+    Of calculations in a row the last is left: one expression does it, and the others only repeat numbers of the question.
+    """
     try:
         value = read_json(text)
     except ValueError:
@@ -94,9 +103,11 @@ def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
         find, tool = (one.get("find"), one.get("tool")) if isinstance(one, Mapping) else (None, None)
         if not isinstance(find, str) or tool not in pure:
             break
-        if not any(find in earlier.find for earlier in steps):  # it is found by then
+        if not any(find in earlier.find and tool == earlier.tool for earlier in steps):  # it is found by then
             steps.append(Step(find[:_LONGEST], str(tool)))
-    return tuple(steps)
+    sums = {one.name for one in tools if reckons(one)}
+    following = [*[step.tool for step in steps[1:]], ""]
+    return tuple([step for step, after in zip(steps, following, strict=False) if step.tool not in sums or after != step.tool])
 
 
 def mark(step: int, plan: Plan | None = None) -> Provided:

@@ -75,14 +75,17 @@ def next_of(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> Next
     return None
 
 
-def is_half_found(plan: Plan, progress: Progress) -> bool:
-    """Return True if the last step was helped by another tool than the planned one, which had found nothing.
+def is_half_found(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> bool:
+    """Return True if another tool than the planned one helped, which had found nothing, and no look-up follows.
 
-    With what is known now the planned one may find the rest.
+    With what is known now the planned one may find the rest, before it is answered or reckoned with.
     """
-    tries = progress.of_step(len(plan) - 1) if plan else []
-    latest = bool(tries) and progress.tries[-1] is tries[-1] and tries[-1].helped
-    return latest and plan[-1].tool in {one.call.name for one in tries if not one.helped} - {tries[-1].call.name}
+    step, tries = progress.step, progress.of_step(progress.step)
+    if step >= len(plan) or not tries or not tries[-1].helped:
+        return False
+    sums = {tool.name for tool in tools if reckons(tool)}
+    failed = {one.call.name for one in tries if not one.helped} - {tries[-1].call.name}
+    return plan[step].tool in failed and all(one.tool in sums for one in plan[step + 1 :])
 
 
 def _for_step(planned: str, tries: list[Try], pure: tuple[ToolSpec, ...]) -> tuple[tuple[ToolSpec, ...], Try | None] | None:

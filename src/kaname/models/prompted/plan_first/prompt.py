@@ -13,8 +13,7 @@ from .plan import Plan, how_to_plan
 from .progress import Next, Progress
 
 _PLAN = "Write the plan."
-_CALL = """Now write only the call of {tools} that finds{named}: {find}
-Use names and numbers of the question and of what is known, no others."""
+_CALL = "Now write only the call of {tools} that finds{named}: {find}"
 _NAMED = " the name of"  # what is looked up next is asked for by a name
 _REST = "Write one step for what is still to be found, with the names that are known now, or answer."
 _ANSWER = "Give the answer to the question from what is known."
@@ -25,7 +24,10 @@ def for_plan(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
 
 
 def for_step(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, wanted: Next) -> tuple[Message, ...]:
-    """The question with what is known, and the step. A failed call is shown only while it is to be corrected."""
+    """The step with what is known, and the question where the step needs it. A failed call is shown only to be corrected.
+
+    A look-up is first asked for without the question: a small model makes conditions of all that stands there.
+    """
     lines = [_known(plan, progress)] if progress.known else []
     if wanted.failed is not None:
         failed = wanted.failed
@@ -35,11 +37,17 @@ def for_step(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, 
     step, later = plan[wanted.step], plan[wanted.step + 1 :]
     named = _NAMED if step.tool not in sums and any(one.tool not in sums for one in later) else ""
     lines.append(_CALL.format(tools=names, named=named, find=step.find))
-    return _asked(request, turn, lines)
+    alone = step.tool not in sums and all(one.call.name == step.tool for one in progress.of_step(wanted.step))
+    return _asked(request, turn, lines, question=not (alone and [tool.name for tool in wanted.tools] == [step.tool]))
 
 
 def for_rest(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress) -> tuple[Message, ...]:
     return _asked(request, turn, [_known(plan, progress), _REST])
+
+
+def for_more(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress, missing: str) -> tuple[Message, ...]:
+    """Ask for one more call after an answer that was not taken. The answer is not shown: it would be copied."""
+    return _asked(request, turn, [_known(plan, progress), missing])
 
 
 def for_answer(request: ModelRequest, turn: Turn, plan: Plan, progress: Progress) -> tuple[Message, ...]:
@@ -56,10 +64,10 @@ def _known(plan: Plan, progress: Progress) -> str:
     return "Known so far:\n" + "\n".join([f"- {label}: {fact}" for fact, label in facts.items()])
 
 
-def _asked(request: ModelRequest, turn: Turn, lines: list[str]) -> tuple[Message, ...]:
+def _asked(request: ModelRequest, turn: Turn, lines: list[str], *, question: bool = True) -> tuple[Message, ...]:
     """The conversation up to the question, and these lines after it. The beginning is the same for all, and stays cached."""
     how = [how_to_choose(request), how_to_plan(turn.question)]
     out = in_words(replace(request, messages=request.messages[: turn.since]), turn, how)
-    question = Text("\n\n" + "\n\n".join(lines))
-    out[-1] = replace(out[-1], parts=(Text("Question: "), *out[-1].parts, question))
+    asked = (Text("Question: "), *out[-1].parts, Text("\n\n")) if question else ()
+    out[-1] = replace(out[-1], parts=(*asked, Text("\n\n".join(lines))))
     return tuple(out)

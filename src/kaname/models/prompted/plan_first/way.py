@@ -12,7 +12,7 @@ from ..choice_schema import answer_name
 from ..offer import Offer, Turn, all_pure
 from .plan import Plan, mark, plan_schema, read_plan, read_step, recorded_plans, step_schema
 from .progress import Progress, Try, is_half_found, next_of, progress_of
-from .prompt import for_answer, for_plan, for_rest, for_step
+from .prompt import for_answer, for_more, for_plan, for_rest, for_step
 
 _FEWEST = 2  # look-ups between which there is something to plan
 
@@ -53,6 +53,10 @@ class PlanFirst:
     def mark(self, step: int | None = None) -> Provided:
         return mark(len(self._plan) if step is None else step, self._plan if self._fresh else None)
 
+    def more(self, missing: str) -> tuple[Message, ...]:
+        """The request for one more call, after an answer that was not taken."""
+        return for_more(self._request, self._turn, self._plan, self._progress, missing)
+
     def again(self, call: ToolCall) -> Way | None:
         """Go on after a call that was made before: what it gave counts for this step, and it is not shown as failed."""
         for earlier in reversed(self._progress.tries):
@@ -66,8 +70,8 @@ class PlanFirst:
 async def plan_for(ask: Any, request: ModelRequest, turn: Turn, emit: Any) -> tuple[PlanFirst | None, Usage]:
     """The plan of this turn: from the record, or asked for now. None where there is nothing to plan.
 
-    Where another tool than the planned one found something at the end, one step is added: what is missing, in the names that
-    are known by then. A small model takes the words of the question for a name otherwise, and finds nothing again.
+    Where another tool than the planned one found something, and no look-up follows, one step is added: what is missing, in the
+    names that are known by then. A small model takes the words of the question for a name otherwise, and finds nothing again.
     """
     if request.last or len(turn.pure) < _FEWEST:
         return None, Usage()
@@ -78,11 +82,11 @@ async def plan_for(ask: Any, request: ModelRequest, turn: Turn, emit: Any) -> tu
         text, usage = await _written(ask, request, for_plan(request, turn), plan_schema(request.tools, answer), emit)
         return PlanFirst(request, turn, read_plan(text, request.tools), fresh=True), usage
     plan, progress = plans[-1], progress_of(turn, request)
-    if len(plans) > 1 or not is_half_found(plan, progress):
+    if len(plans) > 1 or not is_half_found(plan, progress, request.tools):
         return PlanFirst(request, turn, plan, fresh=False), Usage()
     asked = for_rest(request, turn, plan, progress)
-    text, usage = await _written(ask, request, asked, step_schema(plan[-1].tool, answer), emit)
-    longer = read_step(text, plan)
+    text, usage = await _written(ask, request, asked, step_schema(plan[progress.step].tool, answer), emit)
+    longer = read_step(text, plan, progress.step)
     return PlanFirst(request, turn, longer, fresh=longer != plan), usage
 
 
