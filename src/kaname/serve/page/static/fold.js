@@ -321,7 +321,8 @@ const asking = question => ({
   lane: question.call?.name || "?",
   kind: "asked",
   from: question.time,
-  text: `? ${question.prompt}`.slice(0, 80),
+  text: question.prompt.slice(0, 80),
+  notice: question.notice,
   seq: question.seq,
   run: question.run,
 });

@@ -2,9 +2,10 @@
 
 import { html, useMemo, useRef, useState } from "../vendor/preact.js";
 import { lasted } from "../told.js";
-import { t } from "../words.js";
+import { notice, t } from "../words.js";
 
 const MOST = 10; // lanes
+const said = bar => (bar.kind === "asked" ? `? ${notice(bar.notice, bar.text)}` : bar.text);
 const PAUSE = 0.03; // of the width
 
 // Places on the track, from 0 to 1, of moments.
@@ -75,7 +76,7 @@ export function Lanes({ story, facts, own, at, go, now }) {
           ([who, bars]) =>
             html`<div class="who" title=${who}>${who}</div>
               <div class="track" onPointerDown=${drag} onPointerMove=${drag}>
-                ${bars.map(bar => html`<span class=${`bar ${bar.kind}`} title=${`${bar.text} · ${lasted(bar.to - bar.from)}`} style=${{ left: `${place(bar.from) * 100}%`, width: `${Math.max(0.25, (place(bar.to) - place(bar.from)) * 100)}%` }}>${bar.text}</span>`)}
+                ${bars.map(bar => html`<span class=${`bar ${bar.kind}`} title=${`${said(bar)} · ${lasted(bar.to - bar.from)}`} style=${{ left: `${place(bar.from) * 100}%`, width: `${Math.max(0.25, (place(bar.to) - place(bar.from)) * 100)}%` }}>${said(bar)}</span>`)}
               </div>`,
         )}
       </div>
