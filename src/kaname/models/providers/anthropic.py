@@ -79,17 +79,11 @@ class Anthropic(ServedModel):
     ) -> None:
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
         key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
-        if not key and url == _ANTHROPIC:
-            raise ConfigError(
-                notice(
-                    "model.anthropic_key_missing",
-                    "anthropic/{model} needs a key: set ANTHROPIC_API_KEY",
-                    model=model,
-                )
-            )
+        missing = notice("model.anthropic_key_missing", "anthropic/{model} needs a key: set ANTHROPIC_API_KEY", model=model)
         named = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})}
         address = endpoint(url, "/v1/messages", without="/v1")
-        super().__init__(model, address, named, key, settings, timeouts, price)
+        lacking = "" if key or url != _ANTHROPIC else missing
+        super().__init__(model, address, named, key, settings, timeouts, price, lacking)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     def joiner(self, request: ModelRequest) -> Joiner:
