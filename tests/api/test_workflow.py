@@ -162,6 +162,21 @@ async def test_conditions_and_joins():
     assert result.stop.kind == "completed"
 
 
+async def test_what_a_tasks_arguments_use_is_waited_for_whatever_it_needs_of_the_others():
+    made = flow(params={"n": 1})
+    far = made.options(name="far").task(add, a=made.options(name="further").task(add, a=4))
+    near = [made.options(name=name).task(add, a=1) for name in ("x", "y")]
+    made.options(name="end", needs="any", after=near).task(add, a=far)
+    lost = made.options(name="lost", when=made.param("n") > 1).task(add, a=1)
+    made.options(name="without", needs="any", after=near).task(add, a=lost)
+    assert {"x", "y", "far"} == set(made.graph.waits_for(made.graph.by_name["end"], made.graph.by_name))
+    result = await made.check().run()
+    assert result.completed, result.stop
+    told = (await made.progress(result.run_id)).told()
+    assert told["end"]["output"] == 4
+    assert told["without"]["status"] == "skipped", "there is nothing to call it with"
+
+
 @pytest.mark.parametrize(
     ("policy", "kind", "statuses"),
     [

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -346,9 +347,49 @@ async def test_workflows_that_the_configuration_names_are_served_with_its_agents
     assert order.origin["config"] == [str(desk / "kaname.yaml")]
 
 
+def test_workflow_with_the_name_of_an_agent_or_of_another_workflow_is_reported(desk, capsys):
+    (desk / "flows" / "again.yaml").write_text(ORDER)
+    (desk / "flows" / "desk.yaml").write_text(ORDER.replace("  name: order\n", ""))
+    (desk / "kaname.yaml").write_text(DESK.replace("order.yaml", "order.yaml, flows/again.yaml, flows/desk.yaml"))
+    assert main(["config", "check"]) == 2
+    told = capsys.readouterr().err
+    assert f"{desk}/flows/again.yaml: the workflow in {desk}/flows/order.yaml is called 'order', too" in told
+    assert f"{desk}/flows/desk.yaml: an agent is called 'desk', too" in told
+    with pytest.raises(ConfigError, match="an agent is called 'desk', too"):
+        app(desk / "kaname.yaml")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("run", "-a", "order", '{"count": 3}'), ("workflow", "run", "-a", "order", "-p", "count=3")],
+    ids=["run", "workflow run"],
+)
+@pytest.mark.parametrize("where", [(), ("-c", "kaname.yaml")], ids=["here", "by its file"])
+def test_workflow_that_the_configuration_names_is_run_by_its_name(desk, capsys, monkeypatch, command, where):
+    monkeypatch.setattr(sys, "stdin", None)
+    (desk / "kaname.yaml").write_text(DESK.replace("journal: memory", "journal: runs.db"))
+    assert main([*command, *where]) == 0
+    assert '"price": "900"' in capsys.readouterr().out
+    assert main(["runs", "list", "-a", "order", *where]) == 0
+    assert "completed" in capsys.readouterr().out
+    assert main(["runs", "replay", "last", "-a", "order", *where]) == 0
+    assert "the same decisions" in capsys.readouterr().out
+
+
+def test_workflow_that_the_configuration_names_is_checked_and_drawn_by_its_name(desk, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["workflow", "check", "-a", "order"]) == 0
+    assert "order: 2 tasks, no mistakes" in capsys.readouterr().out
+    assert main(["workflow", "show", "-a", "order"]) == 0
+    assert "price" in capsys.readouterr().out
+    assert main(["run", "-a", "order"]) == 0, "its parameters have defaults"
+    assert main(["run", "-a", "ordre", "x"]) == 2
+    assert "there is no agent 'ordre'" in capsys.readouterr().err
+
+
 def test_mistakes_in_a_workflow_that_the_configuration_names_are_told_with_their_place(desk, capsys):
     assert main(["config", "check"]) == 0
-    assert "desk, order" in capsys.readouterr().err
+    assert "agents: desk; workflows: order" in capsys.readouterr().err
     (desk / "flows" / "order.yaml").write_text(ORDER.replace("tool: calculator", "tool: calculater"))
     assert main(["config", "check"]) == 2
     told = capsys.readouterr().err

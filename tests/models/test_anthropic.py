@@ -341,6 +341,62 @@ async def test_max_tokens_leaves_room_for_an_answer_beside_the_thinking(settings
     assert server.requests[0]["max_tokens"] == most
 
 
+TAKEN = {  # by the Messages API; it refuses a request with any other field
+    *("model", "messages", "max_tokens", "stream", "system", "temperature", "top_k", "top_p", "thinking", "tools"),
+    *("tool_choice", "stop_sequences", "metadata", "service_tier", "container", "context_management", "output_config"),
+}
+NO_OTHER = {"type": "auto", "disable_parallel_tool_use": True}
+
+
+@pytest.mark.parametrize(
+    ("mine", "agents", "told"),
+    [
+        (
+            {"seed": 7, "temperature": 0},
+            {"n": 2, "frequency_penalty": 1, "logprobs": True},
+            "seed, n, frequency_penalty, logprobs",
+        ),
+        ({"logit_bias": {"5": 1}}, {"presence_penalty": 1, "top_logprobs": 2}, "logit_bias, presence_penalty, top_logprobs"),
+        ({}, {"response_format": {"type": "json_object"}, "reasoning_effort": "low"}, "response_format, reasoning_effort"),
+        ({"seed": None, "stream_options": {}}, {"top_k": 5, "stop": "END", "user": "u", "parallel_tool_calls": True}, ""),
+        ({}, {"stop": ["\n", "END"]}, "stop"),
+    ],
+)
+async def test_anthropic_settings_that_the_api_refuses_are_left_out_and_reported_once(mine, agents, told):
+    def script(body):
+        assert body.keys() <= TAKEN
+        return anthropic_reply("3") if len(body["messages"]) > 1 else anthropic_reply("", [("add", {"a": 1, "b": 2})])
+
+    async with WireServer(script) as server:
+        agent = Agent(model(server, settings=mine), [add], settings=agents, journal="memory")
+        seen = [chunk async for chunk in agent.run("1 + 2?", session_id="s")]
+        seen += [chunk async for chunk in agent.run("again?", session_id="s")]
+        await agent.close()
+    warnings = [chunk["content"] for chunk in seen if chunk["type"] == "status" and chunk["data"]["status"] == "warning"]
+    assert warnings == ([f"anthropic/claude does not take these settings, and they are left out: {told}"] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"stop": "END"}, {"stop_sequences": ["END"]}),
+        ({"stop": ["A", " "], "stop_sequences": ["B"]}, {"stop_sequences": ["B", "A"]}),
+        ({"max_completion_tokens": 9}, {"max_tokens": 9}),
+        ({"user": "u1"}, {"metadata": {"user_id": "u1"}}),
+        ({"tool_choice": "required"}, {"tool_choice": {"type": "any"}}),
+        ({"tool_choice": {"type": "function", "function": {"name": "add"}}}, {"tool_choice": {"type": "tool", "name": "add"}}),
+        ({"tool_choice": {"type": "any"}}, {"tool_choice": {"type": "any"}}),
+        ({"parallel_tool_calls": False}, {"tool_choice": NO_OTHER}),
+        ({"parallel_tool_calls": False, "tool_choice": "none"}, {"tool_choice": {"type": "none"}}),
+    ],
+)
+async def test_anthropic_settings_with_a_counterpart_are_sent_in_the_names_of_the_api(given, sent):
+    offered = ModelRequest((user("hi"),), tools=(ToolSpec("add", "", {"type": "object"}),))
+    _, _, server = await once(anthropic_reply("fine"), offered, settings=given)
+    assert server.requests[0].keys() <= TAKEN
+    assert {name: server.requests[0].get(name) for name in sent} == sent
+
+
 async def test_last_words_are_asked_with_the_tools_of_the_conversation_and_none_to_choose():
     answers = [anthropic_reply("", [("add", {"a": 1, "b": 2})]), anthropic_reply("3, as far as I got")]
     async with WireServer(answers) as server:

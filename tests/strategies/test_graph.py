@@ -22,10 +22,11 @@ def graphs(draw):
     for n in range(count):
         after = tuple([f"t{m}" for m in draw(st.sets(st.integers(0, n - 1), max_size=3))]) if n else ()
         whens = ["", ALWAYS, *([ON_FAILURE] if after else []), Expression("params.yes"), Expression("not params.yes")]
+        used = [f"${{t{m}}}" for m in draw(st.sets(st.integers(0, n - 1), max_size=2))] if n else []
         tasks.append(
             Task(
                 f"t{n}",
-                Use("tool", template({"n": n, "of": "${params.yes}"})),
+                Use("tool", template({"n": n, "of": "${params.yes}", "used": used})),
                 after=after,
                 when=draw(st.sampled_from(whens)),
                 needs=draw(st.integers(0, len(after))),
@@ -101,6 +102,10 @@ def _may_start(call_id, graph, progress):
         assert all(node.status in ("done", "failed", "skipped") for node in states)
     else:
         assert len(good) == len(states)
+    for node in [progress.nodes[name] for name in graph.waits_for(task, graph.by_name) if name not in task.after]:
+        assert node.status in ("done", "failed", "skipped"), "what its arguments use is settled, whatever it needs"
+        carries_on = node.status == "failed" and node.task.on_failure == "continue"
+        assert node.status == "done" or carries_on or task.when in (ALWAYS, ON_FAILURE)
 
 
 @tries(150)

@@ -75,6 +75,41 @@ async def test_a_frozen_run_with_a_tool_server_notices_a_change(ran, tmp_path, c
         assert part in str(raised.value)
 
 
+OTHER = {"other": {"command": "no-such-command-either"}}
+
+
+@pytest.mark.parametrize(
+    "servers",
+    [
+        OTHER,
+        {**OTHER, "s": {**ABSENT["s"], "disabled": True}},
+        {"s": {**ABSENT["s"], "exclude_tools": ["u"]}},
+        {"s": {**ABSENT["s"], "tools": ["t"]}},
+    ],
+    ids=["another server", "disabled", "tool excluded", "tool no longer listed"],
+)
+async def test_a_frozen_run_notices_a_tool_that_the_configured_servers_no_longer_offer(ran, tmp_path, servers):
+    agent, result = ran
+    path = await save_run(agent.journal, result.run_id, tmp_path / "run.jsonl")
+    freeze(path, lambda: made({**OTHER, **ABSENT}))()
+    frozen = made(servers)
+    with pytest.raises(ReplayDiverged, match="tool u of the server 's' is gone"):
+        freeze(path, lambda: frozen)()
+    assert frozen.servers.problems == {}, "nothing was started"
+
+
+async def test_a_frozen_run_notices_that_the_server_of_a_tool_it_did_not_use_is_gone(tmp_path):
+    unused = json.dumps([{"name": "v", "inputSchema": {"type": "object"}}])
+    servers = {"used": raw("tools", TOOLS), "spare": raw("tools", unused)}
+    async with Agent(ScriptedModel([call("u"), "done"]), mcp_servers=servers, journal="memory") as agent:
+        result = await agent.run("go")
+        path = await save_run(agent.journal, result.run_id, tmp_path / "run.jsonl")
+    gone = {"used": ABSENT["s"]}
+    freeze(path, lambda: Agent(ScriptedModel([]), mcp_servers={**gone, "spare": ABSENT["s"]}, journal="memory"))()
+    with pytest.raises(ReplayDiverged, match="tool v of the server 'spare' is gone"):
+        freeze(path, lambda: Agent(ScriptedModel([]), mcp_servers=gone, journal="memory"))()
+
+
 async def test_an_agent_without_the_servers_at_all_is_noticed(ran, tmp_path):
     agent, result = ran
     path = await save_run(agent.journal, result.run_id, tmp_path / "run.jsonl")

@@ -118,7 +118,8 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
         "strategy": strategy_kind(recipe.strategy),
     }
     if isinstance(recipe.tools, ToolRegistry) and recipe.tools.exchanged:
-        described["served"] = sorted(recipe.tools.exchanged)  # a replay does without the servers
+        served = {name: [*getattr(recipe.tools[name], "served_by", ("", ""))] for name in sorted(recipe.tools.exchanged)}
+        described["served"] = served  # a replay does without the servers
     graph = getattr(recipe.strategy, "drawn", None)
     return described if graph is None else {**described, "graph": graph}
 

@@ -46,9 +46,6 @@ _SETTINGS = "the settings have changed"
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
 
 
-_SETTINGS = "the settings have changed"
-
-
 @record
 class Difference:
     """`fact`: the recorded fact's number, 0 where the record had ended. `prompt`: the model is sent something else than it was
@@ -158,7 +155,8 @@ async def replay(
     then = first.recipe if isinstance(first, Opened) else {}
     if servers is not None and (rerun_pure_tools or "served" not in then):
         await servers.start()
-    unstarted = [name for name in then.get("served", ()) if servers is not None and name not in recipe.tools]
+    served = {} if servers is None else _served(then)
+    unstarted = [name for name, of in served.items() if name not in recipe.tools and servers.names(*of)]
     now = describe(recipe)
     base = first.base if isinstance(first, Opened) else None
     state = await load(journal, *base) if base else State()
@@ -171,6 +169,12 @@ async def replay(
         fact = next((e.seq for e in events if isinstance(e.body, ModelReplied)), 0)
         difference = Difference(fact, "", "", prompt=True)
     return Replay(run_id, difference, changes)
+
+
+def _served(then: Mapping[str, Any]) -> Mapping[str, tuple[str, str]]:
+    """Return the recorded tools of servers: the server of each, and its name there. An older record does not say them."""
+    named = then.get("served", ())
+    return {name: (named[name][0], named[name][1]) if isinstance(named, Mapping) else ("", "") for name in named}
 
 
 async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
@@ -322,7 +326,8 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collect
     for name in sorted({*before, *after} - {*unstarted}):
         if before.get(name) != after.get(name):
             how = "is new" if name not in before else "is gone" if name not in after else "has another description or schema"
-            yield f"tool {name} {how}"
+            server = _served(then).get(name, ("", ""))[0]
+            yield f"tool {name} of the server {server!r} {how}" if server else f"tool {name} {how}"
 
 
 def _apart(old: str, new: str) -> tuple[str, str]:

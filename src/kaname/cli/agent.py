@@ -40,6 +40,7 @@ _PLANNED = ("plan", "max_revisions", "approve")  # how `kaname plan` made a run
 
 def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None = None) -> Agent:
     """What the command line says goes over what the file says; tools of both are there. `thinks`: another model."""
+    take_workflow(given)
     if getattr(given, "plan", False) and thinks is None:
         return orchestrator_from(given, screen).agent
     if (made := programs_agent(given)) is not None:
@@ -113,6 +114,15 @@ def orchestrator_from(given: argparse.Namespace, screen: Screen) -> AgentOrchest
     return AgentOrchestrator.around(agent, **how)
 
 
+def take_workflow(given: argparse.Namespace) -> None:
+    """Take `-a NAME` for the workflow file that the configuration names so, if no agent is called that."""
+    from ..api.workflow.configured import workflow_file
+
+    name = "" if ":" in (given.agent or "") or getattr(given, "workflow", None) else given.agent
+    if name and (config := config_for(given)) is not None and (path := workflow_file(config, name)) is not None:
+        given.workflow, given.agent = str(path), None
+
+
 def workflow_from(given: argparse.Namespace) -> Workflow:
     """The workflow of a file, with the tools and agents of the configuration, and those that were named."""
     from ..api.workflow.configured import with_agents
@@ -122,7 +132,7 @@ def workflow_from(given: argparse.Namespace) -> Workflow:
         return own
     config, folder = config_for(given), Path(getattr(given, "folder", None) or Path.cwd())
     agents = {name: Agent.from_config(config, agent=name) for name in config.agents} if config is not None else {}
-    made = with_agents(given.workflow, agents, all_tools(given.tool, folder), journal_for(given))
+    made = with_agents(given.workflow, agents, all_tools(getattr(given, "tool", []), folder), journal_for(given))
     made.origin = {**_origin(given, config), **made.origin}
     return made
 
@@ -256,8 +266,12 @@ def journal_for(given: argparse.Namespace) -> str | None:
         return str(given.journal)
     if (made := programs_agent(given)) is not None:
         return str(getattr(made.journal, "path", "") or "") or None
-    config = config_for(given)
-    return None if config is None else config.agent(given.agent).journal_path or None
+    from ..api.workflow.configured import workflow_file
+
+    if (config := config_for(given)) is None:
+        return None
+    flow = workflow_file(config, given.agent) if given.agent else None
+    return config.agent(None if flow else given.agent).journal_path or None
 
 
 def journal_place(given: argparse.Namespace) -> str:

@@ -44,11 +44,12 @@ def main(given: argparse.Namespace) -> int:
         return DONE
     config.check()
     made = {name: Agent.from_config(config, agent=name) for name in config.agents} if config.workflow_files else {}
-    agents = ", ".join([*config.agents, *[flow.name for flow in configured_workflows(config, made)]])
+    files, agents = ", ".join(config.files), ", ".join(config.agents)
+    flows = ", ".join([flow.name for flow in configured_workflows(config, made)])
     screen.note(
         say(
-            f"{', '.join(config.files)}: in order; agents: {agents}",
-            f"{', '.join(config.files)}: 問題ありません。エージェント: {agents}",
+            f"{files}: in order; agents: {agents}" + (f"; workflows: {flows}" if flows else ""),
+            f"{files}: 問題ありません。エージェント: {agents}" + (f"、ワークフロー: {flows}" if flows else ""),
         ),
         "green",
     )

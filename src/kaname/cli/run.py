@@ -14,7 +14,7 @@ from ..api.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
 from ..core.values import plain_text
-from .agent import agent_from, input_for, programs_workflow, where_it_is
+from .agent import agent_from, input_for, programs_workflow, take_workflow, where_it_is
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translated
 from .messages.stops import told_stop
@@ -35,7 +35,9 @@ def main(given: argparse.Namespace) -> int:
     except UnicodeDecodeError:
         screen.note(say("standard input is not text (UTF-8)", "標準入力が UTF-8 のテキストではありません"), "red")
         return USAGE
-    if not task and not (given.agent and programs_workflow(given)):  # a workflow may need no parameters
+    take_workflow(given)
+    flow = getattr(given, "workflow", None) or (given.agent and programs_workflow(given))
+    if not task and not flow:  # a workflow may need no parameters
         screen.note(say('what is to be done? kaname run "…"', 'タスクを指定してください: kaname run "…"'), "red")
         return USAGE
     return to_the_end(lambda ending: _main(given, task, screen))

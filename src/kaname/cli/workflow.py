@@ -14,7 +14,7 @@ from ..core.errors import ConfigError
 from ..core.events import Opened
 from ..journals.default import choose
 from ..kernel.load import load, read_run
-from .agent import journal_for, programs_workflow, take_up, where_it_is, workflow_from
+from .agent import journal_for, programs_workflow, take_up, take_workflow, where_it_is, workflow_from
 from .main import DONE
 from .messages import say
 from .records.runs import find
@@ -33,12 +33,13 @@ def main(given: argparse.Namespace) -> int:
         return DONE
     if given.action == "resume" or given.run:
         return to_the_end(lambda ending: _recorded(given, screen))
-    if not given.what and ":" not in (given.agent or ""):
-        raise ConfigError(say("which workflow file?", "どのワークフローファイルですか?"))
     given.workflow = given.what
+    take_workflow(given)
+    if not given.workflow and ":" not in (given.agent or ""):
+        raise ConfigError(say("which workflow file?", "どのワークフローファイルですか?"))
     made = workflow_from(given).check()
     if given.action == "check":
-        count, name = len(made.graph.tasks), given.what or given.agent
+        count, name = len(made.graph.tasks), given.what or given.agent or made.name
         screen.say(say(f"{name}: {count} tasks, no mistakes", f"{name}: タスク {count} 個、誤りはありません"))
     elif given.action == "show":
         screen.say(_PICTURES[given.form](made.graph))

@@ -74,6 +74,24 @@ class ConfigError(AgentError):
 class DuplicateToolError(ConfigError): ...
 
 
+class UnknownParameter(ConfigError, TypeError):
+    """A keyword argument that the function does not have. `ours`: what it is in kaname, if it is another library's."""
+
+    def __init__(self, called: str, name: str, ours: str = "", known: Iterable[str] = ()) -> None:
+        if ours:
+            told = notice(
+                "peers.parameter",
+                "{called}() has no parameter {name!r}. In kaname it is: {ours}",
+                called=called,
+                name=name,
+                ours=ours,
+            )
+        else:
+            told = notice("peers.no_parameter", "{called}() has no parameter {name!r}", called=called, name=name)
+            told += nearest(name, known)
+        super().__init__(told)
+
+
 class AgentConnectionError(AgentError): ...
 
 
@@ -281,13 +299,18 @@ class Suspend(Signal):
 class BadArguments(Exception): ...
 
 
+def did_you_mean(close: str) -> str:
+    """A hint to end an error with: the likely name."""
+    return notice("nearest.did_you_mean", "; did you mean {close!r}?", close=close)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint to end an error with: the likely name, or what there is."""
     from difflib import get_close_matches
 
     names = sorted(known)
     if close := get_close_matches(name, names, n=1, cutoff=0.5):
-        return notice("nearest.did_you_mean", "; did you mean {close!r}?", close=close[0])
+        return did_you_mean(close[0])
     if not names:
         return notice("nearest.none", "; there are none")
     listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")

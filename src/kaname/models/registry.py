@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from ..core.errors import ConfigError, nearest
+from ..core.errors import ConfigError, did_you_mean, nearest
 from ..core.notices import notice
 from ..kernel.ports import Model
 
@@ -53,10 +53,19 @@ def resolve(name: str | Model) -> Model:
     provider, slash, rest = name.partition("/")
     if name == "local":
         return maker(provider)()  # type: ignore[no-any-return]
-    if not slash or not rest:
-        raise ConfigError(notice("model.name_form", "a model name is written provider/model; got {name!r}", name=name))
+    if not slash or not rest or ":" in provider:
+        told = notice("model.name_form", "a model name is written provider/model; got {name!r}", name=name)
+        raise ConfigError(told + with_slash(name))
     model: Model = maker(provider)(rest)
     return model
+
+
+def with_slash(name: str) -> str:
+    """Return the hint for a name that is written with a colon, as other libraries have it: `openai:gpt-5.4-mini`."""
+    from .compatible import SERVERS
+
+    provider, _, rest = name.partition(":")
+    return did_you_mean(f"{provider}/{rest}") if rest and provider in {*PROVIDERS, *SERVERS, *LITELLM} else ""
 
 
 def maker(provider: str) -> Any:

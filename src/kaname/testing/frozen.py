@@ -27,6 +27,7 @@ from ..core.notices import notice
 from ..journals.memory import MemoryJournal
 from ..kernel.load import read_whole
 from ..kernel.ports import Journal
+from ..models.http.keys import keys_at_first_call
 from ..models.providers.replay import read_recording, record_line
 from ..tools.loading import object_from
 
@@ -48,7 +49,7 @@ def recorded(text: str) -> list[Event]:
 
 
 def agent_of(place: str, name: str, folder: str | Path = ".", *, near: str | Path = "") -> Agent[Any]:
-    """Return the agent of that name that a program or a configuration has.
+    """Return the agent of that name that a program or a configuration has. Keys of models are needed only to run it.
 
     Args:
         place: `desk.py:agents`, `package.module:agent`, `kaname.yaml`; of several files of a configuration `a.yaml,b.yaml`.
@@ -59,7 +60,15 @@ def agent_of(place: str, name: str, folder: str | Path = ".", *, near: str | Pat
     wanted = first if first.endswith((".py", ".yaml", ".yml")) else first.partition(".")[0]
     folders = [Path(folder).resolve(), *(Path(near).resolve().parents if near else ())]
     home = next((one for one in folders if (one / wanted).exists() or (one / f"{wanted}.py").exists()), folders[0])
-    if first.endswith((".yaml", ".yml")):
+    with keys_at_first_call():
+        made = _found(place, name, home)
+    if made is not None:
+        return made
+    raise ConfigError(notice("testing.no_agent", "{place} has no agent {name!r}", place=place, name=name))
+
+
+def _found(place: str, name: str, home: Path) -> Agent[Any] | None:
+    if place.partition(":")[0].partition(",")[0].endswith((".yaml", ".yml")):
         config = load_config(*[home / file for file in place.split(",")])
         agents = {one: Agent.from_config(config, agent=one) for one in config.agents}
         listed: Any = [*agents.values(), *(() if name in agents else configured_workflows(config, agents))]
@@ -70,7 +79,7 @@ def agent_of(place: str, name: str, folder: str | Path = ".", *, near: str | Pat
         made = agent_behind(one) or (agent_behind(one()) if callable(one) else None)
         if made is not None and (made.name == name or len(listed) == 1):
             return made
-    raise ConfigError(notice("testing.no_agent", "{place} has no agent {name!r}", place=place, name=name))
+    return None
 
 
 def freeze(
@@ -82,7 +91,7 @@ def freeze(
     """Return a test: it raises `ReplayDiverged`, with the place and the difference, if the agent no longer decides as recorded.
 
     Tool servers are not started: what their tools took and gave is known from the record, and what the servers add to the
-    prompt is not compared.
+    prompt is not compared. A function that makes the agent needs no key of a provider: no model is called.
 
     Args:
         rerun_pure_tools: Run the pure tools for real and compare what they return, to catch a change in their code as well.
@@ -90,7 +99,8 @@ def freeze(
     """
 
     def test() -> None:
-        made = agent() if callable(agent) and not isinstance(agent, Agent) else agent
+        with keys_at_first_call():
+            made = agent() if callable(agent) and not isinstance(agent, Agent) else agent
         assert isinstance(made, Agent)
         with ThreadPoolExecutor(1) as thread:  # a loop of its own, also where one is running already
             thread.submit(lambda: asyncio.run(_replay(run_id, made, rerun_pure_tools))).result()

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from ..core.durations import seconds
-from ..core.errors import BadArguments, ConfigError, Signal, nearest
+from ..core.errors import BadArguments, ConfigError, Signal, UnknownParameter, nearest
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
@@ -26,6 +26,22 @@ R = TypeVar("R")
 EFFECTS: tuple[Effect, ...] = ("pure", "idempotent", "compensable", "irreversible")
 DEFAULT_TIMEOUT = 300.0
 _PLAIN = frozenset({str, int, bool, type(None)})  # the same as JSON; a float may be none
+
+
+_OPTIONS = ("effect", "name", "description", "timeout", "undo", "reconcile")
+_APPROVE = 'Agent(policies=[Approve("…")])'
+_RETRIES = "Agent(policies=[FallbackStrategy(max_retries=2)])"
+PEERS = {  # what the options of other libraries' decorators are here
+    "name_override": '@tool(name="…")',
+    "title": '@tool(name="…")',
+    "description_override": '@tool(description="…")',
+    "requires_approval": _APPROVE,
+    "needs_approval": _APPROVE,
+    "requires_confirmation": _APPROVE,
+    "retries": _RETRIES,
+    "max_retries": _RETRIES,
+    "timeout_seconds": '@tool(timeout="10s")',
+}
 
 
 def check_effect(name: str, effect: Any) -> Effect:
@@ -275,6 +291,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     `effect` tells what a repeat would do, and so what happens to a call that a crash interrupted: `pure` and `idempotent`
     run again, `compensable` is undone first, `irreversible` (the default) is looked up with `reconcile` or asked about.
     """
+    for name in options:
+        if name not in _OPTIONS:
+            raise UnknownParameter("tool", name, PEERS.get(name, ""), _OPTIONS)
     if function is not None:
         return FunctionTool(function, **options)
     check_effect(options.get("name", ""), options.get("effect", "irreversible"))

@@ -14,7 +14,7 @@ from ...core.notices import notice
 from ...core.project import FOLDER
 from ...core.record import field, record
 from ...models.compatible import SERVERS
-from ...models.registry import LITELLM, PROVIDERS, resolve
+from ...models.registry import LITELLM, PROVIDERS, resolve, with_slash
 from ...strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
 from ..memory.retention import Keep, lasting
 from ..team.handoff import Named
@@ -309,11 +309,9 @@ def _check_model(model: Any, where: tuple[str, ...], reading: Reading) -> None:
         return
     provider, slash, rest = model.partition("/")
     known = {*PROVIDERS, *SERVERS, *LITELLM}
-    if not slash or not rest:
-        reading.wrong(
-            where,
-            notice("config.model_form", "a model is written provider/model, not {model!r}", model=model),
-        )
+    if not slash or not rest or ":" in provider:
+        told = notice("config.model_form", "a model is written provider/model, not {model!r}", model=model)
+        reading.wrong(where, told + with_slash(model))
     elif provider not in known:
         reading.wrong(
             where, notice("config.no_provider", "no provider {provider!r}", provider=provider) + nearest(provider, known)

@@ -11,10 +11,12 @@ from typing import Any
 from ...core.errors import ConfigError, nearest
 from ...core.notices import joined, notice
 from ...core.record import record
+from ...models.http.keys import keys_are_needed
 from .schema import plain_values
 
 _MOST_VALUES = 20_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRETS = frozenset({"api_key", "headers", "env"})  # what a replay does without
 Where = tuple[str, ...]
 
 
@@ -142,7 +144,8 @@ class Reading:
             return value
         if dash:
             return self._expanded(default, where)
-        self.wrong(where, notice("config.variable_not_set", "the environment variable {name} is not set", name=name))
+        if _SECRETS.isdisjoint(where) or keys_are_needed():
+            self.wrong(where, notice("config.variable_not_set", "the environment variable {name} is not set", name=name))
         return ""
 
     def wrong(self, where: Where, text: str) -> None:

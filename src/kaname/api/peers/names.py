@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from typing import Any, NoReturn
 
-from ...core.errors import ConfigError, nearest
+from ...core.errors import UnknownParameter
 from ...core.notices import notice
 
 _INSTRUCTIONS = 'Agent(instructions="…")'
@@ -30,7 +30,9 @@ def _each(names: str, ours: str) -> dict[str, str]:
 
 PARAMETERS: Mapping[str, Mapping[str, str]] = {
     "Agent": {
-        **_each("system_prompt prompt system_message state_modifier role goal backstory handoff_description", _INSTRUCTIONS),
+        **_each(
+            "system_prompt system prompt system_message state_modifier role goal backstory handoff_description", _INSTRUCTIONS
+        ),
         **_each("output_type result_type response_format response_model output_schema", _OUTPUT),
         **_each("deps_type context_type context_schema deps", _DEPS),
         **_each("model_settings temperature max_tokens top_p tool_choice", _SETTINGS),
@@ -77,7 +79,8 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         **_each("as_tool", "Agent(team=[…])"),
         **_each("override", "Agent(ScriptedModel([…]))"),
         **_each("get_state get_state_history aget_state", "await agent.result(run_id)"),
-        **_each("update_state aupdate_state clone", "agent.fork(run_id, at)"),
+        **_each("update_state aupdate_state", "agent.fork(run_id, at)"),
+        **_each("clone copy", 'Agent(model=…, tools=[*agent.tools.values()], instructions="…")'),
         **_each("to_a2a to_ag_ui to_web", "kaname serve"),
         **_each("to_cli to_cli_sync", "kaname chat"),
         **_each("model", "agent.recipe.model"),
@@ -93,10 +96,6 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-class UnknownParameter(ConfigError, TypeError):
-    """A keyword argument that the function does not have."""
-
-
 def explain(function: Callable[..., Any], options: Iterable[str]) -> None:
     """Raise `UnknownParameter` if one of the options is not a parameter of the function. The error names ours."""
     known = signature(function).parameters
@@ -105,20 +104,21 @@ def explain(function: Callable[..., Any], options: Iterable[str]) -> None:
     own = [name for name in known if name != "self"]
     called = "Agent" if function.__name__ == "__init__" else function.__name__
     for name in options:
-        if name in known:
-            continue
-        table = PARAMETERS["Agent" if called == "Agent" else "run"]
-        if name in table:
-            told = notice(
-                "peers.parameter",
-                "{called}() has no parameter {name!r}. In kaname it is: {ours}",
-                called=called,
-                name=name,
-                ours=table[name],
-            )
-            raise UnknownParameter(told) from None
-        told = notice("peers.no_parameter", "{called}() has no parameter {name!r}", called=called, name=name)
-        raise UnknownParameter(told + nearest(name, own)) from None
+        if name not in known:
+            raise UnknownParameter(called, name, _ours(called, name), own) from None
+
+
+def _ours(called: str, name: str) -> str:
+    """Return what a parameter is in kaname: a peer's name of it, or one of ours that belongs to the other call."""
+    from ..agent import Agent
+
+    here, there = ("Agent", "run") if called == "Agent" else ("run", "Agent")
+    if name in PARAMETERS[here]:
+        return PARAMETERS[here][name]
+    taken = signature(Agent.run if there == "run" else Agent.__init__).parameters
+    if name in taken and name != "self":
+        return f'agent.run("…", {name}=…)' if there == "run" else f"Agent({name}=…)"
+    return PARAMETERS[there].get(name, "")
 
 
 def missing(held: object, name: str) -> NoReturn:

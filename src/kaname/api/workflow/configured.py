@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError
+from ...core.notices import notice
 from ...kernel.ports import Journal
 from ..agent import Agent
 from ..config.build import Config
 from ..config.load import mistaken
+from .file import name_in
 from .workflow import Workflow
 
 
@@ -30,9 +32,36 @@ def configured_workflows(
     made, wrong = list[Workflow](), list[str]()
     for path in config.workflow_files:
         try:
-            made.append(with_agents(path, agents, journal=journal))
+            flow = with_agents(path, agents, journal=journal)
         except ConfigError as problem:
             wrong += problem.mistakes or [str(problem)]
+            continue
+        if told := _taken(flow, agents, made):
+            wrong.append(f"{path}: " + told)
+        made.append(flow)
     if wrong:
         raise mistaken(wrong)
     return made
+
+
+def workflow_file(config: Config, name: str) -> Path | None:
+    """Return the workflow file that a configuration names and whose workflow is called so, if no agent is."""
+    files = () if name in config.agents else config.workflow_files
+    return next((path for path in files if name_in(path) == name), None)
+
+
+def _taken(flow: Workflow, agents: Mapping[str, Any], others: Iterable[Workflow]) -> str:
+    """Return what is wrong with a workflow's name: runs are found by the name of what made them."""
+    if flow.name in agents:
+        return notice(
+            "workflow.name_of_agent", "an agent is called {name!r}, too. Give one of them another name.", name=flow.name
+        )
+    same = next((other for other in others if other.name == flow.name), None)
+    if same is None:
+        return ""
+    return notice(
+        "workflow.name_of_workflow",
+        "the workflow in {other} is called {name!r}, too. Give one of them another name.",
+        other=same.origin["workflow"],
+        name=flow.name,
+    )

@@ -121,7 +121,7 @@ def read_workflow(
     agents = options.get("agents") or {}
     own = {name: value for name, value in options.items() if name != "agents"}
     found = all_tools(given.get("tools") or [], path.parent, lambda n, told: reading.wrong(("workflow", "tools", str(n)), told))
-    named = {"name": given.get("name", path.stem), "params": given.get("params"), "description": given.get("description", "")}
+    named = {"name": _name(given, path), "params": given.get("params"), "description": given.get("description", "")}
     given_tools = [*tools]
     taken = {as_action(one).name for one in given_tools}
     found = [one for one in found if as_action(one).name not in taken]  # those of the file that has led here go first
@@ -149,6 +149,19 @@ def read_workflow(
     reading.raise_all()
     made.origin = {"workflow": str(path.resolve())}
     return made
+
+
+def name_in(path: Path) -> str:
+    """Return what the workflow of a file is called. The rest of the file is not checked."""
+    reading = Reading(variables=False)
+    reading.read(path)
+    given = reading.value.get("workflow") if isinstance(reading.value, Mapping) else None
+    return _name(given if isinstance(given, Mapping) else {}, path)
+
+
+def _name(given: Mapping[str, Any], path: Path) -> str:
+    name = given.get("name", path.stem)
+    return name if isinstance(name, str) else path.stem
 
 
 def _well_formed(reading: Reading) -> tuple[Mapping[str, Any], dict[str, set[str]]]:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import shlex
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from datetime import datetime
 
 from ...api.attach import attached, stop_run
@@ -21,6 +21,7 @@ from ...core.values import plain_text
 from ...journals.default import choose, default_path
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
+from ...models.http.keys import keys_at_first_call
 from ..agent import agent_from, journal_place, take_up, where_it_is
 from ..main import DONE, FAILED, USAGE, WAITING
 from ..messages import say
@@ -228,7 +229,8 @@ async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, scre
             )
             return USAGE
         answers = given_answers(given.answer, state.questions)
-    agent = agent_from(given, screen)
+    with keys_at_first_call() if given.action == "replay" else nullcontext():
+        agent = agent_from(given, screen)
     stop = asyncio.Event()
     try:
         if given.action == "replay":

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.reading.lenient_json import strict_json
@@ -18,6 +19,7 @@ from ..prices import Price, price_of
 from .client import Http, Timeouts
 from .connection import Broken, Connection
 from .errors import Who, from_status, garbled, secrets_in
+from .keys import demand_key
 from .sse import EventStream
 from .surrogates import Halves
 
@@ -37,7 +39,10 @@ class Joiner(Protocol):
 
 
 class ServedModel(ABC):
-    """A model behind an address. Subclasses say what to send (`body`) and how to read the answer (`joiner`)."""
+    """A model behind an address. Subclasses say what to send (`body`) and how to read the answer (`joiner`).
+
+    `missing_key`: the sentence that says which key is missing, if one is.
+    """
 
     provider = ""
 
@@ -50,7 +55,10 @@ class ServedModel(ABC):
         settings: Mapping[str, Any] | None,
         timeouts: Timeouts,
         price: Price | None,
+        missing_key: str = "",
     ) -> None:
+        demand_key(missing_key)
+        self._missing_key = missing_key
         self.model, self.name = model, f"{self.provider}/{model}"
         self._url = url
         self._headers = {"content-type": "application/json", **{name.lower(): value for name, value in headers.items()}}
@@ -92,6 +100,8 @@ class ServedModel(ABC):
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """One request, and all the pieces of its answer; whether the stream said that it was over."""
+        if self._missing_key:
+            raise ConfigError(self._missing_key)
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
         async with self._http.post(self._url, self._sent(), self.body(request), self.who) as response:
             kind = response.headers.get("content-type", "").lower()

@@ -35,6 +35,7 @@ from ..http.errors import Who, failure, from_event, garbled
 from ..http.provider import Joiner, ServedModel, counted, listed, mapping, parsed_arguments, words
 from ..media import takeable
 from ..prices import Price, price_of
+from .anthropic_settings import left_out, translated
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
@@ -58,9 +59,10 @@ _STOPS: dict[str, StopReason] = {
 class Anthropic(ServedModel):
     """`base_url` and `api_key` come from `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` where they are not given.
 
-    `settings` (temperature, thinking, tool_choice, …) go into every request; `max_tokens`, which the API wants, is 8192 unless
-    they say otherwise. If it is not larger than the budget for thinking, it counts as the room for the answer, and the budget
-    is added to it. Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
+    `settings` (temperature, thinking, tool_choice, …) go into every request, in this API's names or in those of chat
+    completions; those that it does not take are left out. `max_tokens`, which the API wants, is 8192 unless they say otherwise.
+    If it is not larger than the budget for thinking, it counts as the room for the answer, and the budget is added to it.
+    Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
     """
 
     provider = "anthropic"
@@ -79,21 +81,19 @@ class Anthropic(ServedModel):
     ) -> None:
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or _ANTHROPIC
         key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
-        if not key and url == _ANTHROPIC:
-            raise ConfigError(
-                notice(
-                    "model.anthropic_key_missing",
-                    "anthropic/{model} needs a key: set ANTHROPIC_API_KEY",
-                    model=model,
-                )
-            )
+        missing = notice("model.anthropic_key_missing", "anthropic/{model} needs a key: set ANTHROPIC_API_KEY", model=model)
         named = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {}), **(headers or {})}
         address = endpoint(url, "/v1/messages", without="/v1")
-        super().__init__(model, address, named, key, settings, timeouts, price)
+        lacking = "" if key or url != _ANTHROPIC else missing
+        super().__init__(model, address, named, key, settings, timeouts, price, lacking)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     def joiner(self, request: ModelRequest) -> Joiner:
         return _Blocks(self.who, self.price_for(request), form=request.schema is not None)
+
+    def ignores(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the settings of chat completions that this API does not take."""
+        return left_out({**self.settings, **settings})
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """A long turn of the provider's own tools is paused now and then: what there is goes back, and it goes on."""
@@ -107,7 +107,8 @@ class Anthropic(ServedModel):
         return said
 
     def body(self, request: ModelRequest) -> bytes:
-        head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": 8192, **self.settings, **request.settings}
+        settings = translated({**self.settings, **request.settings})
+        head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": 8192, **settings}
         theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # tools of the provider, beside ours
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
         if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form

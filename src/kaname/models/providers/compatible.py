@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.errors import ConfigError
 from ...core.notices import notice
 from ..compatible import SERVERS
 from .openai import OpenAI
@@ -29,17 +28,14 @@ class Compatible(OpenAI):
         self.quirks = Quirks(self._server.quirks, self._server.renamed)
         self._more = self._server.more
 
-    def _place(self, model: str, base_url: str | None, api_key: str | None) -> tuple[str, str]:
+    def _place(self, model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
         server = self._server
         url, key = base_url or server.base_url, server.key if api_key is None else api_key
-        if not key and url == server.address:
-            raise ConfigError(
-                notice(
-                    "model.key_missing",
-                    "{provider}/{model} needs a key: set {key}",
-                    provider=self.provider,
-                    model=model,
-                    key=server.keys[0],
-                )
-            )
-        return url, key
+        missing = notice(
+            "model.key_missing",
+            "{provider}/{model} needs a key: set {key}",
+            provider=self.provider,
+            model=model,
+            key=server.keys[0],
+        )
+        return url, key, "" if key or url != server.address else missing

@@ -71,11 +71,9 @@ class OpenAI(ServedModel):
             )
         self.tool_mode: ToolMode = tool_mode
         self.plan_first = plan_first
-        url, key = self._place(model, base_url, api_key)
-        named = {"authorization": f"Bearer {key}"} if key else {}
-        super().__init__(
-            model, endpoint(url, "/chat/completions"), {**named, **(headers or {})}, key, settings, timeouts, price
-        )
+        url, key, missing = self._place(model, base_url, api_key)
+        named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
+        super().__init__(model, endpoint(url, "/chat/completions"), named, key, settings, timeouts, price, missing)
         self.quirks = Quirks()
         self._sent_as = model
         self._more: Mapping[str, Any] = {}  # what goes into every request
@@ -83,8 +81,8 @@ class OpenAI(ServedModel):
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
         self._stops: Stops | None = None  # of the ReAct protocol
 
-    def _place(self, model: str, base_url: str | None, api_key: str | None) -> tuple[str, str]:
-        """Return the address and the key."""
+    def _place(self, model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
+        """Return the address, the key, and if it is missing the sentence that says so."""
         return openai_key(model, base_url, api_key)
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
@@ -192,19 +190,16 @@ class OpenAI(ServedModel):
         return self._tools[1]
 
 
-def openai_key(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str]:
-    """The address and the key, from the environment where they are not given."""
+def openai_key(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
+    """Return the address and the key, from the environment where they are not given, and what to say if it is missing."""
     url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
     key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
-    if not key and url == OPENAI:
-        raise ConfigError(
-            notice(
-                "model.openai_key_missing",
-                "openai/{model} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
-                model=model,
-            )
-        )
-    return url, key
+    missing = notice(
+        "model.openai_key_missing",
+        "openai/{model} needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own",
+        model=model,
+    )
+    return url, key, "" if key or url != OPENAI else missing
 
 
 def tool_shapes(tools: tuple[ToolSpec, ...]) -> list[dict[str, Any]]:

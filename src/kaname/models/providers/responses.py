@@ -63,9 +63,9 @@ class OpenAIResponses(ServedModel):
         timeouts: Timeouts = PATIENT,
         price: Price | None = None,
     ) -> None:
-        url, key = openai_key(model, base_url, api_key)
-        named = {"authorization": f"Bearer {key}"} if key else {}
-        super().__init__(model, endpoint(url, "/responses"), {**named, **(headers or {})}, key, settings, timeouts, price)
+        url, key, missing = openai_key(model, base_url, api_key)
+        named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
+        super().__init__(model, endpoint(url, "/responses"), named, key, settings, timeouts, price, missing)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
         self._sealed = True  # whether the model takes the wish for sealed reasoning, as far as is known
 

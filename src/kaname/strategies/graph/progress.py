@@ -28,6 +28,9 @@ class Node:
     open: int  # of what it waits for, not settled yet
     good: int = 0  # of them, done
     bad: int = 0
+    used: int = 0  # with `needs`: what only its expressions speak of, not settled yet; these are not counted above
+    lost: int = 0  # of these, not done
+    counted: frozenset[str] = frozenset()  # with `needs`: what it counts
     status: Status = "waiting"
     output: Any = None
     error: str = ""
@@ -36,8 +39,22 @@ class Node:
     left: int = 0  # items that are not settled
     left_out: bool = False  # some of them will never be begun
 
+    def heed(self, name: str, good: bool) -> None:
+        """Take in that a task it waits for is settled."""
+        if self.task.needs and name not in self.counted:
+            self.used, self.lost = self.used - 1, self.lost + (not good)
+        else:
+            self.open, self.good, self.bad = self.open - 1, self.good + good, self.bad + (not good)
+
     def told(self) -> dict[str, Any]:
         return {"status": self.status, "output": self.output, "error": self.error or None}
+
+
+def _waiting(task: Task, waits: list[str]) -> Node:
+    if not task.needs:
+        return Node(task, len(waits))
+    counted = frozenset(task.after)
+    return Node(task, len(counted.intersection(waits)), used=len(set(waits) - counted), counted=counted)
 
 
 @record
@@ -60,7 +77,7 @@ class Progress:
         self.graph, self.params, self._prefix = graph, params, prefix
         known = graph.by_name
         waits = {task.name: [name for name in graph.waits_for(task, known) if name in known] for task in graph.tasks}
-        self.nodes = {task.name: Node(task, len(waits[task.name])) for task in graph.tasks}
+        self.nodes = {task.name: _waiting(task, waits[task.name]) for task in graph.tasks}
         self._dependents: dict[str, list[str]] = {name: [] for name in self.nodes}
         for name, others in waits.items():
             for other in others:
@@ -78,7 +95,7 @@ class Progress:
         self._undo = False
         self.settled = 0
         for node in self.nodes.values():
-            if not node.open:
+            if not node.open and not node.used:
                 self._begin(node)
         self._settle_all()
 
@@ -178,19 +195,17 @@ class Progress:
             good = node.status == "done" or (node.status == "failed" and node.task.on_failure == "continue")
             for name in self._dependents[node.task.name]:
                 other = self.nodes[name]
-                other.open -= 1
-                other.good += good
-                other.bad += not good
+                other.heed(node.task.name, good)
                 if other.status == "waiting":
                     self._look_at(other)
 
     def _look_at(self, node: Node) -> None:
         task = node.task
         if task.needs:
-            if node.good >= task.needs:
-                self._begin(node)
-            elif node.good + node.open < task.needs:
+            if node.good + node.open < task.needs or (node.lost and task.when not in (ALWAYS, ON_FAILURE)):
                 self._settle(node, "skipped")
+            elif node.good >= task.needs and not node.used:
+                self._begin(node)
         elif task.when in (ALWAYS, ON_FAILURE):
             if node.open == 0:
                 self._begin(node) if task.when == ALWAYS or self._has_failed(node) else self._settle(node, "skipped")

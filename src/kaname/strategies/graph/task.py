@@ -27,7 +27,8 @@ class Use:
 @record
 class Task:
     """`after`: what it waits for, beside what its expressions speak of. `when`: `always` (whatever became of those),
-    `on_failure` (one of them failed), or an expression; without it, all of them have to be done. `needs`: how many of them.
+    `on_failure` (one of them failed), or an expression; without it, all of them have to be done. `needs`: how many of `after`;
+    what only its expressions speak of has to be done whatever `needs` says.
 
     `each`: once for each item of a list, all at once. `until`: again, until this holds of its `result`, at most `rounds` times.
     `on_failure`: end the run (`stop`), leave out what waits for it (`skip`), go on without (`continue`), or undo what was done
@@ -74,8 +75,6 @@ class Graph:
 
     def waits_for(self, task: Task, known: Mapping[str, Task]) -> tuple[str, ...]:
         """What it names, and what its expressions speak of."""
-        if task.needs:  # of some of these nothing may have come
-            return task.after
         spoken = [name for one in task.expressions() for name in _spoken(one) if name in known and name != task.name]
         return tuple(dict.fromkeys([*task.after, *spoken]))
 

@@ -76,6 +76,10 @@ class Entry:
         """What it is, for messages. Arguments may hold keys, so only the command is named."""
         return self.command or without_password(self.url.partition("?")[0]) or type(self.server).__name__
 
+    def admits(self, tool: str) -> bool:
+        """Return whether that tool of the server is wanted."""
+        return (self.tools is None or tool in self.tools) and tool not in self.exclude_tools
+
 
 def without_password(text: str) -> str:
     return _PASSWORD.sub(r"\1:***@", text)

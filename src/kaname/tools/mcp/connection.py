@@ -90,9 +90,7 @@ class Connection:
 
     async def list_tools(self) -> list[Any]:
         """Those that the entry wants."""
-        only, without = self.entry.tools, self.entry.exclude_tools
-        listed = await self.client.list_tools()
-        return [tool for tool in listed if (only is None or tool.name in only) and tool.name not in without]
+        return [tool for tool in await self.client.list_tools() if self.entry.admits(tool.name)]
 
     async def close(self) -> None:
         """Both halves: the first raises what went wrong before, and then leaves the second out."""

@@ -50,6 +50,7 @@ class McpTool:
         if hints is not None and (hints.read_only_hint or hints.idempotent_hint):
             self.effect = "pure" if hints.read_only_hint else "idempotent"
         self._server, self._tool, self._output = server, tool.name, tool.output_schema
+        self.served_by = (server.name, tool.name)
 
     def prepare(self, call: ToolCall) -> dict[str, Any]:
         args = fitting_arguments(call, self.name, self.parameters)
@@ -93,6 +94,10 @@ class McpServers:
     def missing(self) -> str:
         """The servers that did not start, in words for everybody who reads a run; empty if none is missing."""
         return joined("\n", [server.missing for server in self.servers if server.name in self.problems])
+
+    def names(self, server: str, tool: str) -> bool:
+        """Return whether the configuration has that server and admits that tool of it. Empty: whichever it was."""
+        return not server or any(one.name == server and one.entry.admits(tool) for one in self.servers)
 
     async def start(self) -> None:
         """All at once; those that are not up yet, or no more. One that fails is reported by its name, and the rest works,

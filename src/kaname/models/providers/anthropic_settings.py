@@ -1,0 +1,48 @@
+"""Settings of chat completions in the names of Anthropic's Messages API, and those that it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_NOT_HERE = (
+    *("seed", "n", "logit_bias", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs", "prediction", "audio"),
+    *("modalities", "response_format", "reasoning_effort", "verbosity", "store", "prompt_cache_key", "safety_identifier"),
+)
+"""Settings of chat completions for which this API has no counterpart. It refuses a request that holds one."""
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+
+
+def left_out(given: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that this API does not take, as far as they are set."""
+    names = [name for name in _NOT_HERE if given.get(name) is not None]
+    return names if all(one.strip() for one in _stops(given.get("stop"))) else ["stop", *names]
+
+
+def translated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in this API's names, without those that it does not take."""
+    made = {name: value for name, value in given.items() if name not in (*_NOT_HERE, "stream_options")}
+    stops = [one for one in _stops(made.pop("stop", None)) if one.strip()]  # it refuses those that are only white space
+    if stops:
+        made["stop_sequences"] = [*(made.get("stop_sequences") or ()), *stops]
+    if (most := made.pop("max_completion_tokens", None)) is not None:
+        made.setdefault("max_tokens", most)
+    if (user := made.pop("user", None)) is not None:
+        made["metadata"] = {"user_id": user, **(made.get("metadata") or {})}
+    together, choice = made.pop("parallel_tool_calls", None), _choice(made.pop("tool_choice", None))
+    if together is False and (choice or {}).get("type") != "none":
+        choice = {"type": "auto", **(choice or {}), "disable_parallel_tool_use": True}
+    return made if choice is None else {**made, "tool_choice": choice}
+
+
+def _stops(given: Any) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def _choice(given: Any) -> dict[str, Any] | None:
+    """Return a choice among the tools as this API has it."""
+    if isinstance(given, str):
+        return {"type": _CHOICES.get(given, given)}
+    if isinstance(given, Mapping) and isinstance(given.get("function"), Mapping):
+        return {"type": "tool", "name": given["function"].get("name")}
+    return None if given is None else dict(given)
