@@ -227,7 +227,7 @@ def test_a_workflow_is_drawn_with_the_state_of_each_task_and_made_into_a_test(go
     page.get_by_label("Parameters, as JSON").fill('{"sweet": "truffle"}')
     page.get_by_role("button", name="Start").click()
     graph = page.locator(".graph")
-    assert graph.locator(".edge[marker-end]").count() == 3
+    expect(graph.locator(".edge[marker-end]")).to_have_count(3)
     for told in (
         "● tea · price · done",
         "● sweet · price · done",
