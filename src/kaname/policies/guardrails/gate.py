@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...core.messages import NOTHING, ModelReply
 from ...core.notices import notice
 from .escapes import Spelt, spelt_out
-from .folded import Folded, folded
+from .folded import Fold, Folded, as_seen, folded, is_plain, shown
 from .patterns import Match, Pattern, Scan
 from .texts import as_meant, in_calls, of_provider
 from .verdicts import AT_ONCE, Check, GuardrailAction, GuardrailResult, Withheld, blocking, cost_of, over_limit, too_long
@@ -53,7 +53,7 @@ class _Channel:
         self.released, self.judged = 0, 0
         self.blocked, self.warned = Scan(rails.blocked), Scan(rails.warned)
         self._meant: list[tuple[Spelt, Scan]] = []  # what it says without its escapes, once there are some
-        self._folded: dict[int, tuple[Folded, Scan]] = {}  # by level of escapes: folded, once it is not plain ASCII
+        self._folded: dict[tuple[int, Fold], tuple[Folded, Scan]] = {}  # by level of escapes: once folding changes something
         self._all = hashlib.sha256()
 
     @property
@@ -72,7 +72,7 @@ class _Channel:
     def open(self) -> int:
         """From where on it may still turn out to be forbidden."""
         spelt = [self._place(scan.pending, level) for level, (_, scan) in enumerate(self._meant, 1)]
-        said = [self._place(folded.place(scan.pending), level) for level, (folded, scan) in self._folded.items()]
+        said = [self._place(view.place(scan.pending), level) for (level, _), (view, scan) in self._folded.items()]
         return min([self.blocked.pending, *spelt, *said])
 
     def match(self, text: str) -> Match | None:
@@ -81,8 +81,11 @@ class _Channel:
         while True:
             if level == len(self._meant) < _DEEPEST and "\\" in text:
                 self._meant.append((Spelt(scan.length), scan.copy()))
-            if (place := self._match_folded(scan, text, level)) is not None:
-                hits.append(place)
+                same = [(fold, *one) for (at, fold), one in self._folded.items() if at == level]
+                self._folded |= {(level + 1, fold): (view.copy(), looks.copy()) for fold, view, looks in same}
+            for fold in (folded, shown) if self._folded or not is_plain(text) else ():
+                if (found := self._match_folded(scan, text, level, fold)) is not None:
+                    hits.append(found)
             if (found := scan.feed(text)) is not None:
                 hits.append(found._replace(start=self._place(min(found.start, scan.pending), level)))
             if level == len(self._meant):
@@ -90,19 +93,19 @@ class _Channel:
             spelt, scan = self._meant[level]
             text, level = spelt.feed(text), level + 1
 
-    def _match_folded(self, before: Scan, text: str, level: int) -> Match | None:
-        """The same in NFKC and without characters that are not shown. `before`: what was looked at up to here."""
-        if level not in self._folded:
-            if text.isascii():
+    def _match_folded(self, before: Scan, text: str, level: int, fold: Fold) -> Match | None:
+        """The same in a folded form. `before`: what was looked at up to here."""
+        if (level, fold) not in self._folded:
+            if is_plain(text) or (fold is shown and shown(text) == text):
                 return None
             scan = before.copy()
             last = scan.step_back()  # a mark may follow it
-            self._folded[level] = (Folded(scan.length), scan)
+            self._folded[level, fold] = (Folded(scan.length, fold), scan)
             text = last + text
-        folded, scan = self._folded[level]
-        if (found := scan.feed(folded.feed(text))) is None:
+        view, scan = self._folded[level, fold]
+        if (found := scan.feed(view.feed(text))) is None:
             return None
-        return found._replace(start=self._place(folded.place(min(found.start, scan.pending)), level))
+        return found._replace(start=self._place(view.place(min(found.start, scan.pending)), level))
 
     def _place(self, said: int, level: int) -> int:
         for spelt, _ in reversed(self._meant[:level]):
@@ -111,7 +114,7 @@ class _Channel:
 
     def end(self) -> Match | None:
         ends = [scan.end() for scan in (self.blocked, *[scan for _, scan in self._meant])]
-        ends += [scan.feed(folded.end()) or scan.end() for folded, scan in self._folded.values()]
+        ends += [scan.feed(view.end()) or scan.end() for view, scan in self._folded.values()]
         return min([found for found in ends if found is not None], default=None)
 
     def part(self, start: int, end: int) -> str:
@@ -178,8 +181,8 @@ class Held:
             found = channel.end()
             verdicts += [] if found is None else [rails.verdict(found)]
             verdicts += rails.warnings(channel.warned, None)
-        for part in dict.fromkeys([folded(part) for part in parts if not part.isascii()]) if rails.warned else ():
-            verdicts += rails.all_warnings(part)
+        for form in dict.fromkeys([form for part in parts for form in as_seen(part)[1:]]) if rails.warned else ():
+            verdicts += rails.all_warnings(form)
         meant = [*as_meant(message.text), *as_meant(message.thinking)]
         unseen = [part for part in (message.text, message.thinking) if part and not self._has_seen(part)]
         for part in _spelt_and_said(*unseen, *inside, *meant, *of_provider(reply)):

@@ -7,6 +7,7 @@ counts as a match, so that no text can switch a guardrail off by being slow to j
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import regex
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from .folded import folded_source
 
 _SECONDS = 0.2  # for one search
 _LONGEST = 10_000  # characters of a pattern
@@ -29,22 +31,26 @@ class Match(NamedTuple):
 
 
 class Pattern:
-    """A compiled pattern. `whole`: it has to fit a text from its beginning to its end, and may fit the empty one."""
+    """A compiled pattern. `whole`: it has to fit a text from its beginning to its end, and may fit the empty one.
 
-    def __init__(self, pattern: str, *, whole: bool = False) -> None:
+    `source` is what is compiled in place of `pattern`, which remains its name.
+    """
+
+    def __init__(self, pattern: str, *, whole: bool = False, source: str | None = None) -> None:
         if not isinstance(pattern, str):
             raise ConfigError(notice("guardrail.pattern_kind", "a pattern is a text, not {pattern!r}", pattern=pattern))
         self.pattern, self._whole = pattern, whole
-        self.compiled = _compiled(pattern)
+        self.source = pattern if source is None else source
+        self.compiled = _compiled(self.source)
         if not whole and any((found := self._found(text)) and found.end() == found.start() for text in _SAMPLES):
             raise _refused(pattern, notice("guardrail.pattern_matches_all", "it matches the empty text, so everything"))
 
     @property
     def ahead(self) -> int:
         """How many characters after a match may still undo it."""
-        if "(?=" in self.pattern or "(?!" in self.pattern:
+        if "(?=" in self.source or "(?!" in self.source:
             return _AHEAD
-        return 2 if "$" in self.pattern or "\\" in self.pattern else 0  # `$` before the last line's end, `\b`, `\Z`
+        return 2 if "$" in self.source or "\\" in self.source else 0  # `$` before the last line's end, `\b`, `\Z`
 
     def search(self, text: str) -> Match | None:
         """The first match. Too slow to tell: a match, but no fit for the whole."""
@@ -57,6 +63,15 @@ class Pattern:
     def _found(self, text: str) -> Any:
         find = self.compiled.fullmatch if self._whole else self.compiled.search
         return find(text, timeout=_SECONDS)
+
+
+def in_both_forms(pattern: str) -> list[Pattern]:
+    """Return the pattern, and the same with its literal characters folded where that is another one that can be used."""
+    made = [Pattern(pattern)]
+    if (source := folded_source(pattern)) != pattern:
+        with suppress(ConfigError):
+            made.append(Pattern(pattern, source=source))
+    return made
 
 
 class Scan:
@@ -135,11 +150,11 @@ class _Group(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _grouped(patterns: tuple[Pattern, ...]) -> tuple[_Group, ...]:
-    words = tuple([one for one in patterns if not set(one.pattern) & set("\\()[]{}^$")])
+    words = tuple([one for one in patterns if not set(one.source) & set("\\()[]{}^$")])
     others = [_Group(one.compiled, (one,), one.ahead) for one in patterns if one not in words]
     if not words:
         return tuple(others)
-    joined = regex.compile("|".join([f"(?:{one.pattern})" for one in words]))
+    joined = regex.compile("|".join([f"(?:{one.source})" for one in words]))
     return (_Group(joined, words, 0), *others)
 
 

@@ -30,9 +30,9 @@ from ...core.steps import Stop
 from ...kernel.ports import Action, Admission, ModelHandler, Policy, ToolHandler
 from ..names import known_tools
 from .escapes import spelt_out
-from .folded import folded
+from .folded import as_seen
 from .gate import Held
-from .patterns import Match, Pattern, Scan
+from .patterns import Match, Pattern, Scan, in_both_forms
 from .texts import as_meant, texts
 from .tool_rules import ToolRule, check_names, check_rules, refusal
 from .verdicts import (
@@ -107,9 +107,10 @@ class Guardrails(Policy):
                 )
             )
         self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
-        self.blocked = tuple([Pattern(one) for one in _listed("blocked_patterns", blocked_patterns)])
-        self.warned = tuple([Pattern(one) for one in _listed("warn_patterns", warn_patterns)])
-        self._numbers = {one.pattern: number for number, one in enumerate(self.blocked, 1)}
+        blocks, warns = _listed("blocked_patterns", blocked_patterns), _listed("warn_patterns", warn_patterns)
+        self.blocked = tuple([form for one in blocks for form in in_both_forms(one)])
+        self.warned = tuple([form for one in warns for form in in_both_forms(one)])
+        self._numbers = {one: number for number, one in enumerate(blocks, 1)}
         self.input_checks, self.output_checks = _checks("input_checks", input_checks), _checks("output_checks", output_checks)
         self.result_checks = _checks("result_checks", result_checks)
         self.check_seconds = check_seconds
@@ -146,8 +147,8 @@ class Guardrails(Policy):
         return worst
 
     def _matched(self, patterns: Sequence[Pattern], text: str) -> list[GuardrailResult]:
-        """The first match, in the text as it is or as it looks (see `folded`)."""
-        for one in dict.fromkeys([text, folded(text)]):
+        """The first match, in the text or in one of its folded forms (see `as_seen`)."""
+        for one in as_seen(text):
             scan = Scan(patterns)
             if (found := scan.feed(one) or scan.end()) is not None:
                 return [self.verdict(found)]
@@ -158,14 +159,14 @@ class Guardrails(Policy):
         if found.pattern not in self._numbers:
             return by_pattern(found.pattern, GuardrailAction.WARN)
         number = self._numbers[found.pattern]
-        secret = self.blocked[number - 1].search(found.pattern) is not None
+        secret = any(one.search(found.pattern) is not None for one in self.blocked if one.pattern == found.pattern)
         return by_pattern(found.pattern, GuardrailAction.BLOCK, number if secret else 0)
 
     async def matched(self, text: str) -> list[GuardrailResult]:
-        """What the patterns say of a text, as it is and as it looks: one that blocks, or all that warn."""
-        verdicts = await self._matched_as_it_is(text)
-        if blocking(verdicts) is None and (looks := folded(text)) != text:
-            verdicts += await self._matched_as_it_is(looks)
+        """What the patterns say of a text and of its folded forms: one that blocks, or all that warn."""
+        verdicts = list[GuardrailResult]()
+        for form in as_seen(text):
+            verdicts += await self._matched_as_it_is(form) if blocking(verdicts) is None else []
         return list({verdict.reason: verdict for verdict in verdicts}.values())
 
     async def _matched_as_it_is(self, text: str) -> list[GuardrailResult]:
