@@ -45,7 +45,7 @@ def _explained(function: F) -> F:
         except TypeError:
             from .peers.names import explain
 
-            explain(function, options)
+            explain(function, options, type(given[0]))
             raise
 
     return cast(F, call)

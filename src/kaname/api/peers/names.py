@@ -96,8 +96,8 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def explain(function: Callable[..., Any], options: Iterable[str]) -> None:
-    """Raise `UnknownParameter` if one of the options is not a parameter of the function. The error names ours."""
+def explain(function: Callable[..., Any], options: Iterable[str], kind: type) -> None:
+    """Raise `UnknownParameter` if one of the options is not a parameter of the function of that class. The error names ours."""
     known = signature(function).parameters
     if any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
         return
@@ -105,17 +105,16 @@ def explain(function: Callable[..., Any], options: Iterable[str]) -> None:
     called = "Agent" if function.__name__ == "__init__" else function.__name__
     for name in options:
         if name not in known:
-            raise UnknownParameter(called, name, _ours(called, name), own) from None
+            raise UnknownParameter(called, name, _ours(called, name, kind), own) from None
 
 
-def _ours(called: str, name: str) -> str:
+def _ours(called: str, name: str, kind: type) -> str:
     """Return what a parameter is in kaname: a peer's name of it, or one of ours that belongs to the other call."""
-    from ..agent import Agent
-
     here, there = ("Agent", "run") if called == "Agent" else ("run", "Agent")
     if name in PARAMETERS[here]:
         return PARAMETERS[here][name]
-    taken = signature(Agent.run if there == "run" else Agent.__init__).parameters
+    other = getattr(kind, "run" if there == "run" else "__init__", None)
+    taken = signature(other).parameters if other is not None else {}
     if name in taken and name != "self":
         return f'agent.run("…", {name}=…)' if there == "run" else f"Agent({name}=…)"
     return PARAMETERS[there].get(name, "")
