@@ -16,7 +16,7 @@ from ..journals.default import choose
 from ..kernel.load import load, read_run
 from .agent import journal_for, programs_workflow, take_up, take_workflow, where_it_is, workflow_from
 from .main import DONE
-from .messages import say
+from .messages import many, say
 from .records.runs import find
 from .run import follow
 from .terminal.questions import given_answers
@@ -40,7 +40,7 @@ def main(given: argparse.Namespace) -> int:
     made = workflow_from(given).check()
     if given.action == "check":
         count, name = len(made.graph.tasks), given.what or given.agent or made.name
-        screen.say(say(f"{name}: {count} tasks, no mistakes", f"{name}: タスク {count} 個、誤りはありません"))
+        screen.say(say(f"{name}: {many(count, 'task')}, no mistakes", f"{name}: タスク {count} 個、誤りはありません"))
     elif given.action == "show":
         screen.say(_PICTURES[given.form](made.graph))
     else:
