@@ -162,6 +162,16 @@ async def test_conditions_and_joins():
     assert result.stop.kind == "completed"
 
 
+async def test_workflow_that_waits_can_be_stopped():
+    made = flow()
+    made.ask("Send it?", ["yes", "no"])
+    result = await made.run()
+    assert result.stop.kind == "waiting"
+    assert await made.stop(result.run_id, "no longer needed")
+    assert not await made.stop(result.run_id), "it is over already"
+    assert (await made.agent.result(result.run_id)).stop.kind == "cancelled"
+
+
 async def test_what_a_tasks_arguments_use_is_waited_for_whatever_it_needs_of_the_others():
     made = flow(params={"n": 1})
     far = made.options(name="far").task(add, a=made.options(name="further").task(add, a=4))

@@ -387,6 +387,20 @@ def test_workflow_that_the_configuration_names_is_checked_and_drawn_by_its_name(
     assert "there is no agent 'ordre'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command", [("config", "check"), ("workflow", "check", "-a", "order"), ("workflow", "show", "-a", "order")]
+)
+def test_checking_and_drawing_a_workflow_needs_no_key(desk, monkeypatch, capsys, command):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    (desk / "kaname.yaml").write_text(DESK.replace("scripted/script.json", "openai/some-model"))
+    assert main([*command]) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["workflow", "run", "-a", "order"]) == 2
+    assert "needs a key: set OPENAI_API_KEY" in capsys.readouterr().err
+
+
 def test_mistakes_in_a_workflow_that_the_configuration_names_are_told_with_their_place(desk, capsys):
     assert main(["config", "check"]) == 0
     assert "agents: desk; workflows: order" in capsys.readouterr().err

@@ -66,7 +66,7 @@ def test_sessions_are_listed_renamed_searched_shown_and_deleted(kaname):
     assert "All about bees" in kaname("sessions", "search", "bees")
     assert "helper: I see." in kaname("sessions", "show", "All about")
     assert json.loads(kaname("sessions", "export", "ants"))["messages"][0]["content"] == "Tell me about ants."
-    assert "deleted ants (1 runs)" in kaname("sessions", "delete", "ants", "-y")
+    assert "deleted ants (1 run)" in kaname("sessions", "delete", "ants", "-y")
     assert "ants" not in kaname("sessions")
     assert "there is no session 'ants'" in kaname("sessions", "show", "ants", code=2)
     assert "say which one" in kaname("sessions", "delete", code=2)

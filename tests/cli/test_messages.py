@@ -16,7 +16,7 @@ from kaname import Agent, Approve, ScriptedModel, Workflow, call, deadline, max_
 from kaname.api.designs.orchestrator import AgentOrchestrator, TaskPlanner
 from kaname.cli.chat import as_command
 from kaname.cli.docs import told_place
-from kaname.cli.messages import catalogue, say, translated
+from kaname.cli.messages import catalogue, many, say, translated
 from kaname.cli.messages.stops import KINDS
 from kaname.cli.terminal.chunks import result_text
 from kaname.core.codec import decode, encode
@@ -239,6 +239,12 @@ async def test_a_refused_call_is_shown_in_japanese_live_and_from_the_record(in_j
     (result,) = [event.body.result for event in recorded if isinstance(event.body, ToolFinished)]
     assert result.error.startswith("the user did not allow this call")
     assert translated(result.error) == shown
+
+
+@pytest.mark.parametrize(("count", "told"), [(0, "0 memories"), (1, "1 memory"), (2, "2 memories")])
+def test_a_number_and_its_noun_agree(count, told):
+    assert many(count, "memory", "memories") == told
+    assert many(count, "run") == told.replace("memory", "run").replace("memories", "runs")
 
 
 def test_one_word_for_one_state():

@@ -67,6 +67,8 @@ def test_a_fork_keeps_the_results_that_its_calls_got_whatever_they_were(http):
     assert kept["body"] == ended["body"], "also an error"
     assert not [fact for fact in facts(http, fork) if fact["type"] == "ToolStarted"], "it is not run again"
     assert http.post(f"/api/runs/{run}/fork", json={**asked, "keep": ["nothing"]}).status_code == 409
+    twice = http.post(f"/api/runs/{run}/fork", json={**asked, "results": {call: 4}})
+    assert (twice.status_code, call in twice.text) == (400, True), "two results for one call are not both meant"
 
 
 def test_facts_that_no_browser_could_read_are_told_otherwise(http):

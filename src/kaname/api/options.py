@@ -27,7 +27,7 @@ class Explained:
         super().__init_subclass__(**more)
         if Explained in cls.__bases__:
             for name in [one for one in _EXPLAINED if one in vars(cls)]:
-                setattr(cls, name, _explained(vars(cls)[name]))
+                setattr(cls, name, _explained(vars(cls)[name], cls))
 
     if not TYPE_CHECKING:  # a type checker would take any attribute
 
@@ -37,7 +37,7 @@ class Explained:
             missing(self, name)
 
 
-def _explained(function: F) -> F:
+def _explained(function: F, owner: type) -> F:
     @wraps(function)
     def call(*given: Any, **options: Any) -> Any:
         try:
@@ -45,7 +45,7 @@ def _explained(function: F) -> F:
         except TypeError:
             from .peers.names import explain
 
-            explain(function, options, type(given[0]))
+            explain(function, options, owner)
             raise
 
     return cast(F, call)

@@ -13,6 +13,7 @@ from ..api.config.build import load_config
 from ..api.config.schema import SCHEMA
 from ..api.workflow.configured import configured_workflows
 from ..core.install import this_command
+from ..models.http.keys import keys_at_first_call
 from .agent import FILES
 from .main import DONE, USAGE
 from .messages import say
@@ -43,7 +44,8 @@ def main(given: argparse.Namespace) -> int:
         screen.say(yaml.safe_dump(_masked(config.value), allow_unicode=True, sort_keys=False).rstrip())
         return DONE
     config.check()
-    made = {name: Agent.from_config(config, agent=name) for name in config.agents} if config.workflow_files else {}
+    with keys_at_first_call():  # a check calls no model
+        made = {name: Agent.from_config(config, agent=name) for name in config.agents} if config.workflow_files else {}
     files, agents = ", ".join(config.files), ", ".join(config.agents)
     flows = ", ".join([flow.name for flow in configured_workflows(config, made)])
     screen.note(

@@ -14,7 +14,7 @@ from ..tools.search.cite import Hit, cited, document
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
-from .messages import japanese, say, translated
+from .messages import japanese, many, say, translated
 from .terminal.screen import Screen, columns, cut, width
 
 _BAR = 25
@@ -65,7 +65,7 @@ def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> in
     screen.note(
         say(
             f"{len(done.added)} read, {len(done.unchanged)} unchanged, {len(done.removed)} gone; "
-            f"{len(pipeline)} passages in {pipeline.path}",
+            f"{many(len(pipeline), 'passage')} in {pipeline.path}",
             f"追加 {len(done.added)}、変更なし {len(done.unchanged)}、削除 {len(done.removed)}。"
             f"{pipeline.path} に {len(pipeline)} 件",
         )
@@ -140,5 +140,5 @@ def told_place(place: str) -> str:
 def _remove(given: argparse.Namespace, index: Index, screen: Screen) -> int:
     gone = {path for name in given.what for path in index.below(name) or [document(name, index)]}
     index.remove(gone)
-    screen.note(say(f"{len(gone)} files forgotten", f"{len(gone)} 件のファイルを削除しました"))
+    screen.note(say(f"{many(len(gone), 'file')} forgotten", f"{len(gone)} 件のファイルを削除しました"))
     return DONE

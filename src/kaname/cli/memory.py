@@ -19,7 +19,7 @@ from ..core.project import FOLDER
 from ..journals.default import choose
 from .agent import agent_name, config_for, journal_place, programs_agent
 from .main import DONE, FAILED
-from .messages import say
+from .messages import many, say
 from .terminal.questions import confirmed
 from .terminal.screen import Screen
 from .terminal.signals import to_the_end
@@ -113,7 +113,9 @@ def _forget(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
     until = time.time() - seconds(given.older) if given.older else 0.0
     if given.older or given.all:
         doomed = [one for one in store.all(past=given.all) if given.all or one.said < until]
-        asked = say(f"forget up to {len(doomed)} memories for good?", f"最大 {len(doomed)} 件を完全に削除しますか?")
+        asked = say(
+            f"forget up to {many(len(doomed), 'memory', 'memories')} for good?", f"最大 {len(doomed)} 件を完全に削除しますか?"
+        )
         if doomed and not given.yes and not confirmed(asked, screen):
             return FAILED
         gone = store.forget_before(until) if given.older else store.forget([one.id for one in doomed])
@@ -165,7 +167,7 @@ def _learn(given: argparse.Namespace, files: MemoryFiles, screen: Screen) -> int
             new = await Learning(files, journal).learn(agent, given.user, everything=True)
         finally:
             await journal.close()
-        screen.note(say(f"{new} runs looked through", f"{new} 件の実行を読みました"))
+        screen.note(say(f"{many(new, 'run')} looked through", f"{new} 件の実行を読みました"))
         return DONE
 
     return to_the_end(lambda ending: learn())

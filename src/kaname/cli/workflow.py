@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from contextlib import nullcontext
 from typing import Any
 
 from ..api.workflow import draw
@@ -14,9 +15,10 @@ from ..core.errors import ConfigError
 from ..core.events import Opened
 from ..journals.default import choose
 from ..kernel.load import load, read_run
+from ..models.http.keys import keys_at_first_call
 from .agent import journal_for, programs_workflow, take_up, take_workflow, where_it_is, workflow_from
 from .main import DONE
-from .messages import say
+from .messages import many, say
 from .records.runs import find
 from .run import follow
 from .terminal.questions import given_answers
@@ -37,10 +39,11 @@ def main(given: argparse.Namespace) -> int:
     take_workflow(given)
     if not given.workflow and ":" not in (given.agent or ""):
         raise ConfigError(say("which workflow file?", "どのワークフローファイルですか?"))
-    made = workflow_from(given).check()
+    with nullcontext() if given.action == "run" else keys_at_first_call():  # to check and to draw calls no model
+        made = workflow_from(given).check()
     if given.action == "check":
         count, name = len(made.graph.tasks), given.what or given.agent or made.name
-        screen.say(say(f"{name}: {count} tasks, no mistakes", f"{name}: タスク {count} 個、誤りはありません"))
+        screen.say(say(f"{name}: {many(count, 'task')}, no mistakes", f"{name}: タスク {count} 個、誤りはありません"))
     elif given.action == "show":
         screen.say(_PICTURES[given.form](made.graph))
     else:

@@ -189,6 +189,9 @@ class Runs:
         if form.model is not None or form.instructions is not None:
             caller_of(request, "admin")
         given, at = None if form.input is None else user_input(form.input), form.at or card.seq
+        if both := sorted(form.results.keys() & set(form.keep)):
+            told = notice("serve.result_twice", "{calls} is in results and in keep: give one of the two", calls=", ".join(both))
+            raise Refused(400, told)
         if form.results or (given is None and await self._inherits_answers(card, at)):
             caller_of(request, "approve")
         results = {**form.results, **await self._recorded(card, at, form.keep)}

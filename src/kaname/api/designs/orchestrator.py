@@ -231,6 +231,10 @@ class AgentOrchestrator:
     def resume(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
         return self.agent.resume(run_id, answers, **options)
 
+    async def stop(self, run_id: str, reason: str = "") -> bool:
+        """Stop a run, wherever it is executed, also one that waits for an answer. Return False if it was over already."""
+        return await self.agent.stop(run_id, reason)
+
     async def execute_task(self, user_input: str, **options: Any) -> ExecutionResult:
         """Do it to its end: completed, or cancelled with a reason; or waiting, if a person has to be asked first."""
         return await self._ended(self.run(user_input, **options))

@@ -96,8 +96,11 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def explain(function: Callable[..., Any], options: Iterable[str], kind: type) -> None:
-    """Raise `UnknownParameter` if one of the options is not a parameter of the function of that class. The error names ours."""
+def explain(function: Callable[..., Any], options: Iterable[str], owner: Any) -> None:
+    """Raise `UnknownParameter` if one of the options is not a parameter of the function. The error names ours.
+
+    `owner`: the class whose method it is.
+    """
     known = signature(function).parameters
     if any(one.kind is Parameter.VAR_KEYWORD for one in known.values()):
         return
@@ -105,16 +108,15 @@ def explain(function: Callable[..., Any], options: Iterable[str], kind: type) ->
     called = "Agent" if function.__name__ == "__init__" else function.__name__
     for name in options:
         if name not in known:
-            raise UnknownParameter(called, name, _ours(called, name, kind), own) from None
+            raise UnknownParameter(called, name, _ours(called, name, owner), own) from None
 
 
-def _ours(called: str, name: str, kind: type) -> str:
+def _ours(called: str, name: str, owner: Any) -> str:
     """Return what a parameter is in kaname: a peer's name of it, or one of ours that belongs to the other call."""
     here, there = ("Agent", "run") if called == "Agent" else ("run", "Agent")
     if name in PARAMETERS[here]:
         return PARAMETERS[here][name]
-    other = getattr(kind, "run" if there == "run" else "__init__", None)
-    taken = signature(other).parameters if other is not None else {}
+    taken = signature(owner.run if there == "run" else owner.__init__).parameters
     if name in taken and name != "self":
         return f'agent.run("…", {name}=…)' if there == "run" else f"Agent({name}=…)"
     return PARAMETERS[there].get(name, "")

@@ -255,6 +255,10 @@ class Workflow:
         """The same, for code without an event loop."""
         return self.agent.resume_sync(run_id, answers, **options)
 
+    async def stop(self, run_id: str, reason: str = "") -> bool:
+        """Stop a run, wherever it is executed, also one that waits for an answer. Return False if it was over already."""
+        return await self.agent.stop(run_id, reason)
+
     @property
     def recipe(self) -> Recipe:
         return self.agent.recipe

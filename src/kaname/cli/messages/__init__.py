@@ -28,6 +28,11 @@ def say(english: str, nihongo: str) -> str:
     return nihongo if japanese() else english
 
 
+def many(count: int, one: str, several: str = "") -> str:
+    """Return a number and its English noun: "1 run", "2 runs"."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
+
+
 def translated(text: object) -> str:
     """Say a text, or an exception's, in the user's language where the catalogue knows it; otherwise as it is.
 

@@ -9,7 +9,7 @@ from ...core.errors import ConfigError
 from ...kernel.ports import Journal
 from ..agent import agent_name, config_for
 from ..main import DONE, FAILED
-from ..messages import say
+from ..messages import many, say
 from ..messages.stops import told_status
 from ..terminal.questions import confirmed
 from ..terminal.screen import Screen, padded
@@ -22,7 +22,7 @@ async def main(journal: Journal, given: argparse.Namespace, screen: Screen) -> i
         screen.say(f"{count:>8}  {padded(told_status(status), 11)}  {agent}")
     count = sum(found.by_kind.values())
     inner = len(found.runs) - count
-    whole = say(f"{count} runs", f"{count} 件の実行") + (
+    whole = say(many(count, "run"), f"{count} 件の実行") + (
         say(f" and {inner} inside them", f"と内部の {inner} 件") if inner else ""
     )
     if given.dry_run or not (count or given.vacuum):
@@ -35,7 +35,7 @@ async def main(journal: Journal, given: argparse.Namespace, screen: Screen) -> i
     if count and not given.yes and not confirmed(say(f"delete {whole} for good?", f"{whole}を完全に削除しますか?"), screen):
         return FAILED
     done = await prune(journal, _keep(given), agent=agent_name(given))
-    screen.note(say(f"deleted {len(done.runs)} runs", f"{len(done.runs)} 件を削除しました"))
+    screen.note(say(f"deleted {many(len(done.runs), 'run')}", f"{len(done.runs)} 件を削除しました"))
     await _tell_space(journal, done, given, screen)
     return DONE
 

@@ -17,7 +17,7 @@ from ...core.install import this_command
 from ...journals.default import choose
 from ..agent import agent_name, journal_place, where_it_is
 from ..main import DONE, FAILED
-from ..messages import say
+from ..messages import many, say
 from ..messages.stops import told_status
 from ..terminal.questions import confirmed
 from ..terminal.screen import Screen, columns, cut, padded, width
@@ -69,12 +69,13 @@ async def _act(given: argparse.Namespace, sessions: Sessions, session: Session, 
     else:
         count = len(session.runs)
         asked = say(
-            f"delete {session.id} with its {count} runs for good?", f"{session.id} と {count} 件の実行を完全に削除しますか?"
+            f"delete {session.id} with its {many(count, 'run')} for good?",
+            f"{session.id} と {count} 件の実行を完全に削除しますか?",
         )
         if not given.yes and not confirmed(asked, screen):
             return FAILED
         await sessions.delete(session)
-        screen.note(say(f"deleted {session.id} ({count} runs)", f"{session.id} を削除しました ({count} 件)"))
+        screen.note(say(f"deleted {session.id} ({many(count, 'run')})", f"{session.id} を削除しました ({count} 件)"))
     return DONE
 
 
