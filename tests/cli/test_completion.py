@@ -141,3 +141,9 @@ def test_script_is_valid_for_its_shell(shell, tmp_path, capsys):
     assert main(["completion", shell]) == 0
     (tmp_path / "script").write_text(capsys.readouterr().out)
     subprocess.run([shell, "-n", tmp_path / "script"], check=True)
+
+
+def test_completion_asks_for_the_shell_alone(capsys):
+    with pytest.raises(SystemExit):
+        main(["completion"])
+    assert capsys.readouterr().err.endswith("required: shell\n")

@@ -31,6 +31,7 @@ def test_memories_are_learnt_listed_corrected_and_forgotten(kaname, tmp_path):
     assert "nothing is remembered yet" in kaname("memory")
     kaname("run", "-q", "I keep bees on the roof. What do they eat?")
     assert "said: I keep bees on the roof." in kaname("memory")
+    assert "発言: I keep bees on the roof." in kaname("memory", language="ja")
     kaname("memory", "add", "Ken lives in Leeds.", "--about", "home")
     kaname("memory", "add", "Ken lives in York.", "--about", "home")
     assert "Leeds" not in kaname("memory", "list")

@@ -14,6 +14,7 @@ import pytest
 import kaname
 from kaname import Agent, Approve, ScriptedModel, Workflow, call, deadline, max_steps, tool
 from kaname.api.designs.orchestrator import AgentOrchestrator, TaskPlanner
+from kaname.api.replay import Difference, Replay, _changes
 from kaname.cli.chat import as_command
 from kaname.cli.docs import told_place
 from kaname.cli.messages import catalogue, many, say, translated
@@ -27,6 +28,7 @@ from kaname.core.notices import joined, notice
 from kaname.core.openai_shape import result_text as shown_to_model
 from kaname.core.runs import UNDER_WAY
 from kaname.core.steps import StopKind
+from kaname.tools.arguments.schema import problems
 from tests.api import test_workflow_files as workflow_files
 
 SOURCE = Path(kaname.__file__).parent
@@ -122,7 +124,7 @@ def test_no_japanese_sentence_stands_outside_the_edges():
 
 
 def test_mistakes_of_a_workflow_file_are_told_in_japanese(in_japanese, tmp_path):
-    english = ("expected integer", "default: n: expected")  # what is wrong with a value is said by the library that checks it
+    english = ("default: n: expected",)
     for text, _, told in workflow_files.WRONG:
         with pytest.raises(ConfigError) as caught:
             workflow_files.read(tmp_path, f"workflow:\n{text}")
@@ -187,6 +189,21 @@ async def test_a_stop_in_the_journal_is_english_and_shown_in_japanese(in_japanes
     last = [encode(event) async for event in agent.journal.read(result.run_id)][-1]
     assert result.stop.detail == "1 steps, the limit is 1"
     assert translated(decode(last).body.stop.detail) == "ステップ数が上限の 1 に達しました"
+
+
+@pytest.mark.parametrize("difference", [Difference(3, "a", ""), Difference(0, "", "b"), Difference(3, "a", "b", prompt=True)])
+@pytest.mark.parametrize("changes", [(), ("settings",), ("model", "tools")])
+def test_every_line_of_a_replay_is_told_in_japanese(in_japanese, difference, changes):
+    then = {"settings": 1, "model": "a", "tools": {"x": 1, "y": 1}}
+    now = {**then, **{name: {"settings": 2, "model": "b", "tools": {"y": 2, "z": 1}}[name] for name in changes}}
+    told = translated(Replay("r1", difference, tuple(_changes(then, now, ()))))
+    assert all(re.search(r"[\u3040-\u30ff\u4e00-\u9fff]", line) for line in told.splitlines()), told
+
+
+def test_a_value_of_the_wrong_kind_is_told_in_japanese(in_japanese):
+    (told,) = problems({"n": "abc"}, {"properties": {"n": {"type": ["integer", "null"]}}})
+    assert told == "arguments.n: expected integer or null, got string 'abc'"
+    assert translated(told) == "arguments.n: 整数かnull が必要ですが、文字列 'abc' です"
 
 
 def test_a_notice_of_another_kaname_stays_english(in_japanese):

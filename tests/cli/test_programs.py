@@ -103,6 +103,34 @@ def test_a_workflow_of_a_program_is_checked_shown_run_and_resumed_as_one_of_a_fi
     assert (code, json.loads(out)) == (DONE, {"label": "3 x cup", "said": "no"})
 
 
+@pytest.fixture
+def in_japanese(monkeypatch):
+    monkeypatch.setenv("KANAME_LANG", "ja")
+
+
+@pytest.mark.parametrize("form", ["terminal", "mermaid", "svg"])
+def test_a_graph_is_drawn_in_japanese(kaname, in_japanese, form):
+    _, out, _ = kaname("workflow", "show", "--form", form, "-a", "desk_of_tests.py:order")
+    assert ("人に確認" in out, "asks a person" in out) == (True, False)
+    _, _, told = kaname("workflow", "run", "-a", "desk_of_tests.py:order", "-p", "item=cup")
+    assert ("人に確認" in told, "asks a person" in told) == (True, False)
+
+
+def test_a_replay_is_told_in_japanese(kaname, in_japanese, tmp_path):
+    kaname("run", "-q", "-a", "desk_of_tests.py:desk", "hi")
+    code, out, _ = kaname("runs", "replay", "last", "-a", "desk_of_tests.py:desk")
+    assert (code, "判断は同じです" in out) == (DONE, True)
+    (tmp_path / "desk_of_tests.py").write_text(DESK.replace('name="desk"', 'name="desk", instructions="Be brief."'))
+    code, out, _ = kaname("runs", "replay", "last", "-a", "desk_of_tests.py:desk")
+    assert (code, "プロンプトが変わりました" in out, "+++ 現在の指示" in out) == (FAILED, True, True)
+
+
+def test_a_plan_that_cannot_be_made_is_told_in_japanese_and_not_as_a_failure_of_a_step(kaname, in_japanese):
+    _, _, told = kaname("run", "-a", "desk_of_tests.py:lost", "x")
+    assert ("計画を実行できません" in told, "the plan cannot" in told) == (True, False)
+    assert ("計画し直すには" in told, "失敗の前から" in told) == (True, False)
+
+
 def test_an_orchestrator_is_run_answered_and_resumed(kaname):
     code, _, told = kaname("run", "-a", "desk_of_tests.py:planner", "choose")
     assert (code, "? Which?" in told) == (WAITING, True)

@@ -146,3 +146,12 @@ async def test_a_word_half_in_full_width_and_half_in_escapes_does_not_leave(size
     result, seen, _ = await guarded(Slices(r"ｓ３ｃ\u0072\u0033t", sizes), Guardrails(blocked_patterns=["s3cr3t"]))
     assert result.stop.kind == "blocked"
     assert not shown(seen)
+
+
+@tries(60)
+@given(SIZES, st.text(HIDDEN, min_size=1, max_size=2), st.sampled_from(["[Ａ-Ｚ]{3}", r"\uff21\uff22Ｃ"]))
+async def test_a_pattern_that_is_not_folded_finds_its_characters_with_hidden_ones_between(sizes, hidden, pattern):
+    text = "ab " + hidden.join("ＡＢＣ")
+    result, seen, _ = await guarded(Slices(text, sizes), Guardrails(blocked_patterns=[pattern]))
+    assert result.stop.kind == "blocked"
+    assert "ab ".startswith(shown(seen))

@@ -121,9 +121,36 @@ async def test_numbers_are_never_glued_together(text):
         ("sqrt 16", "sqrt(…)"),
         ("3万50000", "write it in digits"),
         ("2千5万", "write it in digits"),
+        ("三百万", "write numbers in digits"),
+        ("百万", "write numbers in digits"),
+        ("3(4)5", "write 3*(4)*5"),
+        ("2(3)(4)pi", "write 2*(3)*(4)*pi"),
+        ("100 + 10% * 2", "write (…) * (1 + (10% * 2)) to change by that part, or + (10% * 2)"),
+        ("100 - 10%/2", "or - (10%/2)"),
     ],
 )
 async def test_a_refusal_names_the_way(text, way):
     result = await CalculatorTool().execute(text)
     assert result.is_error
     assert way in result.error
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3百万", "3000000"),
+        ("2千3百5十", "2350"),
+        ("3百円 + 2百万円", "2000300"),
+        ("100 + (10% * 2)", "100.2"),
+        ("100 * (1 + (10% * 2))", "120"),
+        ("100 + 50 * 10%", "105"),
+        ("10% * 200 + 5% * 300", "35"),
+    ],
+)
+async def test_units_of_ten_and_products_with_a_percentage_are_read_where_they_mean_one_thing(text, value):
+    assert str((await CalculatorTool().execute(text)).output) == value
+
+
+@pytest.mark.parametrize("text", ["2(3+", "2(3)+*4", "2(1/0)"])
+async def test_what_is_proposed_can_be_calculated(text):
+    assert "for a product write" not in (await CalculatorTool().execute(text)).error

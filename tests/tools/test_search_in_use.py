@@ -568,7 +568,10 @@ def test_the_command_removes_by_the_names_that_it_shows(tmp_path, folder, capsys
     code, _, told = run(capsys, "remove", "prices.md", "rules.md", "--index", index)
     assert (code, "which one" in told) == (2, True)
     assert len(left()) == 4, "nothing is removed where one of the names is not clear"
-    assert run(capsys, "remove", "prices.md", "[notes.md#1]", "old/rules.md", "--index", index)[0] == 0
+    for passage in ("[notes.md#1]", "notes.md#1", "notes.md ＃1"):
+        code, _, told = run(capsys, "remove", passage, "--index", index)
+        assert (code, "only whole files can be removed: notes.md" in told) == (2, True)
+    assert run(capsys, "remove", "prices.md", "notes.md", "old/rules.md", "--index", index)[0] == 0
     assert left() == ["rules.md"]
 
 

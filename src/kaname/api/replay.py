@@ -27,6 +27,7 @@ from ..core.events import (
     ToolStarted,
 )
 from ..core.messages import ToolCall, ToolResult, Usage
+from ..core.notices import joined, notice
 from ..core.record import mutable, record, replace
 from ..core.state import State
 from ..journals.memory import MemoryJournal
@@ -42,8 +43,13 @@ from ..tools.arguments.prepare import read_arguments
 from .recipe import describe
 
 _SHOWN = 400
-_SETTINGS = "the settings have changed"
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
+_SETTINGS = notice("replay.settings", "the settings have changed")
+_AFTER = notice("replay.after_the_end", "after the end of the record")
+_NOTHING = notice("replay.nothing", "nothing")
+_ELSEWHERE = notice(
+    "replay.elsewhere", "not in instructions, settings or tools: in what a context part or the strategy adds to them"
+)
 
 
 @record
@@ -57,10 +63,16 @@ class Difference:
     prompt: bool = False
 
     def __str__(self) -> str:
-        where = f"at fact {self.fact}" if self.fact else "after the end of the record"
+        where = notice("replay.at", "at fact {fact}", fact=self.fact) if self.fact else _AFTER
         if self.prompt:
             return where
-        return f"{where}\n  recorded: {self.recorded or 'nothing'}\n  now:      {self.now or 'nothing'}"
+        return notice(
+            "replay.difference",
+            "{where}\n  recorded: {recorded}\n  now:      {now}",
+            where=where,
+            recorded=self.recorded or _NOTHING,
+            now=self.now or _NOTHING,
+        )
 
 
 @record
@@ -82,13 +94,31 @@ class Replay:
 
     def __str__(self) -> str:
         if self.difference is None:
-            return f"run {self.run_id}: the same decisions"
-        since = "".join([f"\n{change}" for change in self.changes])
-        if self.difference.prompt:
-            told = since or "\nnot in instructions, settings or tools: in what a context part or the strategy adds to them"
-            what = "request" if self.changes == (_SETTINGS,) else "prompt"
-            return f"run {self.run_id} sends the model another {what} {self.difference}: the {what} has changed{told}"
-        return f"run {self.run_id} takes another decision {self.difference}{since}"
+            return notice("replay.same", "run {run}: the same decisions", run=self.run_id)
+        since, where = joined("", ["\n" + change for change in self.changes]), str(self.difference)
+        if not self.difference.prompt:
+            return notice(
+                "replay.decision",
+                "run {run} takes another decision {difference}{since}",
+                run=self.run_id,
+                difference=where,
+                since=since,
+            )
+        if self.changes == (_SETTINGS,):
+            return notice(
+                "replay.request",
+                "run {run} sends the model another request {where}: the request has changed{since}",
+                run=self.run_id,
+                where=where,
+                since=since,
+            )
+        return notice(
+            "replay.prompt",
+            "run {run} sends the model another prompt {where}: the prompt has changed{since}",
+            run=self.run_id,
+            where=where,
+            since=since or "\n" + _ELSEWHERE,
+        )
 
 
 class _RecordedTool:
@@ -113,7 +143,7 @@ class _RecordedTool:
             if one.call_id == context.call_id and one.key not in context.scope.state.answers:
                 raise Suspend(one.key, one.prompt, one.options, about=one.about)
         if context.call_id not in self._results:
-            raise ReplayDiverged(f"{self.name} is called where the record has no such call")
+            raise ReplayDiverged(notice("replay.no_call", "{name} is called where the record has no such call", name=self.name))
         return self._results[context.call_id]
 
 
@@ -138,7 +168,9 @@ class _ServersTool:
         return self._received.get(call.id) or read_arguments(call)
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
-        raise ReplayDiverged(f"{self.name} is a tool of a server, which is not started for a replay")
+        raise ReplayDiverged(
+            notice("replay.server", "{name} is a tool of a server, which is not started for a replay", name=self.name)
+        )
 
 
 async def replay(
@@ -316,18 +348,24 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collect
     """What differs between two descriptions of an agent. `unstarted`: tools of servers, of which nothing is known now."""
     if then.get("instructions", "") != now.get("instructions", ""):
         old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
-        diff = unified_diff(old.splitlines(), new.splitlines(), "instructions then", "instructions now", lineterm="", n=1)
-        yield "\n".join(diff)
+        heads = notice("replay.then", "--- instructions then"), notice("replay.now", "+++ instructions now")
+        yield joined("\n", [*heads, *list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))[2:]])
     if then.get("settings") != now.get("settings"):
         yield _SETTINGS
     if without_folder(then.get("model")) != without_folder(now.get("model")):
-        yield f"model then: {then.get('model')}; now: {now.get('model')}"
+        yield notice("replay.model", "model then: {then}; now: {now}", then=then.get("model"), now=now.get("model"))
     before, after = then.get("tools", {}), now.get("tools", {})
     for name in sorted({*before, *after} - {*unstarted}):
         if before.get(name) != after.get(name):
-            how = "is new" if name not in before else "is gone" if name not in after else "has another description or schema"
             server = _served(then).get(name, ("", ""))[0]
-            yield f"tool {name} of the server {server!r} {how}" if server else f"tool {name} {how}"
+            if name not in before:
+                yield notice("replay.tool_new", "tool {name} is new", name=name)
+            elif name in after:
+                yield notice("replay.tool_other", "tool {name} has another description or schema", name=name)
+            elif server:
+                yield notice("replay.served_gone", "tool {name} of the server {server!r} is gone", name=name, server=server)
+            else:
+                yield notice("replay.tool_gone", "tool {name} is gone", name=name)
 
 
 def _apart(old: str, new: str) -> tuple[str, str]:

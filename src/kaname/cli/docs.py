@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..core.install import this_command
 from ..core.people.columns import wrapped
-from ..tools.search.cite import Hit, cited, document
+from ..tools.search.cite import Hit, cited, whole_document
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
@@ -138,7 +138,7 @@ def told_place(place: str) -> str:
 
 
 def _remove(given: argparse.Namespace, index: Index, screen: Screen) -> int:
-    gone = {path for name in given.what for path in index.below(name) or [document(name, index)]}
+    gone = {path for name in given.what for path in index.below(name) or [whole_document(name, index)]}
     index.remove(gone)
     screen.note(say(f"{many(len(gone), 'file')} forgotten", f"{len(gone)} 件のファイルを削除しました"))
     return DONE

@@ -336,7 +336,7 @@ def _config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     config.add_argument("-c", "--config", action="append", help=say("a configuration file", "設定ファイル"))
     shell = _command(commands, "completion", say("complete commands with Tab, in your shell", "シェルの Tab 補完"))
     shell.add_argument("shell", choices=["bash", "zsh", "fish"], help=say("print its script", "そのスクリプトを表示する"))
-    shell.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    shell.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS).required = False  # only the scripts give them
     tools = _command(commands, "tools", say("what an agent can do", "エージェントが使えるツール"))
     _agent_options(tools)
     tools.add_argument("-t", "--tool", action="append", default=[], metavar="MODULE:NAME", help=say("a tool", "ツール"))

@@ -24,6 +24,8 @@ from .terminal.questions import confirmed
 from .terminal.screen import Screen
 from .terminal.signals import to_the_end
 
+_KINDS = {"fact": "事柄", "preference": "好み", "decision": "決定", "said": "発言", "profile": "プロフィール"}
+
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
@@ -179,7 +181,8 @@ def _show(one: Remembered, given: argparse.Namespace, screen: Screen) -> None:
         return
     held = f"{day(one.said)}–{day(one.ended)}" if one.ended else day(one.said)
     about = f"[{one.about}] " if one.about else ""
-    screen.say(f"{one.id:>5}  {held}  {one.kind}: {about}{one.text}")
+    kind = say(one.kind, _KINDS.get(one.kind, one.kind))
+    screen.say(f"{one.id:>5}  {held}  {kind}: {about}{one.text}")
 
 
 def _words(given: argparse.Namespace) -> str:

@@ -143,7 +143,14 @@ def _has_ended_for_good(agent: Agent, result: Result) -> bool:
 def _ended_line(result: Result, show: Show, where: str) -> str:
     """Say why the run has ended, and how to fork it from before that: it is not tried again."""
     command = f"{this_command()} runs fork {result.run_id} --at FACT{where}"
-    again = say(f"it has ended; from before the failure: {command}", f"終了しました。失敗の前からやり直すには: {command}")
+    again = (
+        say(f"it has ended; from before the failure: {command}", f"終了しました。失敗の前からやり直すには: {command}")
+        if result.stop.kind == "failed"
+        else say(
+            f"it has ended; to plan again from an earlier fact: {command}",
+            f"終了しました。前の記録から計画し直すには: {command}",
+        )
+    )
     return f"[{told_stop(result.stop.kind)}: {translated(result.stop.detail)}; {show.spent()}; {again}]"
 
 

@@ -18,7 +18,7 @@ from ..kernel.load import load, read_run
 from ..models.http.keys import keys_at_first_call
 from .agent import journal_for, programs_workflow, take_up, take_workflow, where_it_is, workflow_from
 from .main import DONE
-from .messages import many, say
+from .messages import many, say, translated
 from .records.runs import find
 from .run import follow
 from .terminal.questions import given_answers
@@ -45,7 +45,7 @@ def main(given: argparse.Namespace) -> int:
         count, name = len(made.graph.tasks), given.what or given.agent or made.name
         screen.say(say(f"{name}: {many(count, 'task')}, no mistakes", f"{name}: タスク {count} 個、誤りはありません"))
     elif given.action == "show":
-        screen.say(_PICTURES[given.form](made.graph))
+        screen.say(_PICTURES[given.form](made.graph, told=translated))
     else:
         return to_the_end(lambda ending: _run(given, made, _params(given.param, made), screen))
     return DONE
@@ -68,7 +68,7 @@ async def _recorded(given: argparse.Namespace, screen: Screen) -> int:
         raise ConfigError(say(f"{run.run_id} is no run of a workflow file", f"{run.run_id} はワークフローの実行ではありません"))
     made = workflow_from(given)
     if given.action == "show":
-        screen.say(_PICTURES[given.form](made.graph, await made.progress(run.run_id)))
+        screen.say(_PICTURES[given.form](made.graph, await made.progress(run.run_id), translated))
         return DONE
     stop, state = asyncio.Event(), await load(journal, run.run_id)
     answers = given_answers(given.answer, state.questions)
@@ -79,7 +79,7 @@ async def _follow(given: argparse.Namespace, made: Workflow, run: Any, stop: asy
     try:
         code = await follow(made.agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=where_it_is(given))
         if not given.json and not given.quiet:
-            screen.note(draw.terminal(made.graph, await made.progress(run.run_id)))
+            screen.note(draw.terminal(made.graph, await made.progress(run.run_id), translated))
         return code
     finally:
         await made.agent.close()

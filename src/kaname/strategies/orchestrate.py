@@ -27,6 +27,11 @@ from .graph.strategy import Kept
 from .graph.task import Graph, Use
 
 _LONGEST = 2_000  # characters of one result, as the judge reads it
+_STATUS: dict[str, Notice] = {
+    "failed": notice("plan.failed", "failed"),
+    "skipped": notice("plan.skipped", "skipped"),
+    "waiting": notice("plan.waiting", "waiting"),
+}
 
 
 Phase = Literal["planning", "execution", "monitoring", "evaluation", "completed", "cancelled"]
@@ -115,7 +120,8 @@ class Orchestrate:
                 self._check_time(graph)
                 attempt.graph = graph
             except BadPlan as problem:
-                attempt.problem = f"the plan cannot be carried out:\n{problem}"
+                told = str(problem)
+                attempt.problem = notice("plan.impossible", "the plan cannot be carried out:\n{problem}", problem=told)
         if attempt.graph is None or attempt.plan is None:
             return attempt.problem
         if self.approve and (asked := self._approval(attempt, state)) is not None:
@@ -142,7 +148,14 @@ class Orchestrate:
         """What a plan allows its steps has to fit into the time of the whole."""
         named, limit = bounds_of(graph, self.tools).named, self.limits().get("deadline")
         if limit is not None and named > limit:
-            raise BadPlan(f"- the time limits of its steps come to {named:g} s, and the whole task has {limit:g} s")
+            raise BadPlan(
+                notice(
+                    "plan.time",
+                    "- the time limits of its steps come to {named:g} s, and the whole task has {limit:g} s",
+                    named=named,
+                    limit=limit,
+                )
+            )
 
     def _bounds(self, graph: Graph) -> Notice:
         limits = self.limits()
@@ -171,7 +184,7 @@ class Orchestrate:
             return None
         if not wish:
             return Finish(Stop("cancelled", notice("plan.not_approved", "the user did not approve the plan")))
-        attempt.problem = f"the user wants another plan: {wish}"
+        attempt.problem = notice("plan.another", "the user wants another plan: {wish}", wish=wish)
         return attempt.problem
 
     def _judged(self, attempt: Attempt, replies: list[str]) -> Step | str:
@@ -181,8 +194,9 @@ class Orchestrate:
         told = attempt.progress.told()
         failed = {name: one["error"] for name, one in told.items() if one["status"] == "failed"}
         if failed:
-            listed = "\n".join([f"- {name}: {error}" for name, error in failed.items()])
-            attempt.verdict = EvaluationResult(False, True, f"steps failed:\n{listed}\n{_done(attempt)}")
+            listed = joined("\n", [f"- {name}: " + error for name, error in failed.items()])
+            steps = notice("plan.steps_failed", "steps failed:\n{listed}\n{done}", listed=listed, done=_done(attempt))
+            attempt.verdict = EvaluationResult(False, True, steps)
             return attempt.verdict.feedback
         for rule in self.rules:
             with Border() as border:
@@ -204,7 +218,8 @@ class Orchestrate:
         if not replies:
             return self._ask_for_a_verdict(f"{note}\nThe last answer could not be read: answer with the JSON object alone.")
         verdict = read_verdict(replies.pop(0))
-        return self._decided(attempt, verdict or EvaluationResult(False, True, "nobody could say whether the task was done"))
+        unknown = notice("plan.unjudged", "nobody could say whether the task was done")
+        return self._decided(attempt, verdict or EvaluationResult(False, True, unknown))
 
     def _decided(self, attempt: Attempt, verdict: EvaluationResult) -> Step | str:
         attempt.verdict = verdict
@@ -212,7 +227,7 @@ class Orchestrate:
         if verdict.is_successful:
             return Finish(Stop("completed"), verdict.answer or attempt.progress.output())
         if verdict.should_retry:
-            return f"{verdict.feedback}\n{_done(attempt)}"
+            return joined("\n", (verdict.feedback, _done(attempt)))
         why = (
             verdict.reason
             or verdict.feedback
@@ -286,16 +301,20 @@ def _key(call: ToolCall) -> str:
     return json.dumps([call.name, call.args], sort_keys=True, default=str)
 
 
-def _done(attempt: Attempt) -> str:
-    """What became of the steps, for the model."""
+def _done(attempt: Attempt) -> Notice:
+    """What became of the steps, for the model, and for a person if no plan led to the goal."""
     assert attempt.plan is not None
     assert attempt.progress is not None
-    lines = ["What the steps gave:"]
+    lines: list[str] = [notice("plan.gave", "What the steps gave:")]
     for step in attempt.plan.steps:
         node = attempt.progress.nodes[step.name]
-        said = plain_text(node.output)[:_LONGEST] if node.status == "done" else f"{node.status} {node.error}"
-        lines.append(f"- {step.name}: {said}" + (f" (expected: {step.expected_outcome})" if step.expected_outcome else ""))
-    return "\n".join(lines)
+        how = _STATUS.get(node.status, node.status)
+        said = plain_text(node.output)[:_LONGEST] if node.status == "done" else joined(" ", (how, node.error))
+        wanted = (
+            notice("plan.expected", " (expected: {outcome})", outcome=step.expected_outcome) if step.expected_outcome else ""
+        )
+        lines.append(joined("", (f"- {step.name}: ", said, wanted)))
+    return joined("\n", lines)
 
 
 def partial_output(attempts: list[Attempt]) -> Any:

@@ -1,9 +1,14 @@
-"""Draw a graph: for the terminal, as Mermaid, as SVG. With progress, the state of every task by shape and word."""
+"""Draw a graph: for the terminal, as Mermaid, as SVG. With progress, the state of every task by shape and word.
+
+`told` puts the words of a drawing into the reader's language.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 
+from ...core.notices import Notice, joined, notice
 from ...core.people.columns import width
 from ...strategies.graph.expression import Expression
 from ...strategies.graph.layout import Box, Place, layout
@@ -13,24 +18,25 @@ from ...strategies.graph.task import Graph, Task, conditions
 _SIGNS = {"waiting": "○", "running": "◐", "done": "●", "failed": "✗", "skipped": "–", "undone": "↶"}
 _FILLS = {"waiting": "#fff", "running": "#fff4d6", "done": "#e6f4ea", "failed": "#fde7e7", "skipped": "#eee", "undone": "#eee"}
 _HIGH = 44
+Told = Callable[[Notice], str]
 
 
-def terminal(graph: Graph, progress: Progress | None = None) -> str:
+def terminal(graph: Graph, progress: Progress | None = None, told: Told = str) -> str:
     """A line a task, in an order in which it could be done, with what it waits for."""
     known, lines = graph.by_name, [graph.name]
     for row in graph.levels():
         for task in row:
             waits = ", ".join(graph.waits_for(task, known))
-            lines.append(f"  {_sign(task, progress)}{task.name}: {_does(task)}" + (f"  ← {waits}" if waits else ""))
+            lines.append(f"  {_sign(task, progress)}{task.name}: {told(_does(task))}" + (f"  ← {waits}" if waits else ""))
     return "\n".join(lines)
 
 
-def mermaid(graph: Graph, progress: Progress | None = None) -> str:
+def mermaid(graph: Graph, progress: Progress | None = None, told: Told = str) -> str:
     known = graph.by_name
     ids = {task.name: f"t{number}" for number, task in enumerate(graph.tasks)}
     lines = ["flowchart TD"]
     for task in graph.tasks:
-        label = f"{_quoted(_sign(task, progress) + task.name)}<br/>{_quoted(_does(task))}"
+        label = f"{_quoted(_sign(task, progress) + task.name)}<br/>{_quoted(told(_does(task)))}"
         shape = ("{{", "}}") if task.person else ("[", "]")
         lines.append(f'    {ids[task.name]}{shape[0]}"{label}"{shape[1]}')
     for task in graph.tasks:
@@ -40,9 +46,9 @@ def mermaid(graph: Graph, progress: Progress | None = None) -> str:
     return "\n".join(lines)
 
 
-def svg(graph: Graph, progress: Progress | None = None) -> str:
+def svg(graph: Graph, progress: Progress | None = None, told: Told = str) -> str:
     known = graph.by_name
-    placed = layout(tuple([Box(task.name, graph.waits_for(task, known), _wide(task), _HIGH) for task in graph.tasks]))
+    placed = layout(tuple([Box(task.name, graph.waits_for(task, known), _wide(task, told), _HIGH) for task in graph.tasks]))
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{placed.width:.0f}" height="{placed.height:.0f}" '
         f'font-family="sans-serif" font-size="13"><title>{escape(graph.name)}</title>',
@@ -51,11 +57,11 @@ def svg(graph: Graph, progress: Progress | None = None) -> str:
     ]
     lines += [f'<path d="{edge}" fill="none" stroke="#888" marker-end="url(#a)"/>' for edge in placed.edges]
     for task in graph.tasks:
-        lines += _box(task, placed.places[task.name], progress)
+        lines += _box(task, placed.places[task.name], progress, told)
     return "\n".join([*lines, "</svg>"])
 
 
-def _box(task: Task, place: Place, progress: Progress | None) -> list[str]:
+def _box(task: Task, place: Place, progress: Progress | None, told: Told) -> list[str]:
     x, y, wide, _ = place
     status = progress.nodes[task.name].status if progress is not None else "waiting"
     dashed = ' stroke-dasharray="5 3"' if task.person or _condition(task) else ""
@@ -64,7 +70,7 @@ def _box(task: Task, place: Place, progress: Progress | None) -> list[str]:
         f'<rect {size} fill="{_FILLS[status]}" stroke="#444"{dashed}/>',
         f'<text x="{x + wide / 2:.0f}" y="{y + 18:.0f}" text-anchor="middle" font-weight="bold">'
         f"{escape(_sign(task, progress) + task.name)}</text>",
-        f'<text x="{x + wide / 2:.0f}" y="{y + 35:.0f}" text-anchor="middle" fill="#555">{escape(_does(task))}</text>',
+        f'<text x="{x + wide / 2:.0f}" y="{y + 35:.0f}" text-anchor="middle" fill="#555">{escape(told(_does(task)))}</text>',
     ]
 
 
@@ -73,9 +79,9 @@ def _quoted(text: str) -> str:
     return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
-def _does(task: Task) -> str:
-    told, words = "asks a person" if task.person else task.use.tool, ", ".join(conditions(task))
-    return f"{told} ({words})" if words else told
+def _does(task: Task) -> Notice:
+    told = notice("workflow.asks", "asks a person") if task.person else task.use.tool
+    return joined("", (told, " (", joined(", ", words), ")") if (words := conditions(task)) else (told,))
 
 
 def _condition(task: Task) -> str:
@@ -86,7 +92,7 @@ def _sign(task: Task, progress: Progress | None) -> str:
     return "" if progress is None else f"{_SIGNS[progress.nodes[task.name].status]} "
 
 
-def _wide(task: Task) -> float:
+def _wide(task: Task, told: Told) -> float:
     """Room for the longer of its two lines; letters of East Asia are twice as wide."""
-    lines = (f"● {task.name}", _does(task))
+    lines = (f"● {task.name}", told(_does(task)))
     return 30 + 7.5 * max(map(width, lines))

@@ -28,7 +28,7 @@ def misuse(use: Use, tools: Mapping[str, Action]) -> Iterator[tuple[str, str]]:
             told = notice("workflow.no_argument", "{tool} takes no argument {name!r}", tool=use.tool, name=name)
             yield f"args.{name}", told + nearest(name, known)
         elif not any(expressions(use.args[name])):
-            yield from [(f"args.{name}", f"{use.tool}: {one}") for one in problems(use.args[name], known.get(name, {}), name)]
+            yield from [(f"args.{name}", f"{use.tool}: " + one) for one in problems(use.args[name], known.get(name, {}), name)]
     for name in required:
         if name not in use.args:
             yield "args", notice("workflow.argument_missing", "{tool} wants an argument {name!r}", tool=use.tool, name=name)

@@ -24,7 +24,7 @@ from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
 from ..agent import agent_from, journal_place, take_up, where_it_is
 from ..main import DONE, FAILED, USAGE, WAITING
-from ..messages import say
+from ..messages import say, translated
 from ..messages.stops import told_status
 from ..run import follow
 from ..terminal.chunks import Show
@@ -98,7 +98,8 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         return DONE
     wide = columns() >= 70
     head = f"{padded(say('run', '実行'), 12)}  {padded(say('begun', '開始'), 11)}  {padded(say('status', '状態'), 11)} "
-    screen.note(head + (f"{padded(say('tokens', 'トークン'), 8)} {padded(say('cost', '費用'), 8)}  " if wide else "") + "…")
+    head += f"{padded(say('tokens', 'トークン'), 8)} {padded(say('cost', '費用'), 8)}  " if wide else ""
+    screen.note(head + say("task", "内容"))
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
         name = padded(f"└ {one.agent}" if one.parent else one.run_id[:12], 12)
@@ -235,7 +236,7 @@ async def _go_on(given: argparse.Namespace, journal: Journal, run: RunInfo, scre
     try:
         if given.action == "replay":
             replay = await agent.replay(run.run_id)
-            screen.say(str(replay))
+            screen.say(translated(replay))
             return DONE if replay.same else FAILED
         if given.action == "fork":
             going = agent.fork(run.run_id, given.at, user_input=given.other, abort_event=stop)

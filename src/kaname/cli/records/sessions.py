@@ -94,7 +94,7 @@ async def _list(journaled: Sessions, given: argparse.Namespace, screen: Screen) 
     wide = columns() >= _WIDE
     wider = f"{padded(say('status', '状態'), 11)} {padded(say('agent, user', 'エージェント、利用者'), 20)} " if wide else ""
     head = f"{padded(say('session', 'セッション'), 18)}  {padded(say('last used', '最終利用'), 11)}  "
-    screen.note(f"{head}{padded(say('runs', '実行'), 4)} {wider}…")
+    screen.note(f"{head}{padded(say('runs', '実行'), 4)} {wider}{say('title', 'タイトル')}")
     for one in sessions:
         whose = ", ".join([name for name in (one.agent, one.user) if name])
         left = f"{padded(cut(one.id, 18), 18)}  {_time(one.updated)}  {len(one.runs):>4} "

@@ -43,12 +43,21 @@ def read_plan(text: str) -> ExecutionPlan:
     try:
         held = read_json(text if text.lstrip()[:1] in ("{", "`") else text[text.find("{") : text.rfind("}") + 1])
     except ValueError as problem:
-        raise BadPlan(f"the plan cannot be read ({problem}); write one JSON object") from None
+        raise BadPlan(
+            notice("plan.unreadable", "the plan cannot be read ({problem}); write one JSON object", problem=str(problem))
+        ) from None
     steps = held.get("steps") if isinstance(held, Mapping) else None
     if not isinstance(steps, list) or not all(isinstance(one, Mapping) for one in steps):
-        raise BadPlan('the plan is an object with "description" and "steps", a list of objects')
+        raise BadPlan(notice("plan.shape", 'the plan is an object with "description" and "steps", a list of objects'))
     if len(steps) > _MOST_STEPS:
-        raise BadPlan(f"a plan has at most {_MOST_STEPS} steps; this one has {len(steps)}")
+        raise BadPlan(
+            notice(
+                "plan.too_many_steps",
+                "a plan has at most {most} steps; this one has {count}",
+                most=_MOST_STEPS,
+                count=len(steps),
+            )
+        )
     return ExecutionPlan(
         str(held.get("description", "")),
         tuple([_step(one, number) for number, one in enumerate(steps, 1)]),
@@ -77,15 +86,15 @@ def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pur
         try:
             use = Use(step.tool_name, template(step.arguments, sole=True))
         except BadExpression as problem:
-            wrong.append(f"{step.name}: {problem}")
+            wrong.append(f"{step.name}: " + str(problem))
             continue
-        wrong += [f"{step.name}: {one}" for one in misuse(use)]
+        wrong += [f"{step.name}: " + one for one in misuse(use)]
         tasks.append(Task(step.name, use, after=step.depends_on, timeout=step.timeout))
     graph = Graph(plan.description or "plan", tuple(tasks), params=tuple(plan.parameters))
     graph = replace(graph, tasks=tuple(_in_order(graph, is_pure)))
     wrong += [str(one) for one in problems(graph, reserved=("steps", "params"))]  # a plan has no items and rounds
     if wrong:
-        raise BadPlan("\n".join([f"- {one}" for one in dict.fromkeys(wrong)]))
+        raise BadPlan(joined("\n", ["- " + one for one in dict.fromkeys(wrong)]))
     return graph
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core.notices import notice
+from ...core.notices import joined, notice
 from .pattern import matches
 
 _DEEPEST, _MOST_WORK = 60, 20_000
@@ -17,6 +17,15 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
     "null": (type(None),),
+}
+_NAMES = {
+    "string": notice("schema.string", "string"),
+    "integer": notice("schema.integer", "integer"),
+    "number": notice("schema.number", "number"),
+    "boolean": notice("schema.boolean", "boolean"),
+    "object": notice("schema.object", "object"),
+    "array": notice("schema.array", "array"),
+    "null": notice("schema.null", "null"),
 }
 
 
@@ -49,7 +58,7 @@ class _Check:
             yield from self.at(value, resolve(schema["$ref"], self._root), place, depth + 1)
         wanted = type_names(schema)
         if wanted and not _is(value, wanted):
-            kinds = " or ".join(wanted)
+            kinds = joined(notice("config.or", " or "), [_NAMES[name] for name in wanted])
             yield f"{place}: " + notice("schema.kind", "expected {kinds}, got {given}", kinds=kinds, given=_kind(value))
             return
         if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
@@ -158,7 +167,7 @@ def _is(value: Any, names: list[str]) -> bool:
 def _kind(value: Any) -> str:
     names = [name for name, types in _TYPES.items() if isinstance(value, types)]
     name = "boolean" if isinstance(value, bool) else next(iter(names), type(value).__name__)
-    return f"{name} {value!r}"[:80]
+    return _NAMES.get(name, name) + f" {value!r}"[: 80 - len(name)]
 
 
 def _items(value: Any) -> list[Any]:

@@ -31,12 +31,16 @@ _SPELLINGS = {
 }
 _PARTS = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _PART = re.compile(r"([0-9]+)?([½¼¾])")
-_UNITS = {"千": 10**3, "万": 10**4, "千万": 10**7, "億": 10**8, "千億": 10**11, "兆": 10**12}
+_TENS = {"": 1, "十": 10, "百": 10**2, "千": 10**3}
+_MYRIADS = {"": 1, "万": 10**4, "億": 10**8, "兆": 10**12}
+_UNITS = {tens + name: small * large for tens, small in _TENS.items() for name, large in _MYRIADS.items()}
+_UNIT = "(?:[十百千]?[万億兆]|[十百千])"
+_KANJI = re.compile("[〇一二三四五六七八九十百千万億兆]+")
 _COUNT = r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
-_COUNTED = re.compile(rf"({_COUNT})\s*(千?[万億兆]|千)?")
+_COUNTED = re.compile(rf"({_COUNT})\s*({_UNIT})?")
 _TOKEN = re.compile(
     rf"""\s*(?:
-    (?P<large>{_COUNT}\s*(?:千?[万億兆]|千)(?:{_COUNT}(?:千?[万億兆]|千)?)*)
+    (?P<large>{_COUNT}\s*{_UNIT}(?:{_COUNT}{_UNIT}?)*)
     |(?P<number>(?:[1-9][0-9]{{0,2}}(?:,[0-9]{{3}})+(?![0-9])|[0-9]+(?:_[0-9]+)*)(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?
               |\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     |(?P<power>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)
@@ -45,7 +49,9 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_MONEY = re.compile(r"(?<![0-9.)])[¥$€£]\s*(?=[.0-9])|(?<=[0-9千万億兆])\s*円(?!\s*[0-9(])")  # which says nothing of the number
+_MONEY = re.compile(
+    r"(?<![0-9.)])[¥$€£]\s*(?=[.0-9])|(?<=[0-9十百千万億兆])\s*円(?!\s*[0-9(])"
+)  # which says nothing of the number
 _CONSTANTS = {"pi": math.pi, "e": math.e}
 _KNOWN = "only numbers, + - * / // % **, brackets, sqrt(…), pi and e"
 _LONGEST_HINT = 60  # characters
@@ -80,11 +86,11 @@ class _Parser:
     """Recursive descent with Python's precedence. It calculates while it reads.
 
     `_share` says what the value read last is made of: "" has no percentage in it, "percent" is a percentage, "mixed" is
-    calculated with one. Only a sum needs to know.
+    calculated with one, "rate" the same and begins with it. Only a sum needs to know.
     """
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, *, hints: bool = True) -> None:
+        self._text, self._hints = text, hints
         self._tokens = _tokens(text)
         self._place = 0
         self._depth = 0
@@ -116,6 +122,8 @@ class _Parser:
             right = self._product()
             if self._share == "percent" and before != "percent":
                 right = self._part_of(value, right, before, f"{sign} {self._text[start : self._tokens[self._place - 1].end]}")
+            elif self._share == "rate" and not before:
+                raise self._two_meanings(f"{sign} {self._text[start : self._tokens[self._place - 1].end]}")
             elif self._share != before:
                 self._share = "mixed"
             value = self._bench.work(sign, value, right)
@@ -129,12 +137,20 @@ class _Parser:
         self._share = ""
         return self._bench.work("*", whole, percent)
 
+    def _two_meanings(self, typed: str) -> Unsolvable:
+        """`100 + 10% * 2`: a fifth of 100 more, or 0.2."""
+        apart = f"{typed[0]} ({typed[2:]})"
+        return Unsolvable(
+            f"{typed!r} has two meanings here: write (…) * (1 {apart}) to change by that part, or {apart} for the product alone"
+        )
+
     def _product(self) -> Number:
         value = self._signed()
+        mixed = "rate" if self._share == "percent" else "mixed"
         while sign := self._take("*", "/", "//", "%") or self._times():
             before = self._share
             value = self._bench.work(sign, value, self._signed())
-            self._share = "mixed" if before or self._share else ""
+            self._share = mixed if before or self._share else ""
         return value
 
     def _times(self) -> str:
@@ -208,6 +224,7 @@ class _Parser:
             value = self._sum()
             if not self._take(")"):
                 raise self._unexpected(")")
+            self._share = "mixed" if self._share == "rate" else self._share
             self._depth -= 1
             return value
         self._place -= 1
@@ -228,13 +245,29 @@ class _Parser:
             return Unsolvable(f"{place} closes nothing, or an empty bracket")
         constant = token.text.lower() in _CONSTANTS
         if token.kind == "name" and not constant:
-            return Unsolvable(f"{token.text[:40]!r} is not known here: {_KNOWN}{self._times_hint()}")
+            digits = "; write numbers in digits: 3,000,000" if _KANJI.fullmatch(token.text) else ""
+            return Unsolvable(f"{token.text[:40]!r} is not known here: {_KNOWN}{digits or self._times_hint()}")
         if token.kind in ("number", "large") or constant or token.text in ("(", "√"):
             return Unsolvable(f"an operator or a bracket is missing before {place}{self._times_hint()}")
         return Unsolvable(f"a number is missing before {place}")
 
     def _times_hint(self) -> str:
-        """`2(3+4)`: a product, most likely, but `1/2(3+4)` would be two of them; so it is only proposed."""
+        """`2(3+4)`: a product, most likely, but `1/2(3+4)` would be two of them; it is only proposed, if it works."""
+        written = self._as_product() if self._hints else ""
+        for _ in range(_LONGEST_HINT):
+            parser = _Parser(written, hints=False)
+            try:
+                parser.whole()
+            except Unsolvable:
+                written = parser._as_product()
+            else:
+                return f"; for a product write {written}"
+            if not written:
+                break
+        return ""
+
+    def _as_product(self) -> str:
+        """The text with `*` before what comes next, if that could be meant."""
         token, before = self._next, self._tokens[self._place - 1] if self._place else _END
         number = "number", "large"
         follows = before.kind in number or before.text == ")" or before.text.lower() in _CONSTANTS
@@ -245,7 +278,7 @@ class _Parser:
         )
         if not (follows and product) or len(self._text) > _LONGEST_HINT:
             return ""
-        return f"; for a product write {self._text[: token.start].rstrip()}*{self._text[token.start :]}"
+        return f"{self._text[: token.start].rstrip()}*{self._text[token.start :]}"
 
 
 def _tokens(text: str) -> list[_Token]:

@@ -90,7 +90,7 @@ def document(name: str, index: Index) -> str:
 
     A citation of one of its passages names it as well. Raises `ConfigError` if the name fits no file, or several.
     """
-    paths = _meant(name, index) or _meant(name.strip().removeprefix("["), index)
+    paths = _named(name, index)
     if not paths and (cites := _KEY.fullmatch(_bare(name))) is not None:
         paths = _meant(cites[1], index)
     if not paths:
@@ -102,10 +102,30 @@ def document(name: str, index: Index) -> str:
     return paths[0]
 
 
+def whole_document(name: str, index: Index) -> str:
+    """The same, for something that is done to a whole file: a citation of one passage is refused, with the name of its file."""
+    path = document(name, index)
+    if not _named(name, index):
+        raise ConfigError(
+            notice(
+                "search.whole_file",
+                "{name} is one passage of {path}; only whole files can be removed: {file}",
+                name=name,
+                path=path,
+                file=short_name(path, index),
+            )
+        )
+    return path
+
+
 def _bare(key: str) -> str:
     """Without the brackets around it."""
     bare = key.strip()
     return bare[1:-1] if bare.startswith("[") and bare.endswith("]") else bare.removesuffix("]")
+
+
+def _named(name: str, index: Index) -> list[str]:
+    return _meant(name, index) or _meant(name.strip().removeprefix("["), index)
 
 
 def _meant(name: str, index: Index) -> list[str]:
