@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from kaname import Agent, Memory, ScriptedModel, call
-from kaname.api.memory.rules import statements, unwanted
+from kaname.api.memory.rules import hear, statements
 from kaname.api.memory.store import Memories
 from kaname.tools.search.chunk import Chunk
 from kaname.tools.search.index import FileRow
@@ -151,7 +151,7 @@ async def test_the_tool_recalls_in_order_as_well(tmp_path):
 )
 def test_rules_keep_what_a_question_tells_besides(said, kept):
     assert statements(said) == kept
-    assert unwanted(said) == []
+    assert hear(said).unwanted == []
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ def test_rules_keep_what_a_question_tells_besides(said, kept):
         ("Delete my old address from your memory.", "my old address"),
         ("警報の番号が8802だということは忘れてください。", "警報の番号が8802だ"),
         ("前の職場のことはもう忘れて。", "前の職場"),
-        ("私の病気の話は記憶から消してください。", "私の病気の話"),
+        ("私の病気の話は記憶から消してください。", "病気"),
     ],
 )
 def test_rules_know_what_the_user_wants_forgotten(said, gone):
     assert statements(said) == []
-    assert unwanted(said) == [gone]
+    assert hear(said).unwanted == [gone]
 
 
 @pytest.mark.parametrize(
