@@ -25,7 +25,7 @@ AFTER = [".", "!", "", ", please.", " now.", " from your memory.", ", it was a m
 BEFORE_JA = ["", "すみません、", "やっぱり、", "さっきの", "先ほどお伝えした", "昨日言った", "私の"]
 REQUESTS_JA = [
     stem + form
-    for stem in ("忘れて", "削除して", "消去して", "消して", "記憶から消して")
+    for stem in ("忘れて", "削除して", "消去して", "記憶から消して")
     for form in (
         "",
         "。",
@@ -95,6 +95,9 @@ def test_request_to_forget_is_not_stored_in_japanese(request_):
         "I don't want my locker code 5538 to be saved.",
         "Answer without recording my locker code 5538.",
         "Do not forget to delete my locker code 5538.",
+        "I would appreciate your forgetting my locker code 5538.",
+        "I'm asking for my locker code 5538 to be deleted.",
+        "Pretend I never told you my locker code 5538.",
     ],
 )
 def test_request_to_forget_is_known_in_other_constructions(said):
@@ -112,6 +115,7 @@ def test_request_to_forget_is_known_in_other_constructions(said):
         "My brother does not keep a car in town.",
         "I want to delete the old photos from my disk.",
         "My account was deleted last year.",
+        "After the removal of my tonsils I sleep well.",
         "ロッカーの番号を忘れてしまいました。",
         "ロッカーの番号を忘れて困っています。",
         "ロッカーの番号5538を忘れないでください。",
@@ -125,7 +129,9 @@ def test_remark_about_forgetting_is_kept_and_deletes_nothing(said):
     assert hear(said)[1:] == ([], False)
 
 
-@pytest.mark.parametrize("said", ["I want to forget my locker code 5538.", "I said forget the locker code 5538!"])
+@pytest.mark.parametrize(
+    "said", ["I want to forget my locker code 5538.", "I said forget the locker code 5538!", "居間の電気を消してください。"]
+)
 def test_doubtful_request_is_not_stored_and_deletes_nothing(said):
     assert statements(said) == []
     assert hear(said)[1:] == ([], False)

@@ -12,14 +12,15 @@ from typing import Literal, NamedTuple
 from ...tools.search.tokenize import query_terms, terms
 
 _MEANT = 0.6  # of what is to be forgotten: as much of it a sentence must have
+_LONGEST, _OVERLAP = 1_000, 200  # characters of a sentence that are looked at together
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[!?])(?=[ぁ-んァ-ヶ一-龥])|(?<=[。！？])|\n+")
 _POINTS = re.compile(r"(?:and\s+|but\s+)?(?:it|its|that|this|these|those|they)\b|(?:それ|これ|あれ|その|この|あの)", re.I)
 _PARTICLE = re.compile(r"[のがはをにでとも]")
 
 # English: a verb in its base form, and who is to do it, which stands before it in the clause.
 _VERB = re.compile(
-    r"\b(?:(?P<forget>forget|unlearn)|(?P<remove>delet|remov|eras|wip|purg|disregard|ignor|get\s+rid\s+of)e?|"
-    r"(?P<keep>remember|memori[sz]|stor|sav|keep|record|retain|note)e?|"
+    r"\b(?:(?P<forget>forget|unlearn|pretend)|(?P<keep>remember|memori[sz]|stor|sav|keep|record|retain|note)e?|"
+    r"(?P<remove>delet|remov|eras|wip|purg|disregard|ignor|scratch|get\s+rid\s+of|(?:deletion|removal|erasure)\s+of)e?|"
     r"(?P<past>forgot|deleted|removed|erased|wiped))(?P<ing>t?ing)?\b(?![-'’])",
     re.I,
 )
@@ -28,20 +29,22 @@ _JOINED = re.compile(r"\b(?:and|or|but)\b", re.I)
 _NOT = re.compile(r"\bdo(?:\s+not|n['’]?t)\b|\b(?:not|never|no|stop|without|avoid|cannot)\b|(?<=\w)n['’]t\b", re.I)
 _WHY_NOT = re.compile(r"\s*why\s+(?:don['’]?t|not)\b", re.I)
 _SUPPOSED = re.compile(
-    r"\s*(?:how|why|when|where|if(?!\s+you\s+(?:can|could|will|would))|unless|before|lest|because|since|do|does|did|have|has|had)\b",
+    r"\s*(?:how|why|when|where|if(?!\s+you\s+(?:can|could|will|would))|unless|before|after|lest|because|since|do|does|did|have|has|had)\b",
     re.I,
 )
-_YOU = re.compile(r"\b(?:you|let['’]?s|let\s+us)\b|\b(?:can|could|shall|should|may|will|would)\s+(?:we|it)\b", re.I)
+_YOU = re.compile(r"\b(?:your?|let['’]?s|let\s+us)\b|\b(?:can|could|shall|should|may|will|would)\s+(?:we|it)\b", re.I)
 _OTHERS = re.compile(
     r"\b(?:i|we|he|she|they|it|who|people|everyone|is|are|was|were|does|did|has|have|had|will|wo|would|can?|could|must|should)\b",
     re.I,
 )
-_WISH = re.compile(r"\b(?:want|wish|like|love|need|prefer|hope|ask(?:ed|ing)?|say|said|mean|meant|tell|told|repeat)\b", re.I)
+_WISH = re.compile(
+    r"\b(?:want|wish|like|love|need|prefer|hope|ask(?:ed|ing)?|request|demand|say|said|mean|meant|tell|told|repeat)\b", re.I
+)
 _NOUN = re.compile(r"\b(?:my|our|his|her|their|the|a|an|some|most|many|these|those)\b", re.I)  # a subject
-_MIND = re.compile(r"\b(?:mind|about|consider)\s*$", re.I)  # would you mind …ing, how about …ing
+_MIND = re.compile(r"\b(?:mind|about|consider|your)\s*$", re.I)  # would you mind …ing, how about …ing
 _WISHED = re.compile(r"\b(?:if|rather|wish|prefer)\s+you\s*$", re.I)  # I would rather you deleted it
 _PASSIVE = re.compile(
-    r".*\b(?P<asks>want|wish|like|need|get|have|should|must|can|could|please|sure)\b(?P<after>(?:(?!\b(?:was|were|been)\b).)*?)\b"
+    r".*\b(?P<asks>want|wish|like|needs?|get|have|(?:is|has|ought)\s+to|should|must|can|could|let|please|sure|ask(?:ing)?)\b(?P<after>(?:(?!\b(?:was|were|been)\b).)*?)\b"
     r"(?:(?:to\s+)?be\s+|is\s+|are\s+)?(?:forgotten|deleted|erased|removed|wiped|"
     r"(?P<kept>stored|saved|kept|recorded|remembered|retained))\b",
     re.I,
@@ -49,8 +52,8 @@ _PASSIVE = re.compile(
 
 # What it is about: without the words that are about the telling ("the PIN I gave you"), or about the memory.
 _I_TOLD = (
-    r"(?:i|we)(?:['’](?:ve|d))?\s+(?:(?:have|had|just|already|once|also)\s+)*"
-    r"(?:said|told|gave|given|mentioned|sent|shared|wrote|typed|entered|showed|shown)(?:\s+(?:(?:to|with)\s+)?you)?"
+    r"(?:i|we)(?:['’](?:ve|d))?\s+(?:(?:have|had|just|already|once|also|never|didn['’]t)\s+)*"
+    r"(?:said?y?|told|tell|gave|given?|mention(?:ed)?|sent|shared|wrote|typed|entered|showed|shown)(?:\s+(?:(?:to|with)\s+)?you)?"
 )
 _YOU_KNOW = r"you(?:['’]ve|\s+have)?\s+(?:know|have|remember(?:ed)?|learn(?:ed|t)|stored|saved|kept)"
 _ABOUT = re.compile(rf"^(?:(?:about|that|what|everything|anything|all|{_I_TOLD}|{_YOU_KNOW})(?:\s+|$))+", re.I)
@@ -86,7 +89,8 @@ _ASK_JA = (
 _MAY_JA = r"も?(?:いい|良い|よい|構いませ|構わな|かまわな|かまいませ|結構|大丈夫)(?!.*か[。?？]?$)"
 _END_JA = r"[ねよな]*[。.!！?？…」\s]*$|[ねよ][、,]"
 _FORGET_JA = r"(?:忘れ|わすれ)"
-_OUT_JA = r"(?:(?:削除|消去|抹消|除去|破棄)を?し|消し|取り除い|除い|(?:無|な)かったことにし)"
+_OUT_JA = r"(?:(?:削除|消去|抹消|除去|破棄|無視)を?し|消し|除い|(?:無|な)かったことにし)"
+_SWITCH_JA = ("消し", "除い")  # also said of lamps and pictures
 _NOT_KEPT_JA = (
     rf"(?:覚え(?:てい|ておか)?|(?:記憶|記録|保存|メモ|保持)し|残さ)(?:ないで(?:おいて)?(?:{_ASK_JA}|{_END_JA})|"
     rf"なくて{_MAY_JA}|ず(?:に|とも)|ないように)|(?:覚え(?:る|ておく)|(?:記憶|記録|保存|メモ|保持)する|残す)必要[はが]?(?:な|あ|ご)|"
@@ -94,7 +98,7 @@ _NOT_KEPT_JA = (
 )
 _VERB_JA = re.compile(
     rf"(?P<keep>{_NOT_KEPT_JA})|(?:(?P<forget>{_FORGET_JA})|(?P<remove>{_OUT_JA}))"
-    rf"(?:(?:(?:去っ|しまっ)?て(?:おいて)?|といて)[、,\s]*(?:{_ASK_JA}|{_MAY_JA}|{_END_JA})|ろ|なさい|ましょう|るように(?!な))"
+    rf"(?:(?:(?:去っ)?て(?:しまって|おいて)?|といて)[、,\s]*(?:{_ASK_JA}|{_MAY_JA}|{_END_JA})|ろ|なさい|ましょう|るように(?!な))"
     rf"|(?P<noun>お忘れ|[おご]?(?:削除|消去|抹消|破棄)を?)(?:{_ASK_JA}|願|いただ|頂|{_END_JA})"
 )
 _MAYBE_JA = re.compile(rf"(?:{_FORGET_JA}|{_OUT_JA})(?:て(?:もら|いただ|頂)(?!.*困)|たい|て[、,].*て(?:{_ASK_JA}|{_END_JA}))")
@@ -133,7 +137,11 @@ def split(text: str) -> list[str]:
 
 def request_in(sentence: str) -> Request | None:
     """Return the request to forget, delete or not keep something that a sentence makes or may make, or None."""
-    return _english(sentence) or _japanese(sentence)
+    for start in range(0, max(1, len(sentence) - _OVERLAP), _LONGEST - _OVERLAP):
+        piece = sentence[start : start + _LONGEST]
+        if found := _english(piece) or _japanese(piece):
+            return found
+    return None
 
 
 def wanted(about: str) -> dict[str, float]:
@@ -235,4 +243,7 @@ def _japanese(sentence: str) -> Request | None:
     if _THAT_JA.match(last):
         return Request((), True, "、".join(earlier), bool(verb["keep"]))
     what = _TAIL_JA.sub("", last, count=1)
-    return Request(_parts(_TOLD_JA.sub("", what) or what, True))
+    told = _TOLD_JA.sub("", what)
+    if verb["remove"] in _SWITCH_JA and last.endswith("を") and named == before and told == what and not re.search(r"\d", what):
+        return Request()
+    return Request(_parts(told or what, True))
