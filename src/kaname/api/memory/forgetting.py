@@ -43,12 +43,14 @@ _WISH = re.compile(
 _NOUN = re.compile(r"\b(?:my|our|his|her|their|the|a|an|some|most|many|these|those)\b", re.I)  # a subject
 _MIND = re.compile(r"\b(?:mind|about|consider|your)\s*$", re.I)  # would you mind …ing, how about …ing
 _WISHED = re.compile(r"\b(?:if|rather|wish|prefer)\s+you\s*$", re.I)  # I would rather you deleted it
-_PASSIVE = re.compile(
-    r".*\b(?P<asks>want|wish|like|needs?|get|have|(?:is|has|ought)\s+to|should|must|can|could|let|please|sure|ask(?:ing)?)\b(?P<after>(?:(?!\b(?:was|were|been)\b).)*?)\b"
-    r"(?:(?:to\s+)?be\s+|is\s+|are\s+)?(?:forgotten|deleted|erased|removed|wiped|"
-    r"(?P<kept>stored|saved|kept|recorded|remembered|retained))\b",
-    re.I,
+_DONE = re.compile(
+    r"\b(?:forgotten|deleted|erased|removed|wiped|(?P<kept>stored|saved|kept|recorded|remembered|retained))\b", re.I
 )
+_ASKS = re.compile(
+    r"\b(?:want|wish|like|needs?|get|have|(?:is|has|ought)\s+to|should|must|can|could|let|please|sure|ask(?:ing)?)\b", re.I
+)
+_BE = re.compile(r"(?:\s+(?:to|be|is|are|not))+\s*$", re.I)
+_WAS = re.compile(r"\b(?:was|were|been)\b", re.I)
 
 # What it is about: without the words that are about the telling ("the PIN I gave you"), or about the memory.
 _I_TOLD = (
@@ -184,11 +186,19 @@ def _english(sentence: str) -> Request | None:
             return Request((), True, _BREAK.sub(",", before).rpartition(",")[0], bool(verb["keep"]))
         if asked == "surely" and (verb["forget"] or memory or _MINE.search(after)):
             return Request(_parts(what, bool(_MINE.search(after) or _POLITE.search(sentence))))
-    passive = _PASSIVE.search(sentence)
-    if found is None and passive and bool(_NOT.search(sentence)) == bool(passive["kept"]) and _MINE.search(sentence):
-        what = next((one for one in (_named(passive["after"]), sentence[: passive.start("asks")]) if _MINE.search(one)), "")
-        return Request(_parts(what, True))
-    return found
+    return found or _passive(sentence)
+
+
+def _passive(sentence: str) -> Request | None:
+    """Return the request of a sentence such as "I want my number deleted" or "My number must not be stored"."""
+    done = _DONE.search(sentence)
+    before = sentence[: done.start()] if done else ""
+    asks = list(_ASKS.finditer(before))
+    if not done or not asks or bool(_NOT.search(before)) != bool(done["kept"]) or not _MINE.search(before):
+        return None
+    after = before[asks[-1].end() :]
+    what = next((one for one in (after, before[: asks[-1].start()]) if _MINE.search(one)), "")
+    return None if _WAS.search(after) else Request(_parts(_named(_BE.sub("", what)), True))
 
 
 def _asked(before: str, verb: re.Match[str]) -> Literal["surely", "perhaps"] | None:
