@@ -20,6 +20,7 @@ _TOGETHER, _LONGEST = 200, 1_000  # characters
 # with a question, and after the Japanese particles that join two clauses.
 _REASON = r"(?:since|because|as)\s+(?:i|we|he|she|they|my|our|his|her|their)\b"
 _SO = r"so\s+(?:what|who|which|when|where|why|how|can|could|should|would|will|do|does|is|are)\b"
+_REASONS = re.compile(_REASON, re.I)
 _JOINED = "|".join([rf"(?<=[ただいるすんうな]{particle})" for particle in ("ので", "から", "けど", "が")])
 _CLAUSE = re.compile(rf"\s*[,;、，；]\s*|\s+[-–—]+\s+|\s+(?={_REASON}|{_SO})|(?:{_JOINED})(?!す)", re.I)
 _ASKING = (  # a clause that begins so asks, or supposes
@@ -123,7 +124,9 @@ def _told(sentence: str) -> list[str]:
 
 
 def _clauses(sentence: str) -> list[str]:
-    return [one.strip() for one in _CLAUSE.split(sentence) if one and one.strip()]
+    """Cut a sentence into its clauses. The mark of the question belongs to the clause that asks, not to its reason."""
+    found = [one.strip() for one in _CLAUSE.split(sentence) if one and one.strip()]
+    return [one.rstrip(" ?？") if len(found) > 1 and _REASONS.match(one) else one for one in found]
 
 
 def _stated(clauses: list[str]) -> list[str]:
