@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from kaname import Agent, Memory, ScriptedModel, call
-from kaname.api.memory.rules import statements, unwanted
+from kaname.api.memory.rules import hear, statements
 from kaname.api.memory.store import Memories
 from kaname.tools.search.chunk import Chunk
 from kaname.tools.search.index import FileRow
@@ -141,6 +141,10 @@ async def test_the_tool_recalls_in_order_as_well(tmp_path):
         ("Since our office closes at four, when should I leave?", ["Since our office closes at four"]),
         ("来週から松本の支店に移りますが、手当は出ますか？", ["来週から松本の支店に移りますが"]),
         ("膝を痛めたので走れる日を組み直してもらえますか。", ["膝を痛めたので"]),
+        ("Can you change the delivery because we are in Turku until May?", ["because we are in Turku until May"]),
+        ("Our cellar is damp again so which paint should I take?", ["Our cellar is damp again"]),
+        ("息子が卵アレルギーなので何を焼けばいいですか？", ["息子が卵アレルギーなので"]),
+        ("夫が夜勤だから静かな掃除機を教えて。", ["夫が夜勤だから"]),
         ("If we were seven people, would the table be large enough?", []),
         ("Is the shop open, and when does it close?", []),
         ("もし雨が降ったら、会場は変わりますか？", []),
@@ -151,7 +155,47 @@ async def test_the_tool_recalls_in_order_as_well(tmp_path):
 )
 def test_rules_keep_what_a_question_tells_besides(said, kept):
     assert statements(said) == kept
-    assert unwanted(said) == []
+    assert hear(said).unwanted == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Compare these two phones.",
+        "Please draft a letter to the bank.",
+        "Now tell me how a heat pump works.",
+        "Look up the opening hours.",
+        "掃除機の選び方を教えて",
+        "来週の予定をまとめてください。",
+        "この手紙を読んで。",
+        "ご確認ください。",
+    ],
+)
+def test_rules_keep_no_orders(said):
+    assert statements(said) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Book a room for two, we are in Turku until May.",
+        "Always give me the price with tax.",
+        "Remember that our cellar is damp.",
+        "Yesterday the boiler broke.",
+        "Bought a second boat in March.",
+        "Ines runs the bakery in Lund.",
+        "これからは敬語を使わないで。",
+        "先週から腰が痛くて。",
+        "うちの犬は八歳でして。",
+    ],
+)
+def test_rules_keep_what_only_looks_like_an_order(said):
+    assert statements(said) == [said]
+
+
+def test_sentences_that_are_kept_together_stay_apart():
+    said = "My sister has a new flat in Turku, is it far? I sail on Sundays."
+    assert statements(said) == ["My sister has a new flat in Turku. I sail on Sundays."]
 
 
 @pytest.mark.parametrize(
@@ -162,12 +206,12 @@ def test_rules_keep_what_a_question_tells_besides(said, kept):
         ("Delete my old address from your memory.", "my old address"),
         ("警報の番号が8802だということは忘れてください。", "警報の番号が8802だ"),
         ("前の職場のことはもう忘れて。", "前の職場"),
-        ("私の病気の話は記憶から消してください。", "私の病気の話"),
+        ("私の病気の話は記憶から消してください。", "病気"),
     ],
 )
 def test_rules_know_what_the_user_wants_forgotten(said, gone):
     assert statements(said) == []
-    assert unwanted(said) == [gone]
+    assert hear(said).unwanted == [gone]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from logging import getLogger
 from pathlib import Path
@@ -24,14 +24,14 @@ from ...tools.search.index import FileRow, Index
 from ...tools.search.pipeline import RAGPipeline
 from ...tools.search.rank import ranked
 from ...tools.search.sentences import sentences
-from ...tools.search.tokenize import terms
+from ...tools.search.tokenize import query_terms, terms
+from .forgetting import split, wanted, without
 from .remembered import KINDS, Later, in_order
 from .remembered import Recalled as Recalled
 from .remembered import Remembered as Remembered
 
 _LONGEST = 2_000  # characters
 _LATEST = 32_503_680_000.0  # the year 3000
-_MEANT = 0.6  # of a text that is to be forgotten: as much of it a memory must have
 _USUAL = 0.75  # how much the usual cosine of a question counts against its best
 _RENEWED = 32  # memories of an older kaname whose sentences are embedded when one is added
 _TRIES, _PAUSE = 10, 0.1  # seconds
@@ -238,16 +238,26 @@ class Memories(Index):
         with self._reading():
             return self._many("kind = 'profile' AND ended = 0")
 
-    def holding(self, text: str) -> list[Remembered]:
-        """Memories that say what this text says, or most of it, whatever their age: all of its numbers, and its rare words.
-
-        Used for what the user wants forgotten: a memory that only shares a word with it is not meant."""
-        wanted = set(terms(text))
+    def holding(self, about: str) -> list[tuple[Remembered, str]]:
+        """Return the memories that say this or most of it, whatever their age, each with its text without the sentences that
+        do: empty if nothing is left. A memory that only shares a word with it is not meant."""
         with self._reading():
-            found = [number for number, share in self.containing(text).items() if share >= _MEANT]
-            versions = [one for number in found if (one := self._of_chunk(number)) is not None]
-        numbers = {term for term in wanted if any(map(str.isdigit, term))}
-        return [one for one in versions if numbers <= set(terms(one.text))]
+            weighed, absent = self._weighed(about)
+            weights = {term: weight for _, term, weight in weighed}
+            found = [one for number in self.containing(about) if (one := self._of_chunk(number)) is not None]
+        missing = absent / max(1, len(query_terms(about)) - len(weights))
+        words = {word: weights.get(word, missing) for word in wanted(about)}
+        left = {one: " ".join(without(split(one.text), words)) for one in found}
+        return [(one, rest if query_terms(rest) else "") for one, rest in left.items() if rest != " ".join(split(one.text))]
+
+    def forget_what(self, about: str, is_meant: Callable[[Remembered], bool] = lambda _: True) -> None:
+        """Delete what the memories say of this, and leave what else they say. `is_meant`: which memories it may concern."""
+        meant = [(one, left) for one, left in self.holding(about) if is_meant(one)]
+        for one, left in meant:
+            if left:
+                self.correct(one.id, left)
+        if gone := [one.id for one, left in meant if not left]:
+            self.forget(gone)
 
     def get(self, number: int) -> Remembered:
         with self._reading():
