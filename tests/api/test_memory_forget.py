@@ -244,3 +244,19 @@ async def test_learning_model_is_not_shown_what_the_message_wants_forgotten(tmp_
     assert len(shown) == 1
     assert "I swim." in shown[0]
     assert "5538" not in shown[0]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "You always forget my birthday.",
+        "You never remember my name.",
+        "You didn't remember my name!",
+        "Can't you remember my name?",
+        "Couldn't you save my address?",
+        "You cannot remember my address.",
+        "Will you ever forget my birthday?",
+    ],
+)
+def test_complaint_deletes_nothing(said):
+    assert hear(said).unwanted == []

@@ -56,8 +56,10 @@ def world(tmp_path: Path) -> tuple[Any, list[int], dict[str, str]]:
         last = request.messages[-1]
         if last.role == "tool":
             done = [one for one in request.messages if one.role == "tool"]
-            again = "again" in next(one.text for one in request.messages if one.role == "user") and len(done) == 1
-            return call("pay", yen=6) if again else "it is done"
+            first = next(one.text for one in request.messages if one.role == "user")
+            if len(done) == 1 and ("again" in first or "same" in first):
+                return call("pay", yen=6 if "again" in first else 5)
+            return "it is done"
         if "twice" in last.text:
             return [call("pay", yen=5), call("pay", yen=6)]
         return ["Let me see.", call("pay", yen=5)] if "pay" in last.text else f"heard {last.text}"
@@ -175,6 +177,27 @@ async def test_yes_allows_one_call_although_the_client_has_asked_twice(desk):
     assert desk.paid == [5]
     statuses = {run["run_id"]: run["status"] for run in await desk.runs()}
     assert (statuses[older["run_id"]], statuses[newer["run_id"]]) == ("cancelled", "completed")
+
+
+async def test_yes_that_is_sent_again_does_not_answer_the_next_question_that_reads_the_same(desk):
+    await desk.say("pay the same")
+    twin = Desk(desk.http, desk.paid)
+    twin.said = list(desk.said)
+    assert (await desk.say("yes"))["text"] == 'Run pay({"yen": 5})?'
+    assert desk.paid == [5]
+    await twin.say("yes")
+    assert desk.paid == [5], "a client's second try of one request"
+    await desk.say("yes")
+    assert desk.paid == [5, 5]
+
+
+async def test_conversations_that_differ_in_a_picture_are_two(desk):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    one, other = Desk(desk.http, desk.paid), Desk(desk.http, desk.paid)
+    asked = await one.say("please pay")
+    other.said = [{"role": "user", "content": [{"type": "text", "text": "please pay"}, picture]}, one.said[1]]
+    assert (await other.say("yes"))["run_id"] != asked["run_id"]
+    assert desk.paid == []
 
 
 async def test_user_cannot_answer_for_another(desk, world):

@@ -33,6 +33,13 @@ _SUPPOSED = re.compile(
     re.I,
 )
 _YOU = re.compile(r"\b(?:your?|let['’]?s|let\s+us)\b|\b(?:can|could|shall|should|may|will|would)\s+(?:we|it)\b", re.I)
+_BIDDING = re.compile(  # could you …, you must …, I want you to …, let's …; "you never remember it" states something
+    r"\b(?:can|could|will|would|may|if|want|like|need|ask|request)\b.*\byour?\b|"
+    r"\byou\s+(?:can|could|may|must|mustn['’]t|needn['’]t|need\s+not|should(?:n['’]t)?|shall|to|(?:need|have|ought)\s+to)\b|\blet['’]?s\b|\blet\s+us\b|\b(?:we|it)\b|"
+    r"\bfor\s+you\s+to\b",
+    re.I,
+)
+_COMPLAINT = re.compile(r"['’]t\s+you\b|\bever\b", re.I)
 _OTHERS = re.compile(
     r"\b(?:i|we|he|she|they|it|who|people|everyone|is|are|was|were|does|did|has|have|had|will|wo|would|can?|could|must|should)\b",
     re.I,
@@ -210,6 +217,7 @@ def _asked(before: str, verb: re.Match[str]) -> Literal["surely", "perhaps"] | N
         return None if verb["keep"] else "surely"
     if bool(_NOT.search(own)) != bool(verb["keep"]):
         return None
+    bidding = bool(_BIDDING.search(own)) and not _COMPLAINT.search(own)
     own = _NOT.sub(" ", own)
     yours, others = _YOU.search(own), _OTHERS.search(own)
     if verb["ing"]:
@@ -217,7 +225,7 @@ def _asked(before: str, verb: re.Match[str]) -> Literal["surely", "perhaps"] | N
     if _SUPPOSED.match(own):
         return None
     if yours:
-        return "surely"
+        return "surely" if bidding else "perhaps"
     if others:
         return "perhaps" if _WISH.search(own) and not verb["keep"] else None
     return "perhaps" if _NOUN.search(own) or any(map(_OTHERS.search, earlier)) else "surely"

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...api.agent import Agent
+from ...api.result import Result
 from ...api.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
-from ...core.messages import Message
+from ...core.messages import Media, Message
 from ...core.notices import notice
 from ...core.people.answers import fitting, is_yes_or_no, says
 from ...core.runs import RunInfo
@@ -25,7 +26,7 @@ from ..users import Caller
 from .conversation import called_and_asked, is_question, wording
 
 _MOST = 50  # waiting runs of one user that are looked at, the newest first
-Said = tuple[str, str]  # who, and what
+Said = tuple[str, str, tuple[Media, ...]]  # who, and what
 
 
 class Answer(NamedTuple):
@@ -41,7 +42,7 @@ class Answer(NamedTuple):
 def concerns(found: Answer, caller: Caller) -> bool:
     """Return True if the message is taken as an answer. Whoever may not answer can still talk about something else: only a
     clear answer is refused."""
-    if found.unclear and not caller.may("approve"):
+    if not caller.may("approve") and (found.unclear or not found.question.options):
         return False
     require(caller, "approve")
     return True
@@ -57,7 +58,7 @@ async def resume_with(service: Service, agent: Agent[Any], found: Answer, by: st
 
 async def find_answer(service: Service, agent: Agent[Any], user: str, messages: Sequence[Message]) -> Answer | None:
     """Return the answer that a conversation ends with; None if it ends with anything else than an answer."""
-    *before, last = _spoken(messages[:-1]) or [("", "")]
+    *before, last = _spoken(messages[:-1]) or [("", "", ())]
     if last[0] != "assistant":
         return None
     shown, text = last[1], messages[-1].text.strip()
@@ -68,7 +69,11 @@ async def find_answer(service: Service, agent: Agent[Any], user: str, messages: 
     if not known:
         return None
     (card, question), *older = known
-    return Answer(card, question, text, _unclear(question, text), tuple([twin for twin, _ in older]))
+    twins, began = [twin for twin, _ in older], _began(await service.agent_result(card.run_id))
+    for other in await service.journal.runs(status="running", agent=agent.name, user=user, limit=_MOST):
+        if not other.parent and _began(await service.agent_result(other.run_id)) == began:
+            twins.append(other)
+    return Answer(card, question, text, _unclear(question, text), tuple(twins))
 
 
 async def _question(service: Service, card: RunInfo, before: list[Said], shown: str) -> Asked | None:
@@ -79,19 +84,27 @@ async def _question(service: Service, card: RunInfo, before: list[Said], shown: 
     found = [one for one in result.questions.values() if _ends(shown, wording(one.prompt, one.options))]
     if not found:
         return None
-    told = [chunk.data for chunk in await called_and_asked(service, card.run_id, card.seq) if is_question(chunk)]
-    asked = [wording(one["content"], one["options"]) for one in told]
-    while [who for who, _ in before[-2:]] == ["assistant", "user"] and any(_ends(before[-2][1], one) for one in asked):
+    told = await called_and_asked(service, card.run_id, card.seq)
+    asked = [wording(one.data["content"], one.data["options"]) for one in told if is_question(one)]
+    answered = sum([one.data.get("status") == "answered" for one in told])
+    while [one[0] for one in before[-2:]] == ["assistant", "user"] and any(_ends(before[-2][1], one) for one in asked):
         before = before[:-2]  # a question of the same run, and its answer
-    begun = _spoken(result.state.messages[: result.state.turn_start + 1])
-    return found[0] if before == begun else None
+        answered -= 1
+    if answered > 0:  # the request was sent before: it has answered a question that read the same
+        return None
+    return found[0] if before == _began(result) else None
+
+
+def _began(result: Result[Any]) -> list[Said]:
+    """Return what was said when the run began."""
+    return _spoken(result.state.messages[: result.state.turn_start + 1])
 
 
 def _spoken(messages: Sequence[Message]) -> list[Said]:
     """What the two said to each other, without calls and their results. A system prompt may change between requests, with the
     time of day for example."""
-    said = [(one.role, one.text.strip()) for one in messages]
-    return [(who, text) for who, text in said if who == "user" or (who == "assistant" and text)]
+    said = [(one.role, one.text.strip(), tuple([part for part in one.parts if type(part) is Media])) for one in messages]
+    return [one for one in said if one[0] == "user" or (one[0] == "assistant" and one[1])]
 
 
 def _ends(shown: str, question: str) -> bool:
