@@ -315,8 +315,9 @@ def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blin
 
 
 def _decisions(events: Sequence[Event]) -> Iterator[tuple[int, str, str]]:
-    """What was decided, in order, each with the fingerprint of what was sent to the model. What ran in parallel is put in the
-    order of the calls."""
+    """Return what was decided, in order, each with the fingerprint of what was sent to the model.
+
+    What ran in parallel is put in the order of the calls."""
     kept = [event for event in events if _is_decision(event.body)]
     for _, group in groupby(kept, key=lambda e: 0 if isinstance(e.body, ToolFinished | Asked) else e.seq):
         told = [(event.seq, *_told_apart(event.body)) for event in group]
@@ -345,7 +346,7 @@ def _ended_by_itself(events: Sequence[Event]) -> bool:
 
 
 def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collection[str]) -> Iterator[str]:
-    """What differs between two descriptions of an agent. `unstarted`: tools of servers, of which nothing is known now."""
+    """Yield what differs between two descriptions of an agent. `unstarted`: tools of servers, of which nothing is known now."""
     if then.get("instructions", "") != now.get("instructions", ""):
         old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
         heads = notice("replay.then", "--- instructions then"), notice("replay.now", "+++ instructions now")

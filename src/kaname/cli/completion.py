@@ -194,7 +194,7 @@ class Typed:
                 yield from self._recorded(_SESSIONS)
 
     def _recorded(self, query: str) -> Iterator[Word]:
-        """From the journal's file as it is: it is neither made nor changed. What cannot be read offers nothing."""
+        """Read the journal's file as it is: it is neither made nor changed. What cannot be read offers nothing."""
         import sqlite3
 
         place = self._values.get("journal") or _journal(self._values.get("config", ""))
@@ -204,7 +204,7 @@ class Typed:
 
 
 def _journal(config: str) -> str:
-    """Where `kaname runs` would look, for a configuration that is in order."""
+    """Return where `kaname runs` would look, for a configuration that is in order."""
     file = Path(config or FILE)
     if not file.is_file():
         return os.environ.get("KANAME_JOURNAL") or state_path("journal.db")
@@ -215,7 +215,7 @@ def _journal(config: str) -> str:
 
 
 def _config(config: str) -> dict[str, Any]:
-    """What the file says, unchecked: nothing that it names is loaded for a press of a key."""
+    """Return what the file says, unchecked: nothing that it names is loaded for a press of a key."""
     import yaml
 
     try:

@@ -131,7 +131,7 @@ _UNITS = (
 
 
 def told_place(place: str) -> str:
-    """Where in its file a passage stands, as the readers write it, in the user's language."""
+    """Return where in its file a passage stands, as the readers write it, in the user's language."""
     for english, nihongo in _UNITS if japanese() else ():
         place = english.sub(nihongo, place)
     return place

@@ -69,7 +69,7 @@ def found(query: str, texts: Sequence[str], most: int = _MOST) -> list[int]:
 
 
 def passages(text: str) -> list[tuple[int, int]]:
-    """Where the passages of a text begin and end: cut at the ends of sentences and lines, or within a long one."""
+    """Find where the passages of a text begin and end: cut at the ends of sentences and lines, or within a long one."""
     ends = [*[one.end() for one in SENTENCE.finditer(text)], len(text)]
     cuts, start = [0], 0
     for end in ends:
@@ -104,7 +104,7 @@ def _passage(one: Said, query: str) -> dict[str, str]:
 
 
 def _around(text: str, query: str) -> str:
-    """Of a long text, what stands around the passage that fits best."""
+    """Return what stands around the best-fitting passage of a long text."""
     if len(text) <= _LONGEST:
         return text
     places = passages(text)

@@ -96,7 +96,7 @@ class Memory(MemoryFiles):
         return [*messages[:place], user("\n".join([_HEAD, *map(plain_text, lines)])), *messages[place:]]
 
     def lines(self, said: str, user_id: str, agent: str) -> list[str]:
-        """What the model is told: the user's profile, and what fits what he says, as much as there is room for.
+        """Return what the model is told: the user's profile, and what fits what they say, as much as there is room for.
 
         The best come first into what there is room for, and are then told in the order in which they were said."""
         known = self.known(user_id, agent)

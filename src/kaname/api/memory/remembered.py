@@ -27,7 +27,7 @@ class Remembered(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """What was found: the version that holds (or held, at the time that was asked for), and those before it, newest first."""
+    """A memory that was found: the version that holds (or held at the time asked for), and those before it, newest first."""
 
     memory: Remembered
     before: tuple[Remembered, ...] = ()

@@ -65,7 +65,7 @@ _ENDED = re.compile(r"[.!?…。！？]$")
 
 
 class Heard(NamedTuple):
-    """What a message says: the sentences that may be kept, what is to be forgotten, and whether a request to forget names
+    """Contents of a message: the sentences that may be kept, what is to be forgotten, and whether a request to forget names
     nothing and follows nothing: then it means the message before."""
 
     kept: list[str]

@@ -56,6 +56,12 @@ class Memories(Index):
     """The file of one owner. `owner`: whose it is, in words; it is written into the file. `gate`: held while the file is used,
     so that only so many are in use at once."""
 
+    _TURNS = (  # a memory that names its speaker (`Mia: …`) is a turn; the turn before it is the last such memory before it
+        "SELECT c.id, ifnull((SELECT max(p.id) FROM chunks p WHERE p.id < c.id AND p.turn), 0) FROM chunks c "
+        "WHERE c.turn AND (c.id IN ({marks}) OR c.id IN (SELECT (SELECT min(n.id) FROM chunks n WHERE n.id > p.id AND n.turn) "
+        "FROM chunks p WHERE p.turn AND p.id IN ({marks})))"
+    )
+
     def __init__(
         self,
         path: str | Path,
@@ -297,22 +303,6 @@ class Memories(Index):
                 if recalled is not None:
                     found[version.chain] = recalled
         return list(found.values())
-
-    def turns_before(self, numbers: Iterable[int]) -> dict[int, int]:
-        """A memory that names its speaker (`Mia: …`) is a turn; the turn before it is the last such memory before it."""
-        if not self._complete:
-            return {}
-        with self._reading():
-            wanted = tuple(numbers)
-            marks = ",".join("?" * len(wanted))
-            after = "(SELECT min(n.id) FROM chunks n WHERE n.id > p.id AND n.turn)"
-            rows = self._db.execute(
-                "SELECT c.id, ifnull((SELECT max(p.id) FROM chunks p WHERE p.id < c.id AND p.turn), 0) FROM chunks c "
-                f"WHERE c.turn AND (c.id IN ({marks}) OR c.id IN "
-                f"(SELECT {after} FROM chunks p WHERE p.turn AND p.id IN ({marks})))",
-                wanted * 2,
-            )
-            return dict(rows.fetchall())
 
     # Runs that are learnt from
 

@@ -1,4 +1,4 @@
-"""What the parameters and attributes of other agent libraries are called in kaname, and the errors that say so."""
+"""Name kaname's own parameter or attribute for one of another agent library, in the error that it raises."""
 
 from __future__ import annotations
 

@@ -27,6 +27,13 @@ _TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 class Index(IndexStore):
     """An index that can be searched: by words, by the meaning of chunks, and by the meaning of their sentences."""
 
+    _TURNS = (  # the turn before another is the chunk before it in the same file
+        "SELECT c.id, ifnull(p.id, 0) FROM chunks c LEFT JOIN chunks p ON p.file = c.file AND p.number = c.number - 1 "
+        "AND p.turn AND p.heading = c.heading WHERE c.turn AND (c.id IN ({marks}) OR c.id IN "
+        "(SELECT c.id FROM chunks p JOIN chunks c ON c.file = p.file AND c.number = p.number + 1 "
+        "WHERE p.turn AND p.id IN ({marks})))"
+    )
+
     def by_words(self, query: str, most: int) -> dict[int, float]:
         """The best by BM25, each with how much of the question it has: 1 for all of its words, the rare ones counting more.
 
@@ -183,14 +190,7 @@ class Index(IndexStore):
         with self._reading():
             wanted = tuple(numbers)
             marks = ",".join("?" * len(wanted))
-            after = "SELECT c.id FROM chunks p JOIN chunks c ON c.file = p.file AND c.number = p.number + 1"
-            rows = self._db.execute(
-                "SELECT c.id, ifnull(p.id, 0) FROM chunks c LEFT JOIN chunks p ON p.file = c.file AND p.number = c.number - 1 "
-                f"AND p.turn AND p.heading = c.heading WHERE c.turn AND (c.id IN ({marks}) "
-                f"OR c.id IN ({after} WHERE p.turn AND p.id IN ({marks})))",
-                wanted * 2,
-            )
-            return dict(rows.fetchall())
+            return dict(self._db.execute(self._TURNS.format(marks=marks), wanted * 2).fetchall())
 
     def _load(self) -> None:
         """All vectors into memory; when the file has changed, those that are new, or all again if some are gone."""
